@@ -1,0 +1,3712 @@
+/* attn.h */
+#ifndef ATTN__ISA
+#ifndef ATTN_H
+#define ATTN_H
+/* attn.h: a sketch of the public declarations. It compiles as C99 and C++11 and resolves the places where
+   "0 is the default" is awkward. Binding: the names attn_self, attn_cross, attn_sdpa, attn_mha_*, attn_kv_*, the three
+   levels, and that everything here can be said. Better ways to say it are welcome, fewer things said are not. */
+#include <stddef.h>                       /* int everywhere: newlib's int32_t is long, int arrays would not pass */
+#define ATTN_VERSION 10000                /* 1.0.0 */
+#ifndef ATTNDEF
+#define ATTNDEF extern
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Status: a KIND. attn_check() writes the sentence. On any error no byte of output has been written. */
+typedef enum attn_status { ATTN_OK = 0,
+    ATTN_E_NULL = -1, ATTN_E_SIZE = -2, ATTN_E_HEADS = -3, ATTN_E_STRIDE = -4, ATTN_E_LENGTHS = -5,
+    ATTN_E_MAP = -6, ATTN_E_SHAPE = -7, ATTN_E_OPTION = -8, ATTN_E_CONFLICT = -9, ATTN_E_OVERLAP = -10,
+    ATTN_E_OVERFLOW = -11, ATTN_E_WORK = -12, ATTN_E_MEMORY = -13, ATTN_E_BACKEND = -14, ATTN_E_FULL = -15 } attn_status;
+ATTNDEF const char *attn_status_str(attn_status s);
+ATTNDEF int attn_version(void);
+
+/* 1. LOOK. m is additive, EVERY cell written: 0 visible, -INFINITY hidden. Pad ids are COLUMNS, never rows. */
+ATTNDEF attn_status attn_mask_causal (float *m, int n_q, int n_k, int pos);               /* [n_q][n_k], j <= i+pos */
+ATTNDEF attn_status attn_mask_window (float *m, int n_q, int n_k, int left, int right, int pos); /* as attn_args  */
+ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);   /* [batch][n][n] */
+ATTNDEF attn_status attn_mask_cross  (float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k);
+ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k);
+ATTNDEF attn_status attn_mask_keep   (float *m, const unsigned char *keep, size_t cells);        /* 1 = attend */
+ATTNDEF attn_status attn_mask_merge  (float *m, int batch, const float *by, int by_batch, int n_q, int n_k);
+                                     /* m: hidden if either is, else the sum; by_batch 1 = one matrix for all */
+ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n); /* error: pad inside */
+ATTNDEF attn_status attn_bias_t5(float *bias /* [heads][n_q][n_k] */, const float *table /* [buckets][heads] AS IN THE
+                                 CHECKPOINT */, int buckets, int max_distance, int one_way, int heads, int n_q, int n_k, int pos);
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names); /* as snprintf, UTF-8 */
+ATTNDEF void   attn_mask_print(const float *m, int n_q, int n_k,
+                               const char *const *row_names, const char *const *col_names);  /* stdout */
+
+/* 2. CALL. Already projected, contiguous [batch][row][heads*head_dim]. mask [batch][n_q][n_k] or NULL, from level 1.
+   Uses the stack up to ATTN_STACK bytes (default 4096), beyond that ATTN_MALLOC. Level 3 never needs to. */
+ATTNDEF attn_status attn_self (float *out, const float *q, const float *k, const float *v, int batch, int n,
+                               int heads, int head_dim, int causal /* 0, 1 */,
+                               const int *lengths /* [batch] keys hidden AND rows zeroed past it; NULL: n */,
+                               const float *mask);
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
+                               int heads, int head_dim, const int *source_lengths /* [batch], NULL: n_k */,
+                               const float *mask);
+
+/* 3. EVERYTHING. attn_args a = {0};  0 is the default of every OPTION; sizes are counts and have no default. */
+enum { ATTN_BSHD, ATTN_BHSD };
+enum { ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT };
+enum { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT };
+enum { ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED }; /* not ONNX's numbers */
+enum { ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM };
+typedef struct attn_kv attn_kv;
+
+typedef struct attn_exec {
+    void *pool;  int width;               /* most tasks at once, >= 1; work memory grows with it, bits do not */
+    void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);   /* returns when all n are done */
+} attn_exec;
+
+typedef struct attn_args {
+    float *out;  const float *q, *k, *v;  /* elements of one head are contiguous */
+    const attn_kv *kv;                    /* NULL: k and v; else k, v NULL */
+    int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest entry */
+    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads */
+    int dim, dim_v;                       /* dim >= 1; dim_v 0: dim */
+    int layout;                           /* 0: [batch][row][head][dim] */
+    ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
+                                          /* {batch, row, head} in floats; each 0: packed upon the inner ones.
+                                             Packed QKV: row = 3*heads*dim alone. Shared K/V: k_map, not stride 0 */
+    float scale;                          /* 0: 1/sqrt(dim) (an exact 0 is no use; T5: 1) */
+    float softcap;                        /* 0: none */
+    /* position of row i = i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, when bottom-right) */
+    int causal;                           /* 0: none */
+    int align;                            /* only with causal NONE, for window and biases; 0: top-left */
+    int q_pos;  const int *q_pos_each;    /* 0; NULL: 0 for all, else [batch] */
+    int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself; 0: unlimited.
+                                             Mistral W: left W. flash-attn (l, r): l+1, r+1. Needs no causal */
+    /* who exists; indices are always those of the QUERY entry b */
+    const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
+    const int *k_lengths, *k_starts;      /* [batch] NULL: n_k, 0; keys k_starts[b] <= j < k_lengths[b] (an END);
+                                             chunks are cut from k_starts[b] on; not with kv */
+    const int *q_cum, *k_cum;             /* ragged: [batch+1], rows q_cum[b]..q_cum[b+1]-1; excludes *_lengths;
+                                             n_q, n_k then only size mask/weights/lse; 0: longest */
+    const int *k_map;  int k_batch;       /* [batch] K/V entry read by b, NULL: b; k_batch entries, 0: batch */
+    /* what is hidden or added; shape {batch, heads, rows}, each 1 = shared; stride: floats/bytes per row, 0: n_k */
+    const float *mask;         int mask_shape[3];  ptrdiff_t mask_stride;   /* 0,0,0: {1, 1, n_q};  key-only: {batch,1,1} */
+    const unsigned char *keep; int keep_shape[3];  ptrdiff_t keep_stride;   /* the same; nonzero = attend */
+    const float *bias;         int bias_shape[3];  ptrdiff_t bias_stride;   /* 0,0,0: {1, heads, n_q}; -inf hides too */
+    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j| */
+    const float *sinks;                   /* [heads] NULL: none */
+    /* more to see; none of it changes a bit of out */
+    float *weights;  int weights_stage;   /* [batch][heads][n_q][n_k]; 0: probabilities. RAW and CAPPED show hidden
+                                             keys inside k_lengths too (their K is read); BIASED has -inf there */
+    float *lse;                           /* [batch][heads][n_q], sink included; empty row -inf */
+    size_t *masked_rows;                  /* (batch, head, row) triples emptied by masks; q padding not counted */
+    /* how */
+    void *work;  size_t work_size;        /* NULL: ATTN_MALLOC(user, n); any alignment */
+    void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
+    const attn_exec *exec;                /* NULL: this thread */
+    int backend;                          /* 0: best here */
+} attn_args;
+
+ATTNDEF attn_status attn_sdpa(const attn_args *a);
+ATTNDEF size_t      attn_sdpa_workspace(const attn_args *a); /* SIZE_MAX if wrong (malloc then fails). Reads sizes and
+                         which pointers are set, no contents; never shrinks when n_q, n_k, batch grow: ask once */
+ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size); /* on OK: one line of what will happen,
+                         e.g. "ok: batch is 0, nothing will be written" */
+ATTNDEF const char *attn_backend_name(int backend);
+ATTNDEF int         attn_backends(int *list, int max);       /* usable here, best first; returns how many */
+
+/* CACHE. Readers: any number of threads. Writers (append..copy): alone. Every call: error = cache unchanged. */
+typedef struct attn_kv_args {
+    int batch, kv_heads, dim, dim_v;      /* dim_v 0: dim */
+    int capacity;                         /* keys per entry */
+    void *mem;  size_t mem_size;  void *user;   /* NULL: ATTN_MALLOC */
+} attn_kv_args;
+struct attn_kv { attn_kv_args shape; int *lengths; void *priv[6]; };  /* read lengths[b], touch nothing */
+ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
+ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
+ATTNDEF void        attn_kv_free(attn_kv *c);                /* zeroed or freed cache: fine */
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,      /* [batch][n][kv_heads][dim] */
+                                   const int *counts /* [batch] rows of each, NULL: n */);
+ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);                   /* entry -1: all */
+ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
+ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map);                           /* new b = old map[b] */
+ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
+
+/* LAYER. Multi-head attention WITH its projections (attn_self/attn_cross are multi-head too, but without). */
+typedef struct attn_linear { int n_in, n_out; void *priv[3]; } attn_linear;      /* y = x W^T + b, W [n_out][n_in] */
+ATTNDEF size_t      attn_linear_size(int n_in, int n_out);
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
+                                     void *mem, size_t mem_size, void *user);    /* copies; mem NULL: ATTN_MALLOC */
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec);
+ATTNDEF void        attn_linear_free(attn_linear *l);
+
+typedef struct attn_mha_args {
+    int d_model, heads, kv_heads, head_dim;             /* kv_heads 0: heads; head_dim 0: d_model/heads */
+    int d_key, d_value;                                 /* width of the key/value source; 0: d_model, d_key */
+    const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;   /* [out][in]; biases NULL: none */
+    const float *w_in, *b_in;                           /* in_proj [q;k;v] rows; then w_q w_k w_v NULL */
+    const float *rope_table;  int rope_positions, rope_interleaved;  /* NULL: no rotation; from attn_rope_table; self only */
+    void *mem;  size_t mem_size;  void *user;
+} attn_mha_args;
+typedef struct attn_mha { attn_mha_args shape; attn_linear q, k, v, o; void *priv[2]; } attn_mha;
+typedef struct attn_mha_opts {            /* NULL pointer: all 0 */
+    attn_args attn;                       /* masks, window, biases, weights, exec, work, backend; tensors/sizes stay 0 */
+    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], mean over heads */
+    const float *gate;  int gate_n, gate_sigmoid;       /* NULL: none; gate_n 1 (on out) or heads (before w_o); 0: tanh */
+    const float *memory_v;                /* cross: value source of its own [batch][n_k][d_value]; NULL: memory */
+} attn_mha_opts;
+ATTNDEF attn_status attn_rope_table(float *table /* [positions][head_dim]: cos, sin */, int positions, int head_dim,
+                                    const float *freqs /* [head_dim/2], NULL: from base */, double base);
+ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved, int pos);
+ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
+ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size);
+ATTNDEF void        attn_mha_free(attn_mha *m);
+ATTNDEF attn_status attn_mha_self (const attn_mha *m, float *out, const float *x, int batch, int n, const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
+                                   const float *memory, int n_k, const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_self_step (const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
+                                        const attn_mha_opts *o);              /* appends, causal bottom-right */
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
+                                        const int *source_lengths, const attn_mha_opts *o);     /* once a sentence */
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
+                                        const attn_kv *c, const attn_mha_opts *o);              /* only reads c */
+ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
+#ifdef ATTN_THREADS
+typedef struct attn_pool attn_pool;
+ATTNDEF attn_pool *attn_pool_create(int threads);  ATTNDEF attn_exec attn_pool_exec(attn_pool *p);
+ATTNDEF void       attn_pool_destroy(attn_pool *p);
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif /* ATTN_H */
+
+/* ============================================================================================================
+ * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
+ * ========================================================================================================== */
+#if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
+#define ATTN__IMPLEMENTED
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
+#error "attn.h: -ffast-math (or a part of it) removes infinities and reorders sums; compile this file without it"
+#endif
+
+#include <limits.h>
+#include <string.h>                       /* memcpy, memset, memmove */
+#ifndef ATTN_NO_STDIO
+#include <stdio.h>                        /* attn_mask_print alone */
+#endif
+#ifndef ATTN_MALLOC
+#include <stdlib.h>
+#define ATTN_MALLOC(user, size) ((void)(user), malloc(size))
+#define ATTN_FREE(user, ptr)    ((void)(user), free(ptr))
+#endif
+#ifndef ATTN_ASSERT
+#include <assert.h>
+#define ATTN_ASSERT(x) assert(x)
+#endif
+#ifndef ATTN_STACK
+#define ATTN_STACK 4096
+#endif
+#ifndef ATTN_SELF
+#define ATTN_SELF "attn.h"
+#endif
+
+/* What the compiler calls things. Everything that is not ISO C stands here. */
+#if defined(__GNUC__) || defined(__clang__)
+#define ATTN__INLINE  static inline __attribute__((always_inline, unused))
+#define ATTN__NOINLINE __attribute__((noinline))
+#define ATTN__UNUSED  __attribute__((unused))
+#define ATTN__ATTR(isa) __attribute__((target(isa)))
+#elif defined(_MSC_VER)
+#define ATTN__INLINE  static __forceinline
+#define ATTN__NOINLINE __declspec(noinline)
+#define ATTN__UNUSED
+#define ATTN__ATTR(isa)
+#else
+#define ATTN__INLINE  static
+#define ATTN__NOINLINE
+#define ATTN__UNUSED
+#define ATTN__ATTR(isa)
+#endif
+
+/* -DATTN_COUNTERS: count how often each path was taken, so that a test can fail on one that never was. */
+#ifdef ATTN_COUNTERS
+enum { ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT, ATTN__C_SELECT,
+       ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_COUNT };
+static const char *const attn_counter_names[] = { "scalar", "packed", "rows", "cache", "group", "split", "select",
+                                                  "skip", "masked", "one_row" };
+extern long attn_counters[];
+long attn_counters[ATTN__C_COUNT];
+#define ATTN__COUNT(name) ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
+#else
+#define ATTN__COUNT(name) ((void)0)
+#endif
+
+enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
+
+/* ---- what the parts of the implementation say to each other ---------------------------------------------- */
+
+/* attn_args with every default resolved: written by attn__check, read by the driver and the scalar specification */
+typedef struct attn__shape {
+    int batch, heads, kv_heads, group;    /* group = heads / kv_heads */
+    int n_q, n_k;                         /* widest entry (ragged, kv: longest); also the size of mask/weights/lse */
+    int dim, dim_v, k_batch;
+    ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
+    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is shared */
+    float scale;
+} attn__shape;
+
+/* one query entry: who exists in it */
+typedef struct attn__entry {
+    int rows, start, end;                 /* rows that exist; keys start <= j < end (true index) */
+    int kv;                               /* K/V entry (or cache slot) it reads */
+    long long pos;                        /* position of row 0 */
+    const float *q, *k, *v;               /* row 0, head 0, of this entry (k, v NULL with a cache) */
+    float *out;
+} attn__entry;
+
+/* attn_kv.priv: [0] what to free or NULL, [1] int slot[batch], [2] K panels, [3] V panels.
+   K of slot s, head g: panels + (s*kv_heads + g) * k_size;  key j, component c at (j/16)*16*dim + c*16 + j%16
+   V likewise with v_size;  key j, column x at (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
+   K panels are zeroed when their first key arrives; columns dim_v..dv16-1 of a V row are written as zeros. */
+#define ATTN__KV_SLOT(c)  ((const int *)(c)->priv[1])
+#define ATTN__KV_K(c)     ((float *)(c)->priv[2])
+#define ATTN__KV_V(c)     ((float *)(c)->priv[3])
+ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s) { return attn__up((size_t)s->capacity, 16) * (size_t)s->dim; }
+ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
+{
+    return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)(s->dim_v ? s->dim_v : s->dim), 16);
+}
+
+/* c[r][x] = chain over t < depth of a[r][t] * b[t][x], columns in panels of 16:
+   b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16.  The one matrix product of the library. */
+typedef struct attn__gemm {
+    const float *a; ptrdiff_t a_row;
+    const float *b; ptrdiff_t b_step, b_panel;
+    const float *from; ptrdiff_t from_row;      /* chains start at from[r][x] (from_row 0: one row for all); NULL: +0 */
+    float *c; ptrdiff_t c_row;                  /* 16 * panels columns are written */
+    const float *fold_a, *fold_b;               /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
+    int rows, panels, depth;
+} attn__gemm;
+
+typedef struct attn__kernels attn__kernels;     /* one table per backend, section 12 */
+static const attn__kernels *attn__table(int backend);   /* ATTN_AUTO: the best here; NULL: not usable here */
+
+/* Runs n tasks, on e when given, each under the default floating-point environment (no flushing, round to nearest). */
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg);
+
+/* A sentence being written: size 0 is fine, always terminated. */
+typedef struct attn__text { char *at; size_t size, len; } attn__text;
+
+/* ============================================================================================================
+ * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
+ *    The kernels of section 12 do these operations in this order; nothing but their number at once differs.
+ * ========================================================================================================== */
+ATTN__INLINE unsigned attn__bits(float x) { unsigned u; memcpy(&u, &x, sizeof u); return u; }
+ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); return x; }
+ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
+ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }   /* the one NaN that is ever stored */
+ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }  /* a hidden cell of unfinished weights */
+
+/* a * b + c with one rounding. The list names targets whose compilers make it one instruction; elsewhere libm would be
+ * called (or worse), so it is put together from doubles: the product is exact, the sum is rounded to odd with the
+ * help of its exact error, and rounding that to float is then the only rounding that counts. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && (defined(__FMA__) || defined(__aarch64__) || \
+    defined(__ARM_FEATURE_FMA) || defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
+    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
+#define ATTN__HAS_FMAF 1
+#else
+#define ATTN__HAS_FMAF 0
+#endif
+static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
+{
+    const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p, error = (p - (s - t)) + (d - t);
+    unsigned long long u;
+    double odd;
+    if (!(error > 0.0 || error < 0.0)) return (float)s;     /* exact, infinite or NaN */
+    memcpy(&u, &s, sizeof u);
+    if (!(u & 1u)) u = (error > 0.0) == (s > 0.0) ? u + 1 : u - 1;
+    memcpy(&odd, &u, sizeof odd);
+    return (float)odd;
+}
+#if ATTN__HAS_FMAF
+ATTN__INLINE float attn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact(a, b, c); }
+#endif
+
+/* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low bits of the sum
+ * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 0.8 ulp elsewhere. */
+#define ATTN__LOG2E   1.44269504f
+#define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
+#define ATTN__LN2_HI  0.693147182f
+#define ATTN__LN2_LO  (-1.90465421e-9f)
+#define ATTN__EXP_MIN (-87.3365402f)      /* the smallest float above ln(FLT_MIN) */
+#define ATTN__E1 1.0f
+#define ATTN__E2 0.499999917f
+#define ATTN__E3 0.166664481f
+#define ATTN__E4 0.0416685355f
+#define ATTN__E5 0.00837318479f
+#define ATTN__E6 0.0013815868f
+static float attn__exp(float x)
+{
+    float t, n, r, y, two_n;
+    if (x < ATTN__EXP_MIN) return 0.0f;
+    t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC);
+    n = t - ATTN__MAGIC;
+    two_n = attn__float(attn__bits(t) << 23);
+    r = attn__fma(n, -ATTN__LN2_HI, x);
+    r = attn__fma(n, -ATTN__LN2_LO, r);
+    y = ATTN__E6;
+    y = attn__fma(y, r, ATTN__E5);
+    y = attn__fma(y, r, ATTN__E4);
+    y = attn__fma(y, r, ATTN__E3);
+    y = attn__fma(y, r, ATTN__E2);
+    y = attn__fma(y, r, ATTN__E1);
+    return attn__fma(y * r, two_n, two_n);
+}
+
+/* log(x) for x >= 0; log(1) is 0 exactly */
+static float attn__log(float x)
+{
+    static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
+                                0.142017562f, -0.13160181f, 0.127615873f, -0.0763451227f };
+    unsigned u;
+    float f, z, y, e = 0.0f;
+    int i;
+    if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
+    if (x == attn__inf()) return x;
+    if (x < 1.17549435e-38f) { x *= 8388608.0f; e = -23.0f; }
+    u = attn__bits(x) - 0x3f3504f3u;                        /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
+    e += (float)((int)(u >> 23) - (u >> 31 ? 512 : 0));
+    f = attn__float((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    z = f * f;
+    y = c[7];
+    for (i = 6; i >= 0; i--) y = attn__fma(y, f, c[i]);
+    y = attn__fma(e, -2.12194440e-4f, (f * z) * y);         /* ln 2 = 0.693359375 - 2.12e-4 */
+    y = attn__fma(-0.5f, z, y);
+    return attn__fma(e, 0.693359375f, f + y);
+}
+
+/* tanh(x): an odd polynomial near 0, (1 - e) / (1 + e) with e = exp(-2|x|) far from it */
+#define ATTN__TANH_NEAR 0.625f
+#define ATTN__T1 (-0.333332844f)
+#define ATTN__T2 0.133315042f
+#define ATTN__T3 (-0.0537446512f)
+#define ATTN__T4 0.0206545639f
+#define ATTN__T5 (-0.00572170921f)
+static float attn__tanh(float x)
+{
+    const float ax = x < 0.0f ? 0.0f - x : x, x2 = x * x;
+    float y, e;
+    if (ax < ATTN__TANH_NEAR) {
+        y = ATTN__T5;
+        y = attn__fma(y, x2, ATTN__T4);
+        y = attn__fma(y, x2, ATTN__T3);
+        y = attn__fma(y, x2, ATTN__T2);
+        y = attn__fma(y, x2, ATTN__T1);
+        return attn__fma(y * x2, x, x);
+    }
+    e = attn__exp(ax * -2.0f);
+    y = (1.0f - e) / (1.0f + e);
+    return x < 0.0f ? 0.0f - y : y;
+}
+
+/* 1 / sqrt(dim), by Heron's method: divisions and sums only, so no compiler can contract it differently */
+static float attn__default_scale(int dim)
+{
+    double d = dim, r = d, next = (r + 1.0) / 2.0;
+    while (next < r) { r = next; next = (r + d / r) / 2.0; }
+    return (float)(1.0 / r);
+}
+
+ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one NaN */
+{
+    x += 0.0f;
+    return x != x ? attn__nan() : x;
+}
+
+/* One row of scores of one group of rows: who may be seen by position, and what is added. Filled by the driver. */
+typedef struct attn__row {
+    int lo, hi;                           /* keys of the chunk by position alone: lo <= j < hi */
+    int seen;                             /* has it seen any key so far? */
+    const float *mask, *bias;             /* at the chunk's first key, or NULL */
+    const unsigned char *keep;
+    float *weights;
+    float slope, dist;                    /* ALiBi; dist = position of the row - index of the chunk's first key */
+} attn__row;
+
+typedef struct attn__soft {
+    float *s, *vis;                       /* [rows][128]: scores in, probabilities out; 1 visible, 0 hidden */
+    attn__row *row;
+    float *m, *l;                         /* [rows] chunk state out */
+    int rows, n;                          /* rows; keys of the chunk that exist */
+    int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
+    int arrays, alibi, stage;             /* 0: nothing but ranges of keys */
+    float softcap;
+} attn__soft;
+
+struct attn__kernels {
+    int backend, rows;                    /* rows of the register tile */
+    void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
+    void (*gemm)(const attn__gemm *g);
+    void (*scale)(float *to, const float *from, int n, float by);
+    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v);
+    int  (*dirty)(const attn__gemm *g);
+    void (*select)(const attn__gemm *g, const float *vis);
+    void (*soft)(const attn__soft *f);
+    void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
+    void (*fold_out)(float *o, const float *x, float a, float b, int n);
+    void (*finish)(float *out, const float *o, float l, int n);
+    void (*weigh)(float *w, int n, float M, float L);
+};
+
+/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start. */
+static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *from, int *to)
+{
+    const long long p = e->pos + i;
+    long long lo = e->start, hi = e->end;
+    if (a->causal != ATTN_CAUSAL_NONE && hi > p + 1) hi = p + 1;
+    if (a->window_left > 0 && lo < p - a->window_left + 1) lo = p - a->window_left + 1;
+    if (a->window_right > 0 && hi > p + a->window_right) hi = p + a->window_right;
+    *from = lo < hi ? (int)(lo - e->start) : 0;
+    *to = lo < hi ? (int)(hi - e->start) : 0;
+}
+
+ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
+                                    ptrdiff_t *step)
+{
+    if (!a->kv) { *step = 1; return e->k + g * s->k[2] + (e->start + j) * s->k[1]; }
+    *step = 16;
+    return ATTN__KV_K(a->kv) + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
+         + (size_t)(j / 16 * 16) * (size_t)s->dim + j % 16;
+}
+
+ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j, int x)
+{
+    const size_t dv16 = attn__up((size_t)s->dim_v, 16);
+    if (!a->kv) return e->v + g * s->v[2] + (e->start + j) * s->v[1] + x;
+    return ATTN__KV_V(a->kv) + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
+         + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16 + (size_t)(x / 16 * ATTN__CHUNK * 16 + j % ATTN__CHUNK * 16 + x % 16);
+}
+
+/* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
+static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
+{
+    const int g = h / s->group, keys = e->end - e->start;
+    const int all_scores = a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
+    const size_t cell = ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+    const float *q = e->q + h * s->q[2] + i * s->q[1];
+    const float *mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
+    const float *bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
+    const unsigned char *keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
+    float *out = e->out + h * s->out[2] + i * s->out[1];
+    float *weights = a->weights ? a->weights + cell * (size_t)s->n_k : NULL;
+    float M = -attn__inf(), L = 0.0f;
+    int from, to, c0, j, c, x, seen = 0;
+
+    attn__visible(a, e, i, &from, &to);
+    for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
+    for (j = 0; weights && j < s->n_k; j++) weights[j] = a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
+    if (weights) weights += e->start;
+
+    for (c0 = 0; c0 < keys; c0 += ATTN__CHUNK) {
+        const int n = keys - c0 < ATTN__CHUNK ? keys - c0 : ATTN__CHUNK;
+        const float chunk_pos = (float)(e->pos + i - e->start - c0);
+        float p[ATTN__CHUNK], lane[16], m = -attn__inf(), M1, fa, fb, top;
+        int visible[ATTN__CHUNK], any = 0;
+        if ((c0 >= to || c0 + n <= from) && !all_scores) continue;
+
+        for (j = 0; j < n; j++) {                           /* scores: scale, softcap, ALiBi, bias, mask */
+            const int key = c0 + j;
+            ptrdiff_t step;
+            const float *k = attn__key(a, s, e, g, key, &step);
+            float t = 0.0f;
+            visible[j] = key >= from && key < to && !(keep && !keep[key]) && !(mask && mask[key] == -attn__inf()) &&
+                         !(bias && bias[key] == -attn__inf());
+            if (!visible[j] && !all_scores) continue;
+            for (c = 0; c < s->dim; c++) t = attn__fma(q[c] * s->scale, k[c * step], t);
+            if (weights && a->weights_stage == ATTN_SCORES_RAW) weights[key] = attn__clean(t);
+            if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
+            if (weights && a->weights_stage == ATTN_SCORES_CAPPED) weights[key] = attn__clean(t);
+            if (!visible[j]) continue;
+            if (a->alibi_slopes) {
+                const float away = chunk_pos - (float)j;
+                t = attn__fma(a->alibi_slopes[h], away < 0.0f ? away : 0.0f - away, t);
+            }
+            if (bias) t += bias[key];
+            if (mask) t += mask[key];
+            if (weights && (a->weights_stage == ATTN_SCORES_BIASED || a->weights_stage == ATTN_PROBABILITIES))
+                weights[key] = attn__clean(t);
+            p[j] = t;
+            any = 1;
+            if (t > m || t != t) m = t;
+        }
+        if (!any) continue;
+        seen = 1;
+
+        top = m == -attn__inf() ? 0.0f : m;                 /* probabilities and their sum: 16 lanes, then a tree */
+        for (j = 0; j < 16; j++) lane[j] = 0.0f;
+        for (j = 0; j < n; j++)
+            if (visible[j]) lane[j % 16] += p[j] = attn__exp(p[j] - top);
+        for (c = 8; c > 0; c /= 2)
+            for (j = 0; j < c; j++) lane[j] += lane[j + c];
+
+        M1 = M > m ? M : m;                                 /* fold the chunk into what came before */
+        fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1);
+        fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
+        L = attn__fma(L, fa, lane[0] * fb);
+        M = M1;
+        for (x = 0; x < s->dim_v; x++) {
+            float o = 0.0f;
+            for (j = 0; j < n; j++)
+                if (visible[j]) o = attn__fma(p[j], *attn__value(a, s, e, g, c0 + j, x), o);
+            out[x] = attn__fma(out[x], fa, o * fb);
+        }
+    }
+    if (a->sinks && seen) {
+        const float m = a->sinks[h], M1 = M > m ? M : m;
+        const float fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1), fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
+        L = attn__fma(L, fa, fb);
+        M = M1;
+        for (x = 0; x < s->dim_v; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
+    }
+    for (x = 0; seen && x < s->dim_v; x++) out[x] = attn__clean(out[x] / L);
+    if (weights && a->weights_stage == ATTN_PROBABILITIES)
+        for (weights -= e->start, j = 0; j < s->n_k; j++)
+            weights[j] = !seen || attn__bits(weights[j]) == attn__bits(attn__mark()) ? 0.0f
+                       : attn__clean(attn__exp(weights[j] - M) / L);
+    if (a->lse) a->lse[cell] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
+    return !seen;
+}
+
+/* The product of section 2, and packing, in plain C: what projections use on this backend. */
+static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, int n, int depth)
+{
+    int c, j;
+    for (; n > 0; n -= 16, k += 16 * row, panels += 16 * (size_t)depth)
+        for (c = 0; c < depth; c++)
+            for (j = 0; j < 16; j++) panels[c * 16 + j] = j < n ? k[j * row + c] : 0.0f;
+}
+
+static void attn__gemm_scalar(const attn__gemm *g)
+{
+    int r, x, t;
+    for (r = 0; r < g->rows; r++)
+        for (x = 0; x < g->panels * 16; x++) {
+            const float *a = g->a + r * g->a_row, *b = g->b + x / 16 * g->b_panel + x % 16;
+            float *c = g->c + r * g->c_row + x;
+            float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
+            for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[t * g->b_step], sum);
+            *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
+        }
+}
+
+static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar, attn__gemm_scalar,
+                                                    0, 0, 0, 0, 0, 0, 0, 0, 0 };
+
+/* ============================================================================================================
+ * 4  CPU DETECTION AND DISPATCH
+ * ========================================================================================================== */
+#if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
+#if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
+     (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
+#define ATTN__X86 1
+#elif defined(__aarch64__) || defined(_M_ARM64)
+#define ATTN__NEON 1
+#elif defined(__wasm_simd128__)
+#define ATTN__WASM 1
+#endif
+#endif
+#ifndef ATTN__X86
+#define ATTN__X86 0
+#endif
+#ifndef ATTN__NEON
+#define ATTN__NEON 0
+#endif
+#ifndef ATTN__WASM
+#define ATTN__WASM 0
+#endif
+
+#if ATTN__X86
+#include <immintrin.h>
+#if defined(_MSC_VER) && !defined(__clang__)
+#include <intrin.h>
+#else
+#include <cpuid.h>
+#endif
+/* Which instruction sets may be used: the CPU must have them and the operating system must save their registers.
+ * Bit 0: asked already. Bit ATTN_x: backend usable. One word, written once to the same value by whoever comes first. */
+static unsigned attn__cpu_word;
+
+static ATTN__NOINLINE unsigned attn__cpu_ask(void)
+{
+    unsigned r[4] = { 0, 0, 0, 0 }, leaf1, leaf7 = 0, os = 0, word = 1u | 1u << ATTN_SSE2;
+#if defined(_MSC_VER) && !defined(__clang__)
+    int i[4];
+    __cpuid(i, 0);
+    r[0] = (unsigned)i[0];
+    __cpuid(i, 1);
+    leaf1 = (unsigned)i[2];
+    if (r[0] >= 7) { __cpuidex(i, 7, 0); leaf7 = (unsigned)i[1]; }
+    if (leaf1 & 1u << 27) os = (unsigned)_xgetbv(0);
+#else
+    unsigned most;
+    __cpuid(0, most, r[1], r[2], r[3]);
+    __cpuid(1, r[0], r[1], leaf1, r[3]);
+    if (most >= 7) __cpuid_count(7, 0, r[0], leaf7, r[2], r[3]);
+    if (leaf1 & 1u << 27) {
+        unsigned high;
+        __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(os), "=d"(high) : "c"(0));     /* xgetbv */
+        (void)high;
+    }
+#endif
+    if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
+        word |= 1u << ATTN_AVX2;                                     /* AVX state; AVX, FMA, AVX2 */
+        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;   /* ZMM state; AVX-512F */
+    }
+    return word;
+}
+
+static unsigned attn__cpu(void)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    unsigned word = __atomic_load_n(&attn__cpu_word, __ATOMIC_RELAXED);
+    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask(), __ATOMIC_RELAXED);
+#else
+    unsigned word = *(volatile unsigned *)&attn__cpu_word;
+    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask();
+#endif
+    return word;
+}
+#endif
+
+/* best first */
+static const unsigned char attn__order[] = { ATTN_AVX512, ATTN_AVX2, ATTN_NEON, ATTN_WASM, ATTN_SSE2, ATTN_SCALAR };
+
+static int attn__backend_usable(int backend) { return attn__table(backend) != NULL; }
+
+ATTNDEF int attn_backends(int *list, int max)
+{
+    int i, n = 0;
+    for (i = 0; i < (int)sizeof attn__order; i++)
+        if (attn__backend_usable(attn__order[i])) {
+            if (list && n < max) list[n] = attn__order[i];
+            n++;
+        }
+    return n;
+}
+
+ATTNDEF const char *attn_backend_name(int backend)
+{
+    static const char *const name[] = { "auto", "scalar", "sse2", "avx2", "avx512", "neon", "wasm" };
+    return backend >= 0 && backend < (int)(sizeof name / sizeof *name) ? name[backend] : "unknown";
+}
+
+/* ============================================================================================================
+ * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
+ *
+ * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It reads and
+ * never writes, so a refused call has touched nothing. The tests run from cheap to dear, each in its own function.
+ * ========================================================================================================== */
+ATTNDEF const char *attn_status_str(attn_status s)
+{
+    static const char *const names[] = {
+        "ok", "a required pointer is NULL", "a size is out of range", "kv_heads does not divide heads",
+        "a stride is negative or too small", "a length, start or offset is out of range", "a k_map entry is out of range",
+        "a mask, keep or bias shape fits neither 1 nor the full size", "an option is out of range",
+        "two settings exclude each other", "an output overlaps another argument", "a size does not fit the address space",
+        "the workspace is too small", "out of memory", "the backend is not usable on this machine", "the cache is full"
+    };
+    return s <= ATTN_OK && s >= ATTN_E_FULL ? names[-(int)s] : "unknown status";
+}
+
+ATTNDEF int attn_version(void)
+{
+    return ATTN_VERSION;
+}
+
+/* ---- sentences without stdio ----------------------------------------------------------------------------- */
+
+/* Appends n bytes. len counts what was asked for, as snprintf does; what is stored ends at size - 1. */
+static void attn__put_bytes(attn__text *t, const char *s, size_t n)
+{
+    if (t->size > 0) {
+        size_t from = t->len < t->size ? t->len : t->size - 1;
+        size_t room = t->size - 1 - from, copied = n < room ? n : room;
+        memcpy(t->at + from, s, copied);
+        t->at[from + copied] = '\0';
+    }
+    t->len += n;
+}
+
+static void attn__put(attn__text *t, const char *s)
+{
+    attn__put_bytes(t, s, strlen(s));
+}
+
+static void attn__put_int(attn__text *t, long long n)
+{
+    unsigned long long left = n < 0 ? 0ull - (unsigned long long)n : (unsigned long long)n;
+    char digits[24];
+    size_t at = sizeof digits;
+
+    do {
+        digits[--at] = (char)('0' + (int)(left % 10));
+        left /= 10;
+    } while (left > 0);
+    if (n < 0) digits[--at] = '-';
+    attn__put_bytes(t, digits + at, sizeof digits - at);
+}
+
+/* Refuses: appends `sentence` with every $ replaced by `name` and every # by the next of x, y, z. */
+static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status, const char *sentence,
+                                             const char *name, long long x, long long y, long long z)
+{
+    for (; why && *sentence; sentence++) {
+        if (*sentence == '$') {
+            attn__put(why, name);
+        } else if (*sentence == '#') {
+            attn__put_int(why, x);
+            x = y;
+            y = z;
+        } else {
+            attn__put_bytes(why, sentence, 1);
+        }
+    }
+    return status;
+}
+
+/* ---- sizes that cannot wrap ------------------------------------------------------------------------------ */
+
+/* No object is larger: pointer differences inside it must fit ptrdiff_t. */
+#define ATTN__BYTES_MAX ((size_t)-1 / 2)
+/* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
+#define ATTN__SIZE_MAX  (INT_MAX - 1023)
+
+/* *r = a * b and a + b; 1 when it does not fit. Two small factors, the usual case, need no division. */
+ATTN__INLINE int attn__mul(size_t a, size_t b, size_t *r)
+{
+    const size_t small = (size_t)1 << (sizeof(size_t) * CHAR_BIT / 2);
+    *r = a * b;
+    return (a >= small || b >= small) && b != 0 && a > (size_t)-1 / b;
+}
+
+ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
+{
+    *r = a + b;
+    return *r < a;
+}
+
+/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero is tested first
+   because the product of the others may wrap without meaning anything. */
+static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
+{
+    *bytes = 0;
+    if (a == 0 || b == 0 || c == 0 || d == 0) return 0;
+    return attn__mul((size_t)a, (size_t)b, bytes) || attn__mul(*bytes, (size_t)c, bytes) ||
+           attn__mul(*bytes, (size_t)d, bytes) || attn__mul(*bytes, cell, bytes) || *bytes > ATTN__BYTES_MAX;
+}
+
+/* ---- options and sizes ----------------------------------------------------------------------------------- */
+
+ATTN__INLINE int attn__finite(float x)
+{
+    return (attn__bits(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+static attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
+{
+    if (value >= 0 && value <= last) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OPTION, "$ is #, which is none of its values 0..#", name, value, last, 0);
+}
+
+static attn_status attn__check_options(const attn_args *a, attn__text *why)
+{
+    attn_status status;
+
+    if ((status = attn__check_option(why, "layout", a->layout, ATTN_BHSD)) != ATTN_OK ||
+        (status = attn__check_option(why, "causal", a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "align", a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "weights_stage", a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
+        (status = attn__check_option(why, "backend", a->backend, ATTN_WASM)) != ATTN_OK)
+        return status;
+    if (!attn__finite(a->scale)) return attn__fail(why, ATTN_E_OPTION, "scale is not finite", "", 0, 0, 0);
+    if (!attn__finite(a->softcap) || a->softcap < 0.0f)
+        return attn__fail(why, ATTN_E_OPTION, "softcap is negative or not finite", "", 0, 0, 0);
+    if (a->window_left < 0)
+        return attn__fail(why, ATTN_E_OPTION, "window_left is #; 0 is unlimited", "", a->window_left, 0, 0);
+    if (a->window_right < 0)
+        return attn__fail(why, ATTN_E_OPTION, "window_right is #; 0 is unlimited", "", a->window_right, 0, 0);
+    if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+    if (a->exec && a->exec->width < 1)
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is #; at least 1 task must run", "", a->exec->width, 0, 0);
+
+    if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
+        return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and keys align", "", 0, 0, 0);
+    if (a->q_cum && a->q_lengths)
+        return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
+    if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
+        return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
+                          a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
+    if (a->kv) {
+        const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
+                           a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
+                           a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
+        if (also) return attn__fail(why, ATTN_E_CONFLICT, "kv and $ are both set", also, 0, 0, 0);
+    }
+    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
+        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
+                          attn_backend_name(a->backend), 0, 0, 0);
+    return ATTN_OK;
+}
+
+static attn_status attn__check_size(attn__text *why, const char *name, int value, int least)
+{
+    if (value < least)
+        return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
+    if (value > ATTN__SIZE_MAX)
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value, ATTN__SIZE_MAX, 0);
+    return ATTN_OK;
+}
+
+/* *value, where 0 stands for what the cache says, must agree with it. */
+static attn_status attn__check_cached(attn__text *why, const char *name, int *value, int cached)
+{
+    if (*value == 0) *value = cached;
+    if (*value == cached) return ATTN_OK;
+    return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", name, *value, cached, 0);
+}
+
+static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__text *why)
+{
+    attn_status status;
+
+    s->batch = a->batch;
+    s->heads = a->heads;
+    s->kv_heads = a->kv_heads;
+    s->dim = a->dim;
+    s->dim_v = a->dim_v;
+    s->k_batch = a->k_batch;
+    if ((status = attn__check_size(why, "batch", a->batch, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_q", a->n_q, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_k", a->n_k, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "heads", a->heads, 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "kv_heads", a->kv_heads, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "dim", a->dim, a->kv ? 0 : 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "dim_v", a->dim_v, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "k_batch", a->k_batch, 0)) != ATTN_OK)
+        return status;
+
+    if (a->kv) {
+        const attn_kv_args *c = &a->kv->shape;
+        if (c->dim < 1 || !a->kv->lengths)
+            return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
+        if ((status = attn__check_cached(why, "kv_heads", &s->kv_heads, c->kv_heads)) != ATTN_OK ||
+            (status = attn__check_cached(why, "dim", &s->dim, c->dim)) != ATTN_OK ||
+            (status = attn__check_cached(why, "dim_v", &s->dim_v, c->dim_v ? c->dim_v : c->dim)) != ATTN_OK ||
+            (status = attn__check_cached(why, "k_batch", &s->k_batch, c->batch)) != ATTN_OK)
+            return status;
+    } else {
+        if (s->kv_heads == 0) s->kv_heads = s->heads;
+        if (s->dim_v == 0) s->dim_v = s->dim;
+        if (s->k_batch == 0) s->k_batch = s->batch;
+    }
+    if (s->heads % s->kv_heads != 0)
+        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "",
+                          s->heads, s->kv_heads, 0);
+    if (!a->k_map && s->k_batch < s->batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share them",
+                          a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch, s->k_batch, 0);
+    if (s->batch > INT_MAX / s->heads)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "", s->batch, s->heads, 0);
+    s->group = s->heads / s->kv_heads;
+    s->scale = a->scale == 0.0f ? attn__default_scale(s->dim) : a->scale;
+    return ATTN_OK;
+}
+
+/* ---- who exists ------------------------------------------------------------------------------------------ */
+
+/* A ragged offset array: not negative and never falling. Returns the longest entry in *longest. */
+static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, int *longest)
+{
+    int b;
+
+    *longest = 0;
+    if (batch > 0 && cum[0] < 0)
+        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is #; it cannot be negative", name, cum[0], 0, 0);
+    for (b = 0; b < batch; b++) {
+        if (cum[b + 1] < cum[b])
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #, less than the # before it", name, b + 1LL, cum[b + 1], cum[b]);
+        if (cum[b + 1] - cum[b] > *longest) *longest = cum[b + 1] - cum[b];
+    }
+    return ATTN_OK;
+}
+
+/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
+static attn_status attn__check_width(attn__text *why, const char *name, int given, int longest, int *n)
+{
+    *n = given ? given : longest;
+    if (*n >= longest) return attn__check_size(why, name, *n, 0);
+    return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, given, longest, 0);
+}
+
+static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__text *why)
+{
+    attn_status status;
+    int b, longest = 0;
+
+    s->n_q = a->n_q;
+    s->n_k = a->n_k;
+    if (a->q_cum && ((status = attn__check_cum(why, "q_cum", a->q_cum, s->batch, &longest)) != ATTN_OK ||
+                     (status = attn__check_width(why, "n_q", a->n_q, longest, &s->n_q)) != ATTN_OK))
+        return status;
+    if (a->k_cum && ((status = attn__check_cum(why, "k_cum", a->k_cum, s->batch, &longest)) != ATTN_OK ||
+                     (status = attn__check_width(why, "n_k", a->n_k, longest, &s->n_k)) != ATTN_OK))
+        return status;
+    if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
+
+    longest = 0;
+    for (b = 0; b < s->batch; b++) {
+        int from = a->k_map ? a->k_map[b] : b, end = s->n_k;
+        if (from < 0 || from >= s->k_batch)
+            return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from, s->k_batch);
+        if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q))
+            return attn__fail(why, ATTN_E_LENGTHS, "n_q is # but q_lengths[#] is #", "", s->n_q, b, a->q_lengths[b]);
+        if (a->kv) end = a->kv->lengths[from];
+        if (a->k_lengths) {
+            if (a->k_lengths[b] < 0 || a->k_lengths[b] > end)
+                return attn__fail(why, ATTN_E_LENGTHS,
+                                  a->kv ? "the cache holds # keys for it but k_lengths[#] is #" :
+                                          "n_k is # but k_lengths[#] is #", "", end, b, a->k_lengths[b]);
+            end = a->k_lengths[b];
+        }
+        if (a->k_starts && (a->k_starts[b] < 0 || a->k_starts[b] > end))
+            return attn__fail(why, ATTN_E_LENGTHS, "the keys end at # but k_starts[#] is #", "", end, b, a->k_starts[b]);
+        if (end > longest) longest = end;
+    }
+    return a->kv ? attn__check_width(why, "n_k", a->n_k, longest, &s->n_k) : ATTN_OK;
+}
+
+/* ---- where it lies --------------------------------------------------------------------------------------- */
+
+/* The bytes of one argument: count[] times `width` contiguous bytes at stride[] (in floats), or just one run of them. */
+typedef struct attn__span {
+    const char *name;
+    const ptrdiff_t *stride;                      /* NULL: one run */
+    size_t at, extent, width;                     /* address, from the first to the last byte, of one run */
+    int count[3];
+} attn__span;
+
+/* outputs come first; 5 can be written, 17 can be read */
+typedef struct attn__spans { int n, outputs; attn__span span[22]; } attn__spans;
+
+static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
+{
+    attn__span *x = &all->span[all->n];
+    if (!at || bytes == 0) return;
+    ATTN_ASSERT(all->n < (int)(sizeof all->span / sizeof all->span[0]));
+    x->name = name;
+    x->stride = NULL;
+    x->at = (size_t)at;
+    x->extent = x->width = bytes;
+    all->n++;
+}
+
+/* Resolves the strides of batch x rows x heads runs of `width` floats at `at`, and notes what they span.
+   Any order of the three is legal ([row][batch][head] is common) as long as each step clears all that lies inside. */
+static attn_status attn__check_strides(attn__text *why, attn__spans *all, const char *name, const float *at,
+                                       const ptrdiff_t *given, int layout, int batch, int rows, int heads, int width,
+                                       ptrdiff_t *stride)
+{
+    const size_t most = ATTN__BYTES_MAX / sizeof(float);
+    int count[3], order[3], i, j;
+    size_t packed = (size_t)width, reach = (size_t)width;
+    attn__span *x = &all->span[all->n];
+
+    count[0] = batch;
+    count[1] = rows;
+    count[2] = heads;
+    order[0] = layout == ATTN_BHSD ? 1 : 2;
+    order[1] = 3 - order[0];
+    order[2] = 0;
+    for (i = 0; i < 3; i++) {
+        const int d = order[i];
+        if (given[d] < 0)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is #; it cannot be negative", name, d, given[d], 0);
+        stride[d] = given[d] ? given[d] : (ptrdiff_t)packed;
+        if (i < 2 && (attn__mul((size_t)stride[d], (size_t)count[d], &packed) || packed > most))
+            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space", name, 0, 0, 0);
+    }
+    if (batch == 0 || rows == 0) return ATTN_OK;
+    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+
+    for (i = 1; i < 3; i++)                       /* by rising stride */
+        for (j = i; j > 0 && stride[order[j]] < stride[order[j - 1]]; j--) {
+            const int d = order[j];
+            order[j] = order[j - 1];
+            order[j - 1] = d;
+        }
+    for (i = 0; i < 3; i++) {
+        const int d = order[i];
+        size_t steps;
+        if (count[d] < 2) continue;
+        if ((size_t)stride[d] < reach)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", name,
+                              d, stride[d], (long long)reach);
+        if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) || reach > most)
+            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space", name, 0, 0, 0);
+    }
+    attn__span_add(all, name, at, reach * sizeof(float));
+    x->width = (size_t)width * sizeof(float);
+    x->stride = stride;
+    memcpy(x->count, count, sizeof count);
+    return ATTN_OK;
+}
+
+/* Resolves the steps of mask, keep or bias. Its shape is {batch, heads, rows}, each full or 1; `heads` by default. */
+static attn_status attn__check_cells(attn__text *why, attn__spans *all, const char *name, const void *at, size_t cell,
+                                     const int *given, ptrdiff_t stride, int heads, const attn__shape *s, ptrdiff_t *step)
+{
+    int full[3], shape[3], i;
+    size_t rows, bytes;
+
+    step[0] = step[1] = step[2] = 0;
+    if (!at) return ATTN_OK;
+    full[0] = s->batch;
+    full[1] = s->heads;
+    full[2] = s->n_q;
+    shape[0] = 1;
+    shape[1] = heads;
+    shape[2] = s->n_q;
+    if (given[0] || given[1] || given[2]) memcpy(shape, given, sizeof shape);
+    for (i = 0; i < 3; i++)
+        if (shape[i] != 1 && shape[i] != full[i])
+            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", name, i, shape[i], full[i]);
+    if (stride < 0 || (stride > 0 && stride < s->n_k))
+        return attn__fail(why, ATTN_E_STRIDE, "$_stride is # but a row has # cells", name, stride, s->n_k, 0);
+    if (stride == 0) stride = s->n_k;
+    if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1)) goto too_large;
+    if (rows == 0 || s->n_k == 0) return ATTN_OK;
+    if (attn__mul(rows - 1, (size_t)stride, &bytes) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
+        attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
+        goto too_large;
+    if (shape[2] > 1) step[2] = stride;
+    if (shape[1] > 1) step[1] = stride * shape[2];
+    if (shape[0] > 1) step[0] = stride * shape[2] * shape[1];
+    attn__span_add(all, name, at, bytes);
+    return ATTN_OK;
+too_large:
+    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space", name, 0, 0, 0);
+}
+
+/* ---- outputs apart from everything ----------------------------------------------------------------------- */
+
+/* How many bytes of each period x may touch, counted from x->at; 0: it does not repeat with this period. */
+static size_t attn__columns(const attn__span *x, size_t period)
+{
+    size_t width = x->width;
+    int i;
+
+    for (i = 0; x->stride && i < 3; i++) {
+        const size_t step = (size_t)x->stride[i] * sizeof(float);
+        if (x->count[i] < 2) continue;
+        if (step < period) width += step * (size_t)(x->count[i] - 1);
+        else if (step % period != 0) return 0;
+    }
+    return width <= period ? width : 0;
+}
+
+/* Extents that cross can still share no byte: q, k, v and out as columns of one packed buffer. They are apart when, for
+   some step of one of them, both repeat with it and keep to different columns. */
+static int attn__side_by_side(const attn__span *x, const attn__span *y)
+{
+    int i;
+
+    for (i = 0; i < 6; i++) {
+        const attn__span *from = i < 3 ? x : y;
+        size_t period, shift, wide_x, wide_y;
+        if (!from->stride || from->count[i % 3] < 2) continue;
+        period = (size_t)from->stride[i % 3] * sizeof(float);
+        wide_x = attn__columns(x, period);
+        wide_y = attn__columns(y, period);
+        shift = y->at >= x->at ? (y->at - x->at) % period : period - 1 - (x->at - y->at - 1) % period;
+        if (wide_x && wide_y && wide_x <= shift && wide_y <= period - shift) return 1;
+    }
+    return 0;
+}
+
+static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
+{
+    int i, j;
+
+    for (i = 0; i < all->outputs; i++)
+        for (j = i + 1; j < all->n; j++) {
+            const attn__span *x = &all->span[i], *y = &all->span[j];
+            if (x->at >= y->at + y->extent || y->at >= x->at + x->extent || attn__side_by_side(x, y)) continue;
+            if (why) attn__put(why, x->name);
+            return attn__fail(why, ATTN_E_OVERLAP, " overlaps $", y->name, 0, 0, 0);
+        }
+    return ATTN_OK;
+}
+
+/* Strides, NULL pointers, extents and overlaps. Nothing is asked of a pointer behind which nothing would lie. */
+static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__text *why)
+{
+    const size_t ints = (size_t)s->batch * sizeof(int);
+    attn_status status;
+    attn__spans all;
+    size_t weights, lse;
+    int q_batch = s->batch, q_rows = s->n_q, k_batch = s->k_batch, k_rows = s->n_k;
+
+    if (a->q_cum) {                               /* one long entry */
+        q_rows = s->batch ? a->q_cum[s->batch] : 0;
+        q_batch = 1;
+    }
+    if (a->k_cum) {
+        k_rows = s->batch ? a->k_cum[s->batch] : 0;
+        k_batch = 1;
+    }
+    if (s->batch == 0 || q_rows == 0) k_batch = 0;              /* nobody looks */
+    all.n = 0;
+
+    /* what is written */
+    if ((status = attn__check_strides(why, &all, "out", a->out, a->out_stride, a->layout, q_batch, q_rows, s->heads,
+                                      s->dim_v, s->out)) != ATTN_OK)
+        return status;
+    if (attn__bytes(&weights, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)) && a->weights)
+        return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
+    if (attn__bytes(&lse, s->batch, s->heads, s->n_q, 1, sizeof(float)) && a->lse)
+        return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
+    attn__span_add(&all, "weights", a->weights, weights);
+    attn__span_add(&all, "lse", a->lse, lse);
+    attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
+    attn__span_add(&all, "work", a->work, a->work_size);
+    all.outputs = all.n;
+
+    /* what is read */
+    if ((status = attn__check_strides(why, &all, "q", a->q, a->q_stride, a->layout, q_batch, q_rows, s->heads, s->dim,
+                                      s->q)) != ATTN_OK)
+        return status;
+    if (!a->kv) {
+        if ((status = attn__check_strides(why, &all, "k", a->k, a->k_stride, a->layout, k_batch, k_rows, s->kv_heads,
+                                          s->dim, s->k)) != ATTN_OK ||
+            (status = attn__check_strides(why, &all, "v", a->v, a->v_stride, a->layout, k_batch, k_rows, s->kv_heads,
+                                          s->dim_v, s->v)) != ATTN_OK)
+            return status;
+    } else {
+        const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
+        memset(s->k, 0, sizeof s->k);
+        memset(s->v, 0, sizeof s->v);
+        attn__span_add(&all, "the keys of kv", ATTN__KV_K(a->kv), slots * attn__kv_k_size(&a->kv->shape));
+        attn__span_add(&all, "the values of kv", ATTN__KV_V(a->kv), slots * attn__kv_v_size(&a->kv->shape));
+    }
+    if ((status = attn__check_cells(why, &all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
+                                    s->mask)) != ATTN_OK ||
+        (status = attn__check_cells(why, &all, "keep", a->keep, 1, a->keep_shape, a->keep_stride, 1, s,
+                                    s->keep)) != ATTN_OK ||
+        (status = attn__check_cells(why, &all, "bias", a->bias, sizeof(float), a->bias_shape, a->bias_stride, s->heads,
+                                    s, s->bias)) != ATTN_OK)
+        return status;
+    attn__span_add(&all, "alibi_slopes", a->alibi_slopes, (size_t)s->heads * sizeof(float));
+    attn__span_add(&all, "sinks", a->sinks, (size_t)s->heads * sizeof(float));
+    attn__span_add(&all, "q_pos_each", a->q_pos_each, ints);
+    attn__span_add(&all, "q_lengths", a->q_lengths, ints);
+    attn__span_add(&all, "k_lengths", a->k_lengths, ints);
+    attn__span_add(&all, "k_starts", a->k_starts, ints);
+    attn__span_add(&all, "q_cum", a->q_cum, ints + sizeof(int));
+    attn__span_add(&all, "k_cum", a->k_cum, ints + sizeof(int));
+    attn__span_add(&all, "k_map", a->k_map, ints);
+    return attn__check_overlap(why, &all);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------- */
+
+/* Validates all of *a before anything is written and resolves every default into *s.
+   On an error one sentence that names the field and the values is appended to `why` (may be NULL). */
+static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *why)
+{
+    attn_status status;
+
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+        (status = attn__check_entries(a, s, why)) == ATTN_OK)
+        status = attn__check_places(a, s, why);
+    return status;
+}
+
+ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
+{
+    return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
+}
+
+/* Who exists in query entry b, and where it begins. */
+static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+{
+    ptrdiff_t q = b * s->q[0], out = b * s->out[0];
+
+    e->rows = a->q_lengths ? a->q_lengths[b] : s->n_q;
+    if (a->q_cum) {
+        e->rows = a->q_cum[b + 1] - a->q_cum[b];
+        q = a->q_cum[b] * s->q[1];
+        out = a->q_cum[b] * s->out[1];
+    }
+    e->q = attn__at(a->q, q);
+    e->out = a->out ? a->out + out : a->out;
+
+    e->kv = a->k_map ? a->k_map[b] : b;
+    e->start = a->k_starts ? a->k_starts[b] : 0;
+    e->end = s->n_k;
+    e->k = e->v = NULL;
+    if (a->kv) {
+        e->end = a->kv->lengths[e->kv];
+        e->kv = ATTN__KV_SLOT(a->kv)[e->kv];
+    } else if (a->k_cum) {
+        e->end = a->k_cum[b + 1] - a->k_cum[b];
+        e->k = attn__at(a->k, a->k_cum[b] * s->k[1]);
+        e->v = attn__at(a->v, a->k_cum[b] * s->v[1]);
+    } else {
+        e->k = attn__at(a->k, e->kv * s->k[0]);
+        e->v = attn__at(a->v, e->kv * s->v[0]);
+    }
+    if (a->k_lengths) e->end = a->k_lengths[b];
+
+    e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
+    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT) e->pos += e->end - e->rows;
+}
+
+static void attn__put_size(attn__text *t, const char *before, int n, const char *after)
+{
+    attn__put(t, before);
+    attn__put_int(t, n);
+    attn__put(t, after);
+}
+
+/* What a call with these (valid) arguments will do, in one line. */
+static void attn__describe(const attn_args *a, const attn__shape *s, attn__text *t)
+{
+    const struct { int on; const char *name; } feature[] = {
+        { a->softcap > 0.0f, "softcap" },
+        { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
+        { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
+        { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
+        { a->window_left > 0 || a->window_right > 0, "window" },
+        { a->q_pos != 0 || a->q_pos_each != NULL, "q_pos" },
+        { a->q_lengths != NULL, "q_lengths" }, { a->k_lengths != NULL, "k_lengths" }, { a->k_starts != NULL, "k_starts" },
+        { a->q_cum != NULL, "ragged queries" }, { a->k_cum != NULL, "ragged keys" }, { a->k_map != NULL, "k_map" },
+        { a->mask != NULL, "mask" }, { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
+        { a->alibi_slopes != NULL, "alibi" }, { a->sinks != NULL, "sinks" },
+        { a->weights != NULL, "weights out" }, { a->lse != NULL, "lse out" }, { a->masked_rows != NULL, "masked_rows out" }
+    };
+    int best = a->backend, i;
+
+    if (s->batch == 0 || s->n_q == 0) {
+        attn__put(t, s->batch == 0 ? "ok: batch is 0, nothing will be written" : "ok: n_q is 0, nothing will be written");
+        return;
+    }
+    if (best == ATTN_AUTO) (void)attn_backends(&best, 1);
+    attn__put(t, "ok: ");
+    attn__put(t, attn_backend_name(best));
+    attn__put_size(t, ", ", a->exec ? a->exec->width : 1, a->exec && a->exec->width > 1 ? " tasks at once" : " thread");
+    attn__put_size(t, ", batch ", s->batch, "");
+    attn__put_size(t, ", heads ", s->heads, "");
+    if (s->group > 1) attn__put_size(t, " on ", s->kv_heads, " of keys");
+    attn__put_size(t, ", n_q ", s->n_q, "");
+    attn__put_size(t, ", n_k ", s->n_k, s->n_k ? "" : " (every row is empty: zeros)");
+    attn__put_size(t, ", dim ", s->dim, "");
+    if (s->dim_v != s->dim) attn__put_size(t, ", dim_v ", s->dim_v, "");
+    attn__put(t, a->kv ? ", from a cache" : a->layout == ATTN_BHSD ? ", BHSD" : ", BSHD");
+    for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
+        if (feature[i].on) {
+            attn__put(t, ", ");
+            attn__put(t, feature[i].name);
+        }
+}
+
+ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
+{
+    attn__text text;
+    attn__shape shape;
+    attn_status status;
+
+    text.at = why;
+    text.size = why ? why_size : 0;
+    text.len = 0;
+    attn__put(&text, "");                         /* terminated even when nothing follows */
+    status = attn__check(a, &shape, &text);
+    if (status == ATTN_OK && a->work && a->work_size < attn_sdpa_workspace(a))
+        return attn__fail(&text, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+                          (long long)a->work_size, (long long)attn_sdpa_workspace(a), 0);
+    if (status == ATTN_OK) attn__describe(a, &shape, &text);
+    return status;
+}
+
+/* ============================================================================================================
+ * 6  MASKS AND BIASES
+ *
+ * Plain loops over plain matrices: they run once per call of the user and are meant to be read.
+ * ========================================================================================================== */
+
+/* May batch x n_q x n_k floats at m be written? Nothing is asked of m when there is no cell. */
+static attn_status attn__check_matrix(const float *m, int batch, int n_q, int n_k)
+{
+    size_t bytes;
+
+    if (batch < 0 || n_q < 0 || n_k < 0) return ATTN_E_SIZE;
+    if (attn__bytes(&bytes, batch, n_q, n_k, 1, sizeof *m)) return ATTN_E_OVERFLOW;
+    return bytes > 0 && !m ? ATTN_E_NULL : ATTN_OK;
+}
+
+ATTN__INLINE float attn__cell(int visible)
+{
+    return visible ? 0.0f : -attn__inf();
+}
+
+ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+{
+    const attn_status status = attn__check_matrix(m, 1, n_q, n_k);
+    int i, j;
+
+    if (status != ATTN_OK) return status;
+    if (left < 0 || right < 0) return ATTN_E_OPTION;
+    for (i = 0; i < n_q; i++)
+        for (j = 0; j < n_k; j++) {
+            const long long ahead = j - ((long long)i + pos);     /* how far the key lies ahead of the row */
+            *m++ = attn__cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
+        }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
+{
+    return attn_mask_window(m, n_q, n_k, 0, 1, pos);              /* nothing beyond the own key */
+}
+
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k)
+{
+    const attn_status status = attn__check_matrix(m, batch, n_q, n_k);
+    int b, i, j;
+
+    if (status != ATTN_OK) return status;
+    if (batch == 0 || n_q == 0 || n_k == 0) return ATTN_OK;
+    if (!source_ids) return ATTN_E_NULL;
+    for (b = 0; b < batch; b++, source_ids += n_k)
+        for (i = 0; i < n_q; i++)
+            for (j = 0; j < n_k; j++) *m++ = attn__cell(source_ids[j] != pad_id);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n)
+{
+    return attn_mask_cross(m, ids, pad_id, batch, n, n);
+}
+
+ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k)
+{
+    const attn_status status = attn__check_matrix(m, batch, n_q, n_k);
+    int b, i, j;
+
+    if (status != ATTN_OK) return status;
+    if (batch == 0 || n_q == 0 || n_k == 0) return ATTN_OK;
+    if (!k_lengths) return ATTN_E_NULL;
+    for (b = 0; b < batch; b++)
+        if (k_lengths[b] < 0 || k_lengths[b] > n_k) return ATTN_E_LENGTHS;
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < n_q; i++)
+            for (j = 0; j < n_k; j++) *m++ = attn__cell(j < k_lengths[b]);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
+{
+    size_t c;
+
+    if (cells > ATTN__BYTES_MAX / sizeof *m) return ATTN_E_OVERFLOW;
+    if (cells > 0 && (!m || !keep)) return ATTN_E_NULL;
+    for (c = 0; c < cells; c++) m[c] = attn__cell(keep[c] != 0);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
+{
+    const attn_status status = attn__check_matrix(m, batch, n_q, n_k);
+    const float hidden = attn__cell(0);
+    size_t cells, c;
+    int b;
+
+    if (status != ATTN_OK) return status;
+    if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
+    cells = (size_t)n_q * (size_t)n_k;
+    if (batch == 0 || cells == 0) return ATTN_OK;
+    if (!by) return ATTN_E_NULL;
+    for (b = 0; b < batch; b++) {
+        for (c = 0; c < cells; c++)                               /* selected, not added: -inf + inf would be NaN */
+            m[c] = m[c] == hidden || by[c] == hidden ? hidden : m[c] + by[c];
+        m += cells;
+        if (by_batch > 1) by += cells;
+    }
+    return ATTN_OK;
+}
+
+/* Where the first pad stands, or n. *inside becomes 1 when a token that is no pad follows it. */
+static int attn__token_count(const int *ids, int pad_id, int n, int *inside)
+{
+    int length = 0, j;
+
+    while (length < n && ids[length] != pad_id) length++;
+    for (j = length; j < n; j++) *inside |= ids[j] != pad_id;
+    return length;
+}
+
+ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n)
+{
+    int b, inside = 0;
+    size_t bytes;
+
+    if (batch < 0 || n < 0) return ATTN_E_SIZE;
+    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids)) return ATTN_E_OVERFLOW;
+    if ((batch > 0 && !lengths) || (bytes > 0 && !ids)) return ATTN_E_NULL;
+    for (b = 0; b < batch && n > 0; b++) (void)attn__token_count(ids + (size_t)b * (size_t)n, pad_id, n, &inside);
+    if (inside) return ATTN_E_LENGTHS;                            /* before anything is written */
+    for (b = 0; b < batch; b++)
+        lengths[b] = n > 0 ? attn__token_count(ids + (size_t)b * (size_t)n, pad_id, n, &inside) : 0;
+    return ATTN_OK;
+}
+
+/* ---- T5's relative positions ----------------------------------------------------------------------------- */
+
+/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the distances up to D evenly
+ * on a logarithmic scale. By definition a distance n >= E falls into bucket
+ *     E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
+ * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in whole numbers,
+ *     n^(B-E)  >=  D^t * E^(B-E-t).
+ * Both sides are integers: compared exactly, they give the boundaries without a logarithm and without a rounding. The
+ * models' own code computes the logarithms in float; where both sides are equal (T5: 16, 32 and 64) its quotient happens
+ * to come out exact too, and elsewhere no quotient of a published model lies within a rounding of an integer. */
+enum { ATTN__T5_BUCKETS = 256,                    /* in one direction; T5 has 16 or 32, WavLM 160 */
+       ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };    /* what D^(B-E) needs, D < 2^31 */
+
+typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;     /* 32 bits each, lowest first */
+
+/* x *= by^times */
+static void attn__big_mul(attn__big *x, int by, int times)
+{
+    while (times-- > 0) {
+        unsigned long long carry = 0;
+        int i;
+        for (i = 0; i < x->n; i++) {
+            carry += (unsigned long long)x->word[i] * (unsigned)by;
+            x->word[i] = (unsigned)(carry & 0xffffffffu);
+            carry >>= 32;
+        }
+        if (carry) x->word[x->n++] = (unsigned)carry;
+    }
+}
+
+static int attn__big_less(const attn__big *x, const attn__big *y)
+{
+    int i = x->n - 1;
+
+    if (x->n != y->n) return x->n < y->n;
+    while (i > 0 && x->word[i] == y->word[i]) i--;
+    return x->word[i] < y->word[i];
+}
+
+static void attn__big_power(attn__big *x, int base, int times)
+{
+    x->n = 1;
+    x->word[0] = 1;
+    attn__big_mul(x, base, times);
+}
+
+/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs max > buckets / 2 */
+static void attn__t5_boundaries(int *first, int buckets, int max)
+{
+    const int exact = buckets / 2, steps = buckets - exact;
+    attn__big goal, power;
+    int c, t;
+
+    for (c = 0; c <= exact; c++) first[c] = c;
+    for (t = 1; t < steps; t++) {
+        int low = first[exact + t - 1], high = max;               /* the boundary is in low..high: max reaches them all */
+        attn__big_power(&goal, max, t);
+        attn__big_mul(&goal, exact, steps - t);
+        while (low < high) {
+            const int middle = low + (high - low) / 2;
+            attn__big_power(&power, middle, steps);
+            if (attn__big_less(&power, &goal)) low = middle + 1;
+            else high = middle;
+        }
+        first[exact + t] = low;
+    }
+}
+
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
+                                 int n_q, int n_k, int pos)
+{
+    const attn_status status = attn__check_matrix(bias, heads, n_q, n_k);
+    const int side = one_way ? buckets : buckets / 2;             /* buckets of one direction */
+    int first[ATTN__T5_BUCKETS], h, i, j;
+
+    if (status != ATTN_OK) return status;
+    if (heads < 1 || side < 2 || side > ATTN__T5_BUCKETS || max_distance <= side / 2) return ATTN_E_SIZE;
+    if (n_q == 0 || n_k == 0) return ATTN_OK;
+    if (!table) return ATTN_E_NULL;
+    attn__t5_boundaries(first, side, max_distance);
+    for (h = 0; h < heads; h++)
+        for (i = 0; i < n_q; i++) {
+            int c = 0;                                            /* walks down to the row's own place, then up again */
+            for (j = 0; j < n_k; j++) {
+                const long long ahead = j - ((long long)i + pos);
+                const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
+                while (c + 1 < side && distance >= first[c + 1]) c++;
+                while (distance < first[c]) c--;
+                *bias++ = table[(size_t)(ahead > 0 && !one_way ? side + c : c) * (size_t)heads + (size_t)h];
+            }
+        }
+    return ATTN_OK;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------------------- */
+
+/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
+static void attn__put_float(attn__text *t, float x)
+{
+    const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
+    const int e = (int)(bits >> 23 & 255);
+    unsigned long long n = e ? fraction | 0x800000u : fraction;
+    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
+    char decimals[4];
+
+    if (e == 255 && fraction) {
+        attn__put(t, "nan");
+        return;
+    }
+    if (bits >> 31 && n) attn__put(t, "-");
+    if (e == 255 || n == 0) {
+        attn__put(t, n ? "inf" : "0");
+        return;
+    }
+    if (x < 1e10f && x > -1e10f) {                                /* n = |x| in hundredths, ties to even */
+        n *= 100;
+        if (shift > 0) {
+            n <<= shift;
+        } else if (shift < -40) {                                 /* less than half of one */
+            n = 0;
+        } else if (shift < 0) {
+            const unsigned long long half = 1ull << (-shift - 1), rest = n & (2 * half - 1);
+            n >>= -shift;
+            n += rest > half || (rest == half && (n & 1));
+        }
+    } else {                                                      /* n = the first three digits */
+        for (; shift > 0; shift--) {
+            if (n >> 63) {
+                n /= 10;
+                tens++;
+            }
+            n *= 2;
+        }
+        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
+        tens += 2;
+    }
+    decimals[0] = '.';
+    decimals[1] = (char)('0' + (int)(n / 10 % 10));
+    decimals[2] = (char)('0' + (int)(n % 10));
+    decimals[3] = '\0';
+    attn__put_int(t, (long long)(n / 100));
+    attn__put(t, decimals);
+    if (tens) {
+        attn__put(t, "e");
+        attn__put_int(t, tens);
+    }
+}
+
+/* Where the pieces of a picture go: attn_mask_format's text, or stdout. */
+typedef void attn__sink(void *to, const char *s, size_t n);
+
+/* How many columns a UTF-8 name takes: its code points, which are the bytes that do not continue one. */
+static size_t attn__columns_of(const char *name)
+{
+    size_t n = 0;
+
+    for (; name && *name; name++) n += ((unsigned char)*name & 0xc0) != 0x80;
+    return n;
+}
+
+static void attn__draw(attn__sink *put, void *to, const char *name, size_t width, int right)
+{
+    size_t blanks = width - attn__columns_of(name);
+
+    for (; right && blanks > 0; blanks--) put(to, " ", 1);
+    for (; name && *name; name++) put(to, (unsigned char)*name < 32 ? "?" : name, 1);     /* a token may be "\n" */
+    for (; blanks > 0; blanks--) put(to, " ", 1);
+}
+
+/* All cells are as wide as the widest one; a column grows with its name. So nothing has to be remembered per column. */
+static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, int n_k, const char *const *row_names,
+                          const char *const *col_names)
+{
+    size_t label = 0, widest = 0;
+    int pass, i, j;
+    char text[32];
+
+    if (!m) return;
+    for (i = 0; row_names && i < n_q; i++)
+        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
+    for (pass = 0; pass < 2 && n_k > 0; pass++)                   /* first measure, then draw */
+        for (i = pass && col_names && n_q > 0 ? -1 : 0; i < n_q; i++) {
+            if (pass && row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
+            for (j = 0; j < n_k; j++) {
+                const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
+                attn__text cell;
+                cell.at = text;
+                cell.size = sizeof text;
+                cell.len = 0;
+                if (i >= 0) attn__put_float(&cell, m[(size_t)i * (size_t)n_k + (size_t)j]);
+                if (cell.len > widest) widest = cell.len;
+                if (!pass) continue;
+                if (j > 0 || row_names) put(to, " ", 1);
+                attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
+            }
+            if (pass) put(to, "\n", 1);
+        }
+}
+
+static void attn__put_sink(void *to, const char *s, size_t n)
+{
+    attn__put_bytes((attn__text *)to, s, n);
+}
+
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
+                                const char *const *col_names)
+{
+    attn__text t;
+
+    t.at = text;
+    t.size = text ? size : 0;
+    t.len = 0;
+    attn__put(&t, "");                                            /* terminated even when nothing follows */
+    attn__picture(attn__put_sink, &t, m, n_q, n_k, row_names, col_names);
+    return t.len;
+}
+
+#ifndef ATTN_NO_STDIO
+static void attn__print_sink(void *to, const char *s, size_t n)
+{
+    (void)fwrite(s, 1, n, (FILE *)to);
+}
+
+ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names, const char *const *col_names)
+{
+    attn__picture(attn__print_sink, stdout, m, n_q, n_k, row_names, col_names);
+}
+#endif
+/* ============================================================================================================
+ * 7  K/V CACHE
+ *
+ * One block of memory:  K panels | V panels | slot[batch] | lengths[batch] | scratch[3][batch].  Entry b lives in slot
+ * slot[b]; reorder renames slots and copies nothing but the entries that somebody else keeps too.
+ * ========================================================================================================== */
+
+static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->priv[1]; }
+
+/* bytes of the parts; the total includes what aligning the panels may cost */
+static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size_t *v_bytes, size_t *total)
+{
+    const int dim_v = a->dim_v ? a->dim_v : a->dim;
+    attn_status status;
+    if ((status = attn__check_size(NULL, "", a->batch, 1)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", a->kv_heads, 1)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", a->dim, 1)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", dim_v, 1)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", a->capacity, 1)) != ATTN_OK)
+        return status;
+    if (a->batch > INT_MAX / a->kv_heads ||
+        attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->dim,
+                    sizeof(float)) ||
+        attn__bytes(v_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__CHUNK),
+                    (int)attn__up((size_t)dim_v, ATTN__PANEL), sizeof(float)) ||
+        attn__bytes(total, a->batch, 5, 1, 1, sizeof(int)) || attn__add(*total, *k_bytes, total) ||
+        attn__add(*total, *v_bytes, total) || attn__add(*total, 63, total) || *total > ATTN__BYTES_MAX)
+        return ATTN_E_OVERFLOW;
+    return ATTN_OK;
+}
+
+ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
+{
+    size_t k, v, total;
+    return a && attn__kv_measure(a, &k, &v, &total) == ATTN_OK ? total : (size_t)-1;
+}
+
+ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
+{
+    attn_kv_args shape;
+    attn_status status;
+    size_t k_bytes, v_bytes, total;
+    char *mem, *at;
+    int *ints, b;
+    if (!c) return ATTN_E_NULL;
+    memset(&shape, 0, sizeof shape);
+    if (a) shape = *a;                                               /* first: a may point into c */
+    memset(c, 0, sizeof *c);                                         /* after an error every call refuses it politely */
+    if (!a) return ATTN_E_NULL;
+    status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total);
+    if (status != ATTN_OK) return status;
+    if (shape.mem && shape.mem_size < total) return ATTN_E_WORK;
+    mem = (char *)(shape.mem ? shape.mem : ATTN_MALLOC(shape.user, total));
+    if (!mem) return ATTN_E_MEMORY;
+    if (!shape.dim_v) shape.dim_v = shape.dim;
+    at = mem + (64 - (size_t)mem % 64) % 64;
+    ints = (int *)(void *)(at + k_bytes + v_bytes);
+    c->shape = shape;
+    c->priv[0] = shape.mem ? NULL : mem;
+    c->priv[1] = ints;
+    c->priv[2] = at;
+    c->priv[3] = at + k_bytes;
+    c->lengths = ints + shape.batch;
+    for (b = 0; b < shape.batch; b++) {
+        ints[b] = b;
+        c->lengths[b] = 0;
+    }
+    return ATTN_OK;
+}
+
+ATTNDEF void attn_kv_free(attn_kv *c)
+{
+    if (!c) return;
+    if (c->priv[0]) ATTN_FREE(c->shape.user, c->priv[0]);
+    memset(c, 0, sizeof *c);
+}
+
+/* The rows of one append: entry b gets rows first .. first+count-1 of k and v, each a row of all heads. */
+typedef struct attn__kv_rows {
+    attn_kv *to;
+    const float *k, *v;
+    int n;
+    const int *counts, *cum;              /* rows of each entry; cum: packed one entry behind the other instead */
+} attn__kv_rows;
+
+static int attn__kv_count(const attn__kv_rows *r, int b)
+{
+    return r->cum ? r->cum[b + 1] - r->cum[b] : r->counts ? r->counts[b] : r->n;
+}
+
+/* Task: the new rows of one head of one entry. Costs the same however many keys are there already. */
+static void attn__kv_put(void *arg, int i)
+{
+    const attn__kv_rows *r = (const attn__kv_rows *)arg;
+    const attn_kv_args *s = &r->to->shape;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);               /* moves only: the same bits on all */
+    const int entry = i / s->kv_heads, head = i % s->kv_heads, count = attn__kv_count(r, entry);
+    const ptrdiff_t k_row = (ptrdiff_t)s->kv_heads * s->dim, v_row = (ptrdiff_t)s->kv_heads * s->dim_v;
+    const ptrdiff_t first = r->cum ? r->cum[entry] : (ptrdiff_t)entry * r->n;
+    const size_t place = (size_t)ATTN__KV_SLOT(r->to)[entry] * (size_t)s->kv_heads + (size_t)head;
+    const size_t wide = attn__up((size_t)s->dim_v, ATTN__PANEL);
+    const float *k = r->k + first * k_row + (ptrdiff_t)head * s->dim;
+    const float *v = r->v + first * v_row + (ptrdiff_t)head * s->dim_v;
+    float *kp = ATTN__KV_K(r->to) + place * attn__kv_k_size(s);
+    float *vp = ATTN__KV_V(r->to) + place * attn__kv_v_size(s);
+    int at = r->to->lengths[entry], left = count, c;
+
+    for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
+        float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->dim + at % ATTN__PANEL;
+        for (c = 0; c < s->dim; c++) lane[c * ATTN__PANEL] = k[c];
+    }
+    if (left > 0) kernels->pack_k(kp + (size_t)at * (size_t)s->dim, k, k_row, left, s->dim);    /* new ones, zeroed */
+
+    for (at = r->to->lengths[entry], left = count; left > 0; left--, at++, v += v_row) {
+        const int in_chunk = at % ATTN__CHUNK;
+        float *to = vp + (size_t)(at - in_chunk) * wide + in_chunk * ATTN__PANEL;
+        for (c = 0; c + ATTN__PANEL <= s->dim_v; c += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+            memcpy(to, v + c, ATTN__PANEL * sizeof(float));
+        if (c < s->dim_v) {
+            memset(to, 0, ATTN__PANEL * sizeof(float));
+            memcpy(to, v + c, (size_t)(s->dim_v - c) * sizeof(float));
+        }
+    }
+}
+
+/* Every check is behind us: this cannot fail. */
+static void attn__kv_write(attn__kv_rows *r, const attn_exec *exec)
+{
+    int b;
+    attn__run(exec, r->to->shape.batch * r->to->shape.kv_heads, attn__kv_put, r);
+    for (b = 0; b < r->to->shape.batch; b++) r->to->lengths[b] += attn__kv_count(r, b);
+}
+
+/* Do the counts make sense, and is there room for all of them? */
+static attn_status attn__kv_room(const attn__kv_rows *r)
+{
+    int b, full = 0;
+    if (r->n < 0) return ATTN_E_SIZE;
+    for (b = 0; b < r->to->shape.batch; b++) {
+        const int count = attn__kv_count(r, b);
+        if (count < 0 || (!r->cum && count > r->n)) return ATTN_E_LENGTHS;
+        full |= count > r->to->shape.capacity - r->to->lengths[b];
+    }
+    return full ? ATTN_E_FULL : ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts)
+{
+    attn__kv_rows rows;
+    attn_status status;
+    if (!attn__kv_live(c)) return ATTN_E_NULL;
+    rows.to = c;
+    rows.k = k;
+    rows.v = v;
+    rows.n = n;
+    rows.counts = counts;
+    rows.cum = NULL;
+    status = attn__kv_room(&rows);
+    if (status != ATTN_OK || n == 0) return status;
+    if (!k || !v) return ATTN_E_NULL;
+    attn__kv_write(&rows, NULL);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
+{
+    int b, from = entry < 0 ? 0 : entry, to;
+    if (!attn__kv_live(c)) return ATTN_E_NULL;
+    if (entry < -1 || entry >= c->shape.batch) return ATTN_E_MAP;
+    to = entry < 0 ? c->shape.batch : entry + 1;
+    for (b = from; b < to; b++) if (length < 0 || length > c->lengths[b]) return ATTN_E_LENGTHS;
+    for (b = from; b < to; b++) c->lengths[b] = length;
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry) { return attn_kv_truncate(c, entry, 0); }
+
+/* the first `length` keys of one slot into another: whole K panels, whole V chunks, then the rows of the last chunk */
+static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
+{
+    const size_t wide = attn__up((size_t)c->shape.dim_v, ATTN__PANEL);
+    const size_t k_size = attn__kv_k_size(&c->shape), v_size = attn__kv_v_size(&c->shape);
+    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * wide;
+    const size_t column = (size_t)ATTN__CHUNK * ATTN__PANEL;
+    size_t g, x;
+    for (g = 0; g < (size_t)c->shape.kv_heads; g++) {
+        const size_t a = (size_t)to * (size_t)c->shape.kv_heads + g, b = (size_t)from * (size_t)c->shape.kv_heads + g;
+        float *v_to = ATTN__KV_V(c) + a * v_size;
+        const float *v_from = ATTN__KV_V(c) + b * v_size;
+        memcpy(ATTN__KV_K(c) + a * k_size, ATTN__KV_K(c) + b * k_size,
+               attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.dim * sizeof(float));
+        memcpy(v_to, v_from, whole * sizeof(float));
+        for (x = whole; tail && x < whole + wide * ATTN__CHUNK; x += column)
+            memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
+    }
+}
+
+ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
+{
+    int batch, b, idle = 0, *slot, *kept, *new_slot, *new_length;
+    if (!attn__kv_live(c) || !map) return ATTN_E_NULL;
+    batch = c->shape.batch;
+    for (b = 0; b < batch; b++) if (map[b] < 0 || map[b] >= batch) return ATTN_E_MAP;
+    slot = (int *)c->priv[1];
+    kept = slot + 2 * (ptrdiff_t)batch;
+    new_slot = kept + batch;
+    new_length = new_slot + batch;
+    memset(kept, 0, (size_t)batch * sizeof(int));
+    for (b = 0; b < batch; b++) {                                    /* the first who wants an old entry takes its slot */
+        new_slot[b] = kept[map[b]] ? -1 : slot[map[b]];
+        new_length[b] = c->lengths[map[b]];
+        kept[map[b]] = 1;
+    }
+    for (b = 0; b < batch; b++) {                                    /* the others copy it into a slot nobody wanted */
+        if (new_slot[b] >= 0) continue;
+        while (kept[idle]) idle++;
+        new_slot[b] = slot[idle++];
+        attn__kv_copy_slot(c, new_slot[b], slot[map[b]], new_length[b]);
+    }
+    memcpy(slot, new_slot, (size_t)batch * sizeof(int));
+    memcpy(c->lengths, new_length, (size_t)batch * sizeof(int));
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
+{
+    if (!attn__kv_live(c)) return ATTN_E_NULL;
+    if (to < 0 || from < 0 || to >= c->shape.batch || from >= c->shape.batch) return ATTN_E_MAP;
+    if (length < 0 || length > c->lengths[from]) return ATTN_E_LENGTHS;
+    if (to != from) attn__kv_copy_slot(c, ATTN__KV_SLOT(c)[to], ATTN__KV_SLOT(c)[from], length);
+    c->lengths[to] = length;
+    return ATTN_OK;
+}
+
+
+/* ============================================================================================================
+ * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
+ *
+ * A block is up to plan.rows rows of the heads that share one K/V head (row r of a block is position r / group, head
+ * r % group: the rows of a group stand side by side, so K and V stream once for all of them). For each chunk of 128
+ * keys the block packs K and V (unless they come packed from a cache, or the rows are too few to pay for V), then
+ * takes its rows in groups of 24: scores, probabilities, outputs, fold. Blocks know nothing of each other.
+ *
+ * When there are fewer blocks than threads and few rows, a block's chunks are dealt out as parts; their states
+ * (m, l, o) are kept and folded in key order afterwards: the same operations, so the same bits.
+ * ========================================================================================================== */
+enum { ATTN__GROUP = 24, ATTN__WIDE_GROUP = 32 };   /* rows taken together; the same, as whole vectors */
+enum { ATTN__FEW = 12 };                            /* up to so many rows read V where it lies */
+
+typedef struct attn__plan {
+    int rows, blocks;                               /* rows of a block; blocks of one (entry, K/V head) */
+    int slots, parts, chunks;                       /* tasks at once; parts of a block (1: not split); chunks at most */
+    int dv16;
+    ptrdiff_t q_row;                                /* floats from row to row of q', free of cache aliases */
+    size_t q, o, M, L, k, v, s, vis, ranges, slot;  /* offsets inside a slot and its size, in floats */
+    size_t state, states;                           /* floats of one chunk state; of all of them */
+    size_t bytes;                                   /* of the whole workspace */
+} attn__plan;
+
+typedef struct attn__work {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__plan *p;
+    const attn__kernels *kernels;
+    float *slots, *states;
+    int items, next;                                /* work items; the first that nobody has taken */
+} attn__work;
+
+typedef struct attn__block {
+    const attn__work *w;
+    attn__entry e;
+    int b, g, first, rows;                          /* rows first .. first + rows - 1 of group * n_q */
+    float *q, *o, *M, *L, *k, *v, *s, *vis;
+    int *from, *to, *seen;                          /* per row: keys it may see by position, counted from e.start;
+                                                       whether it has seen one so far */
+    size_t *empty;                                  /* rows that masks left nothing to see */
+} attn__block;
+
+/* A block's rows times the width of a head: keeps q', o and a packed chunk within an ordinary L2. */
+#define ATTN__BLOCK_FLOATS 24576
+
+static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
+
+/* Sizes only, and monotone: more rows, keys or entries never need less. Returns 1 on overflow. */
+static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *p)
+{
+    const int wide = s->dim > s->dim_v ? s->dim : s->dim_v, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
+    const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
+    const int most = attn__clamp(ATTN__BLOCK_FLOATS / wide / ATTN__GROUP * ATTN__GROUP, ATTN__GROUP, 16 * ATTN__GROUP);
+    const int keys = s->n_k < ATTN__CHUNK ? (int)attn__up((size_t)s->n_k, 16) : ATTN__CHUNK;
+    const int max_rows = all < most ? (int)all : most;
+    size_t at, n, groups;
+    int group_rows;
+    long long blocks;
+
+    p->rows = max_rows > 0 ? max_rows : 1;
+    p->dv16 = (int)attn__up((size_t)s->dim_v, 16);
+    p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
+    p->chunks = (int)(((size_t)s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK);
+    if (width > 1)                                          /* smaller blocks when threads would idle */
+        while (p->rows > 2 * ATTN__GROUP && (all + p->rows - 1) / p->rows * pairs < 3ll * width)
+            p->rows = (p->rows / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
+    blocks = (all + p->rows - 1) / p->rows;
+    if (blocks * pairs > INT_MAX / 2) return 1;
+    p->blocks = (int)blocks;
+    p->slots = width;
+    p->parts = 1;
+    if (width > 1 && all <= ATTN__GROUP && p->chunks > 1 && pairs < 2ll * width && pairs > 0)
+        p->parts = attn__clamp((int)(2ll * width / pairs), 1, p->chunks);
+
+    groups = ((size_t)max_rows + ATTN__GROUP - 1) / ATTN__GROUP;
+    group_rows = max_rows < ATTN__GROUP ? max_rows : ATTN__GROUP;
+    at = 16;                                                /* the count of empty rows, on its own cache line */
+    p->q = at;      at += attn__up((size_t)max_rows * (size_t)p->q_row, 16);
+    p->o = at;      at += (size_t)max_rows * (size_t)p->dv16;
+    p->M = at;      at += groups * ATTN__WIDE_GROUP;
+    p->L = at;      at += groups * ATTN__WIDE_GROUP;
+    p->ranges = at; at += attn__up(3 * (size_t)max_rows, 16);
+    p->s = at;      at += (size_t)group_rows * ATTN__CHUNK;
+    p->vis = at;    at += (size_t)group_rows * ATTN__CHUNK;
+    p->k = at;
+    p->v = at;
+    if (!a->kv) {
+        if (attn__mul((size_t)keys, (size_t)s->dim, &n) || attn__add(at, n, &at)) return 1;
+        p->v = at;
+        n = (size_t)(max_rows > ATTN__FEW ? p->dv16 : 16);
+        if (attn__mul(n, ATTN__CHUNK, &n) || attn__add(at, n, &at)) return 1;
+    }
+    p->slot = attn__up(at, 16) + 16;                        /* an odd line: slots do not alias */
+    p->state = attn__up(3 * ATTN__GROUP + 1, 16) + (size_t)ATTN__GROUP * (size_t)p->dv16;
+    p->states = 0;
+    if (width > 1 && all <= ATTN__GROUP && p->chunks > 1) { /* room for min(pairs, 2 width): whether split or not */
+        const size_t split = (size_t)(pairs < 2ll * width ? pairs : 2ll * width);
+        if (attn__mul(p->state, (size_t)p->chunks, &n) || attn__mul(n, split, &p->states)) return 1;
+    }
+    if (attn__mul(p->slot, (size_t)p->slots, &n) || attn__add(n, p->states, &n) || attn__mul(n, sizeof(float), &n) ||
+        attn__add(n, 64, &p->bytes)) return 1;
+    return 0;
+}
+
+/* ---- one chunk ------------------------------------------------------------------------------------------------ */
+
+/* the right-hand sides of a chunk */
+typedef struct attn__sides {
+    const float *k;                                 /* K panels of the chunk */
+    const float *v, *v_tail;                        /* V: whole panels; the last, partial one when V is read in place */
+    ptrdiff_t v_step, v_panel;
+    int lo, hi;                                     /* keys of it that the block needs */
+    int dirty;                                      /* V holds a non-finite value: 0 no, 1 yes, -1 nobody looked */
+} attn__sides;
+
+static void attn__chunk_sides(attn__block *k, int c0, int lo, int hi, attn__sides *d)
+{
+    const attn_args *a = k->w->a;
+    const attn__shape *s = k->w->s;
+    const attn__kernels *f = k->w->kernels;
+    const size_t dv16 = (size_t)k->w->p->dv16;
+    d->v_tail = NULL;
+    d->lo = lo;
+    d->hi = hi;
+    if (a->kv) {
+        const size_t head = (size_t)k->e.kv * (size_t)s->kv_heads + (size_t)k->g;
+        ATTN__COUNT(CACHE);
+        d->k = ATTN__KV_K(a->kv) + head * attn__kv_k_size(&a->kv->shape) + (size_t)c0 * (size_t)s->dim;
+        d->v = ATTN__KV_V(a->kv) + head * attn__kv_v_size(&a->kv->shape) + (size_t)c0 * dv16;
+        d->v_step = 16;
+        d->v_panel = ATTN__CHUNK * 16;
+        d->dirty = -1;
+        return;
+    }
+    lo = lo / 16 * 16;
+    f->pack_k(k->k + (size_t)lo * (size_t)s->dim, k->e.k + k->g * s->k[2] + (k->e.start + c0 + lo) * s->k[1], s->k[1],
+              hi - lo, s->dim);
+    d->k = k->k;
+    d->v = k->e.v + k->g * s->v[2] + (k->e.start + c0) * s->v[1];
+    if (k->rows > ATTN__FEW) {
+        ATTN__COUNT(PACKED);
+        d->dirty = f->pack_v(k->v + lo * 16, d->v + lo * s->v[1], s->v[1], hi - lo, s->dim_v);
+        d->v = k->v;
+        d->v_step = 16;
+        d->v_panel = ATTN__CHUNK * 16;
+    } else {
+        ATTN__COUNT(ROWS);
+        d->dirty = -1;
+        d->v_step = s->v[1];
+        d->v_panel = 16;
+        if (s->dim_v % 16) {
+            const int x = s->dim_v / 16 * 16;
+            (void)f->pack_v(k->v + lo * 16, d->v + lo * s->v[1] + x, s->v[1], hi - lo, s->dim_v - x);
+            d->v_tail = k->v;
+        }
+    }
+}
+
+/* o (+)= p V for the rows of a group over keys lo .. hi-1 of the chunk; holes: a row hides some of them */
+static void attn__outputs(attn__block *k, attn__sides *d, attn__gemm *g, int lo, int hi, int holes, int arrays,
+                          const attn__row *row)
+{
+    const attn__kernels *f = k->w->kernels;
+    const int dim_v = k->w->s->dim_v, whole = d->v_tail ? dim_v / 16 : k->w->p->dv16 / 16;
+    int part, r, j;
+    if (holes && g->rows > 1 && d->dirty < 0) {             /* look once for all groups of the block */
+        attn__gemm all = *g;
+        all.b = d->v + d->lo * d->v_step;
+        all.b_step = d->v_step;
+        all.b_panel = d->v_panel;
+        all.panels = whole;
+        all.depth = d->hi - d->lo;
+        d->dirty = f->dirty(&all);
+        if (!d->dirty && d->v_tail) {
+            all.b = d->v_tail + d->lo * 16;
+            all.b_step = 16;
+            all.panels = 1;
+            d->dirty = f->dirty(&all);
+        }
+    }
+    if (g->rows > 1) holes = holes && d->dirty;             /* hidden keys have p = 0, which adds nothing to finite */
+    if (holes && !arrays)
+        for (r = 0; r < g->rows; r++)
+            for (j = lo; j < hi; j++) k->vis[r * ATTN__CHUNK + j] = j >= row[r].lo && j < row[r].hi ? 1.0f : 0.0f;
+    g->a = k->s + lo;
+    g->a_row = ATTN__CHUNK;
+    g->depth = hi - lo;
+    for (part = 0; part < 2; part++) {                      /* whole panels, then the tail that was packed alone */
+        g->b = part ? d->v_tail + lo * 16 : d->v + lo * d->v_step;
+        g->b_step = part ? 16 : d->v_step;
+        g->b_panel = d->v_panel;
+        g->panels = part ? 1 : whole;
+        if (g->panels > 0) {
+            if (holes) { ATTN__COUNT(SELECT); f->select(g, k->vis + lo); }
+            else f->gemm(g);
+        }
+        if (!d->v_tail) break;
+        g->c += whole * 16;
+    }
+}
+
+/* One chunk for the whole block. state NULL: fold at once; else keep (m, l, seen, o) there (one group of rows). */
+static void attn__chunk(attn__block *k, int chunk, float *state)
+{
+    const attn_args *a = k->w->a;
+    const attn__shape *s = k->w->s;
+    const attn__plan *p = k->w->p;
+    const attn__kernels *f = k->w->kernels;
+    const int c0 = chunk * ATTN__CHUNK, keys = k->e.end - k->e.start, group = s->group;
+    const int n = keys - c0 < ATTN__CHUNK ? keys - c0 : ATTN__CHUNK;
+    const int all_scores = a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
+    const int holes = a->mask || a->keep || a->bias;
+    attn__row row[ATTN__GROUP];
+    float m[ATTN__WIDE_GROUP], l[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
+    attn__sides d;
+    attn__soft soft;
+    attn__gemm g;
+    int r0, r, lo = n, hi = 0, packed = 0;
+
+    memset(&d, 0, sizeof d);
+    for (r = 0; r < k->rows; r++) {                         /* what the block needs of this chunk */
+        if (k->from[r] >= k->to[r] || k->to[r] <= c0 || k->from[r] >= c0 + n) continue;
+        if (k->from[r] - c0 < lo) lo = k->from[r] - c0;
+        if (k->to[r] - c0 > hi) hi = k->to[r] - c0;
+    }
+    if (all_scores) { lo = 0; hi = n; }
+    lo = lo < 0 ? 0 : lo;
+    hi = hi > n ? n : hi;
+    memset(m, 0, sizeof m);
+    memset(l, 0, sizeof l);
+    soft.s = k->s;
+    soft.vis = k->vis;
+    soft.row = row;
+    soft.m = m;
+    soft.l = l;
+    soft.n = n;
+    soft.alibi = a->alibi_slopes != NULL;
+    soft.stage = a->weights_stage;
+    soft.softcap = a->softcap;
+    soft.arrays = holes || a->softcap > 0.0f || a->alibi_slopes || a->weights;
+
+    for (r0 = 0; r0 < k->rows; r0 += ATTN__GROUP) {
+        const int rows = k->rows - r0 < ATTN__GROUP ? k->rows - r0 : ATTN__GROUP;
+        int glo = n, ghi = 0, ragged = 0;
+        for (r = 0; r < rows; r++) {
+            row[r].lo = k->from[r0 + r] - c0 > 0 ? k->from[r0 + r] - c0 : 0;
+            row[r].hi = k->to[r0 + r] - c0 < n ? k->to[r0 + r] - c0 : n;
+            if (row[r].lo >= row[r].hi) { row[r].lo = row[r].hi = 0; continue; }
+            glo = row[r].lo < glo ? row[r].lo : glo;
+            ghi = row[r].hi > ghi ? row[r].hi : ghi;
+        }
+        if (all_scores) { glo = 0; ghi = n; }
+        if (glo >= ghi) { ATTN__COUNT(SKIP); continue; }
+        if (!packed) { attn__chunk_sides(k, c0, lo, hi, &d); packed = 1; }
+
+        g.a = k->q + r0 * p->q_row;                         /* scores */
+        g.a_row = p->q_row;
+        soft.lo = glo / 16 * 16;
+        soft.end = (ghi + 15) / 16 * 16;
+        soft.rows = rows;
+        g.b = d.k + (size_t)soft.lo * (size_t)s->dim;
+        g.b_step = 16;
+        g.b_panel = (ptrdiff_t)16 * s->dim;
+        g.from = NULL;
+        g.from_row = 0;
+        g.c = k->s + soft.lo;
+        g.c_row = ATTN__CHUNK;
+        g.fold_a = g.fold_b = NULL;
+        g.rows = rows;
+        g.panels = (soft.end - soft.lo) / 16;
+        g.depth = s->dim;
+        if (rows == 1) ATTN__COUNT(ONE_ROW);
+        else if (group > 1) ATTN__COUNT(GROUP);
+        f->gemm(&g);
+
+        for (r = 0; r < rows; r++) {                        /* probabilities */
+            row[r].seen = k->seen[r0 + r];
+            if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
+        }
+        if (soft.arrays) {
+            ATTN__COUNT(MASKED);
+            for (r = 0; r < rows; r++) {
+                const int at = k->first + r0 + r, i = at / group, h = k->g * group + at % group;
+                const int key = k->e.start + c0;
+                row[r].mask = a->mask ? a->mask + k->b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
+                row[r].bias = a->bias ? a->bias + k->b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
+                row[r].keep = a->keep ? a->keep + k->b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
+                row[r].weights = a->weights ? a->weights + (((size_t)k->b * (size_t)s->heads + (size_t)h) *
+                                              (size_t)s->n_q + (size_t)i) * (size_t)s->n_k + key : NULL;
+                row[r].slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
+                row[r].dist = (float)(k->e.pos + i - key);
+            }
+        }
+        f->soft(&soft);
+        if (all_scores) {                                   /* the scores were wanted, the hidden keys are not */
+            glo = n;
+            ghi = 0;
+            for (r = 0; r < rows; r++) {
+                if (row[r].lo >= row[r].hi) continue;
+                glo = row[r].lo < glo ? row[r].lo : glo;
+                ghi = row[r].hi > ghi ? row[r].hi : ghi;
+            }
+            if (glo >= ghi) continue;
+        }
+        for (r = 0; r < rows; r++) k->seen[r0 + r] = row[r].seen;
+
+        if (state) {                                        /* outputs: kept, or folded as they leave the tile */
+            memcpy(state, m, ATTN__GROUP * sizeof(float));
+            memcpy(state + ATTN__GROUP, l, ATTN__GROUP * sizeof(float));
+            for (r = 0; r < ATTN__GROUP; r++) state[2 * ATTN__GROUP + r] = r < rows && row[r].seen ? 1.0f : 0.0f;
+            state[3 * ATTN__GROUP] = 1.0f;
+            g.c = state + attn__up(3 * ATTN__GROUP + 1, 16);
+        } else {
+            float *M = k->M + r0 / ATTN__GROUP * ATTN__WIDE_GROUP, *L = k->L + r0 / ATTN__GROUP * ATTN__WIDE_GROUP;
+            f->fold(M, L, m, l, fa, fb, rows);
+            g.c = k->o + (size_t)r0 * (size_t)p->dv16;
+            g.fold_a = fa;
+            g.fold_b = fb;
+        }
+        g.c_row = p->dv16;
+        attn__outputs(k, &d, &g, glo, ghi, holes || ragged, soft.arrays, row);
+    }
+}
+
+/* ---- one block ------------------------------------------------------------------------------------------------ */
+
+/* The rows of block (b, g, index): lays out the slot, copies q * scale, finds what each row may see by position.
+ * Returns 0 when none of them exists; rows of padding are written here. */
+static int attn__block_begin(attn__block *k, const attn__work *w, int item, int slot)
+{
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    const attn__plan *p = w->p;
+    float *at = w->slots + (size_t)slot * p->slot;
+    int r, i, last;
+
+    k->w = w;
+    k->b = item / p->blocks / s->kv_heads;
+    k->g = item / p->blocks % s->kv_heads;
+    k->first = item % p->blocks * p->rows;
+    attn__entry_at(a, s, k->b, &k->e);
+    last = k->first + p->rows < s->group * s->n_q ? k->first + p->rows : s->group * s->n_q;
+    k->rows = last < s->group * k->e.rows ? last - k->first : s->group * k->e.rows - k->first;
+    if (k->rows < 0) k->rows = 0;
+    k->empty = (size_t *)(void *)at;
+    k->q = at + p->q;
+    k->o = at + p->o;
+    k->M = at + p->M;
+    k->L = at + p->L;
+    k->k = at + p->k;
+    k->v = at + p->v;
+    k->s = at + p->s;
+    k->vis = at + p->vis;
+    k->from = (int *)(void *)(at + p->ranges);
+    k->to = k->from + p->rows;
+    k->seen = k->to + p->rows;
+
+    for (r = 0; r < k->rows; r++) {
+        const int h = k->g * s->group + (k->first + r) % s->group;
+        i = (k->first + r) / s->group;
+        w->kernels->scale(k->q + r * p->q_row, k->e.q + h * s->q[2] + i * s->q[1], s->dim, s->scale);
+        attn__visible(a, &k->e, i, k->from + r, k->to + r);
+        k->seen[r] = 0;
+    }
+    return k->rows;
+}
+
+/* rows of weights and lse that no score will fill: everything hidden */
+static void attn__block_blank(const attn__block *k, int from, int to, float cell)
+{
+    const attn_args *a = k->w->a;
+    const attn__shape *s = k->w->s;
+    int r, j;
+    for (r = from; r < to; r++) {
+        const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
+        const size_t at = ((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+        if (a->lse) a->lse[at] = -attn__inf();
+        if (a->weights)
+            for (j = 0; j < s->n_k; j++) a->weights[at * (size_t)s->n_k + (size_t)j] = cell;
+    }
+}
+
+/* sinks, the division, lse, weights; empty rows; rows of padding behind the block's rows */
+static void attn__block_end(attn__block *k)
+{
+    const attn_args *a = k->w->a;
+    const attn__shape *s = k->w->s;
+    const attn__plan *p = k->w->p;
+    const attn__kernels *f = k->w->kernels;
+    const int most = s->group * s->n_q, end = k->first + p->rows < most ? p->rows : most - k->first;
+    const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
+    int r, x;
+    for (r = 0; r < end; r++) {
+        const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
+        const int at = r / ATTN__GROUP * ATTN__WIDE_GROUP + r % ATTN__GROUP;
+        const size_t cell = ((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+        float *o = k->o + (size_t)r * (size_t)p->dv16, *out = k->e.out + h * s->out[2] + i * s->out[1];
+        if (r < k->rows && k->seen[r]) {
+            float M = k->M[at], L = k->L[at];
+            if (a->sinks) {
+                float sink[ATTN__PANEL], one[ATTN__PANEL], mm[ATTN__PANEL], ll[ATTN__PANEL], fa[ATTN__PANEL], fb[ATTN__PANEL];
+                for (x = 0; x < ATTN__PANEL; x++) { sink[x] = a->sinks[h]; one[x] = 1.0f; mm[x] = M; ll[x] = L; }
+                f->fold(mm, ll, sink, one, fa, fb, 1);
+                f->fold_out(o, NULL, fa[0], fb[0], p->dv16);
+                M = mm[0];
+                L = ll[0];
+            }
+            f->finish(out, o, L, s->dim_v);
+            if (a->lse) a->lse[cell] = attn__clean(M + attn__log(L));
+            if (probabilities) f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, M, L);
+        } else {
+            if (r < k->rows) ++*k->empty;
+            if (r < k->rows || !a->q_cum)
+                for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
+            if (r >= k->rows) attn__block_blank(k, r, r + 1, probabilities ? 0.0f : -attn__inf());
+            else if (a->lse) a->lse[cell] = -attn__inf();
+            if (r < k->rows && probabilities)
+                for (x = 0; x < s->n_k; x++) a->weights[cell * (size_t)s->n_k + (size_t)x] = 0.0f;
+        }
+    }
+}
+
+static void attn__block_clear(attn__block *k)
+{
+    const attn__plan *p = k->w->p;
+    const size_t n = ((size_t)k->rows + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__WIDE_GROUP;
+    size_t x;
+    for (x = 0; x < n; x++) { k->M[x] = -attn__inf(); k->L[x] = 0.0f; }
+    memset(k->o, 0, (size_t)k->rows * (size_t)p->dv16 * sizeof(float));
+}
+
+/* the chunks that some row of the block may see; all of them when raw scores are wanted */
+static void attn__block_chunks(const attn__block *k, int *first, int *last)
+{
+    const attn_args *a = k->w->a;
+    int r, lo = INT_MAX, hi = 0;
+    for (r = 0; r < k->rows; r++) {
+        if (k->from[r] >= k->to[r]) continue;
+        if (k->from[r] < lo) lo = k->from[r];
+        if (k->to[r] > hi) hi = k->to[r];
+    }
+    if (a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED)) {
+        lo = 0;
+        hi = k->e.end - k->e.start;
+    }
+    *first = lo / ATTN__CHUNK;
+    *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
+}
+
+static void attn__block_run(const attn__work *w, int item, int slot)
+{
+    attn__block k;
+    int chunk, last;
+    if (attn__block_begin(&k, w, item, slot)) {
+        attn__block_clear(&k);
+        if (w->a->weights)
+            attn__block_blank(&k, 0, k.rows, w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf());
+        for (attn__block_chunks(&k, &chunk, &last); chunk < last; chunk++) attn__chunk(&k, chunk, NULL);
+    }
+    attn__block_end(&k);
+}
+
+/* Split: part `part` of block `item` leaves the states of its chunks, attn__block_fold puts them together. */
+static float *attn__state(const attn__work *w, int item, int chunk)
+{
+    return w->states + ((size_t)item * (size_t)w->p->chunks + (size_t)chunk) * w->p->state;
+}
+
+static void attn__block_part(const attn__work *w, int item, int part, int slot)
+{
+    attn__block k;
+    int chunk, first, last, lo, hi;
+    if (!attn__block_begin(&k, w, item, slot)) return;
+    attn__block_chunks(&k, &first, &last);
+    lo = (int)((long long)w->p->chunks * part / w->p->parts);
+    hi = (int)((long long)w->p->chunks * (part + 1) / w->p->parts);
+    for (chunk = lo; chunk < hi; chunk++) {
+        float *state = attn__state(w, item, chunk);
+        state[3 * ATTN__GROUP] = 0.0f;
+        if (chunk >= first && chunk < last) attn__chunk(&k, chunk, state);
+    }
+}
+
+static void attn__block_fold(const attn__work *w, int item, int slot)
+{
+    attn__block k;
+    int chunk, r;
+    if (attn__block_begin(&k, w, item, slot)) {
+        ATTN__COUNT(SPLIT);
+        attn__block_clear(&k);
+        for (chunk = 0; chunk < w->p->chunks; chunk++) {
+            const float *state = attn__state(w, item, chunk), *o = state + attn__up(3 * ATTN__GROUP + 1, 16);
+            float m[ATTN__WIDE_GROUP], l[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
+            if (state[3 * ATTN__GROUP] == 0.0f) continue;
+            memset(m, 0, sizeof m);
+            memset(l, 0, sizeof l);
+            memcpy(m, state, ATTN__GROUP * sizeof(float));
+            memcpy(l, state + ATTN__GROUP, ATTN__GROUP * sizeof(float));
+            w->kernels->fold(k.M, k.L, m, l, fa, fb, k.rows);
+            for (r = 0; r < k.rows; r++) {
+                w->kernels->fold_out(k.o + r * w->p->dv16, o + r * w->p->dv16, fa[r], fb[r], w->p->dv16);
+                if (state[2 * ATTN__GROUP + r] > 0.0f) k.seen[r] = 1;
+            }
+        }
+    }
+    attn__block_end(&k);
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------------------------- */
+
+/* The next item that nobody has taken, or with a compiler that has no atomics a fixed share. */
+static int attn__take(attn__work *w, int slot, int round)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    (void)slot;
+    (void)round;
+    return __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
+#else
+    return slot + round * w->p->slots;
+#endif
+}
+
+static void attn__task_blocks(void *arg, int slot)
+{
+    attn__work *w = (attn__work *)arg;
+    int item, round;
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) attn__block_run(w, item, slot);
+}
+
+static void attn__task_parts(void *arg, int slot)
+{
+    attn__work *w = (attn__work *)arg;
+    int item, round;
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items * w->p->parts; round++)
+        attn__block_part(w, item / w->p->parts, item % w->p->parts, slot);
+}
+
+static void attn__task_folds(void *arg, int slot)
+{
+    attn__work *w = (attn__work *)arg;
+    int item, round;
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) attn__block_fold(w, item, slot);
+}
+
+static void attn__task_scalar(void *arg, int slot)
+{
+    attn__work *w = (attn__work *)arg;
+    const attn__shape *s = w->s;
+    size_t *empty = (size_t *)(void *)(w->slots + (size_t)slot * w->p->slot);
+    attn__entry e;
+    int item, round, r, x;
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) {
+        const int b = item / w->p->blocks / s->kv_heads, g = item / w->p->blocks % s->kv_heads;
+        const int first = item % w->p->blocks * w->p->rows, most = s->group * s->n_q;
+        const int last = first + w->p->rows < most ? first + w->p->rows : most;
+        attn__entry_at(w->a, s, b, &e);
+        for (r = first; r < last; r++) {
+            const int h = g * s->group + r % s->group, i = r / s->group;
+            if (i < e.rows) {
+                ATTN__COUNT(SCALAR);
+                *empty += (size_t)attn__scalar_row(w->a, s, &e, b, h, i);
+            } else {
+                attn__block k;
+                k.w = w;
+                k.b = b;
+                k.g = g;
+                k.first = first;
+                if (!w->a->q_cum)
+                    for (x = 0; x < s->dim_v; x++) e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
+                attn__block_blank(&k, r - first, r - first + 1,
+                                  w->a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf());
+            }
+        }
+    }
+}
+
+ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
+{
+    attn__shape s;
+    attn__plan p;
+    if (attn__check_sizes(a, &s, NULL) != ATTN_OK || attn__plan_make(a, &s, &p)) return (size_t)-1;
+    return p.bytes;
+}
+
+ATTNDEF attn_status attn_sdpa(const attn_args *a)
+{
+    attn__shape s;
+    attn__plan p;
+    attn__work w;
+    void *own = NULL;
+    char *at;
+    size_t bytes, empty = 0;
+    int i;
+    attn_status status = attn__check(a, &s, NULL);
+    if (status != ATTN_OK) return status;
+    if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
+    if (s.batch == 0 || s.n_q == 0) {
+        if (a->masked_rows) *a->masked_rows = 0;
+        return ATTN_OK;
+    }
+    w.kernels = attn__table(a->backend);
+    at = (char *)a->work;
+    if (!at) {
+        bytes = p.bytes;
+        own = ATTN_MALLOC(a->user, bytes);
+        if (!own) return ATTN_E_MEMORY;
+        at = (char *)own;
+    }
+    at += (64 - ((size_t)at & 63)) & 63;
+    w.a = a;
+    w.s = &s;
+    w.p = &p;
+    w.slots = (float *)(void *)at;
+    w.states = w.slots + p.slot * (size_t)p.slots;
+    w.items = s.batch * s.kv_heads * p.blocks;
+    w.next = 0;
+    for (i = 0; i < p.slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * p.slot) = 0;
+    if (w.kernels->backend == ATTN_SCALAR) {
+        attn__run(a->exec, w.items < p.slots ? w.items : p.slots, attn__task_scalar, &w);
+    } else if (p.parts > 1) {
+        attn__run(a->exec, p.slots, attn__task_parts, &w);
+        w.next = 0;
+        attn__run(a->exec, w.items < p.slots ? w.items : p.slots, attn__task_folds, &w);
+    } else {
+        attn__run(a->exec, w.items < p.slots ? w.items : p.slots, attn__task_blocks, &w);
+    }
+    for (i = 0; i < p.slots; i++) empty += *(size_t *)(void *)(w.slots + (size_t)i * p.slot);
+    if (a->masked_rows) *a->masked_rows = empty;
+    if (own) ATTN_FREE(a->user, own);
+    return ATTN_OK;
+}
+
+/* ---- level 2 -------------------------------------------------------------------------------------------------- */
+
+static attn_status attn__call(attn_args *a)
+{
+    /* room on the stack saves small calls the allocation */
+    union { double align; char bytes[ATTN_STACK]; } room;
+    const size_t need = attn_sdpa_workspace(a);
+    if (need <= sizeof room) { a->work = room.bytes; a->work_size = sizeof room; }
+    return attn_sdpa(a);
+}
+
+ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
+                              int head_dim, int causal, const int *lengths, const float *mask)
+{
+    attn_args a;
+    if (causal != 0 && causal != 1) return ATTN_E_OPTION;
+    memset(&a, 0, sizeof a);
+    a.out = out;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.batch = batch;
+    a.n_q = a.n_k = n;
+    a.heads = heads;
+    a.dim = head_dim;
+    a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    a.q_lengths = a.k_lengths = lengths;
+    a.mask = mask;
+    if (mask) { a.mask_shape[0] = batch; a.mask_shape[1] = 1; a.mask_shape[2] = n; }
+    return attn__call(&a);
+}
+
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
+                               int heads, int head_dim, const int *source_lengths, const float *mask)
+{
+    attn_args a;
+    memset(&a, 0, sizeof a);
+    a.out = out;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.batch = batch;
+    a.n_q = n_q;
+    a.n_k = n_k;
+    a.heads = heads;
+    a.dim = head_dim;
+    a.k_lengths = source_lengths;
+    a.mask = mask;
+    if (mask) { a.mask_shape[0] = batch; a.mask_shape[1] = 1; a.mask_shape[2] = n_q; }
+    return attn__call(&a);
+}
+/* ============================================================================================================
+ * 10  THREADS
+ * ========================================================================================================== */
+
+/* ---- the floating-point environment ------------------------------------------------------------------------
+   Rounding mode and flushing of denormals belong to a thread, and hosts change them (audio engines, games, a caller's
+   fesetround). A task therefore saves the control word, works under the default one and puts back what it found, the
+   sticky exception flags included: whoever looks at them afterwards sees only its own. Writing the word is slow
+   and reading it is not, so it is written when it differs only. */
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+typedef unsigned attn__env;                                              /* MXCSR: flags in the low six bits */
+#define ATTN__ENV_DEFAULT 0x1F80u                                        /* every exception masked, nearest, no flushing */
+#define ATTN__ENV_CONTROL 0xFFC0u
+#if defined(__SSE__)
+#define ATTN__ENV_EXISTS 1
+#else
+#define ATTN__ENV_EXISTS attn__backend_usable(ATTN_SSE2)                 /* x87 build: only the kernels know MXCSR */
+#endif
+static attn__env attn__env_get(void)
+{
+    attn__env e;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(e) : : "memory");
+    return e;
+}
+static void attn__env_set(attn__env e) { __asm__ __volatile__("ldmxcsr %0" : : "m"(e) : "memory"); }
+
+#elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86_FP))
+#include <xmmintrin.h>
+typedef unsigned attn__env;
+#define ATTN__ENV_DEFAULT 0x1F80u
+#define ATTN__ENV_CONTROL 0xFFC0u
+#define ATTN__ENV_EXISTS  1
+static attn__env attn__env_get(void) { return _mm_getcsr(); }
+static void attn__env_set(attn__env e) { _mm_setcsr(e); }
+
+#elif defined(__GNUC__) && defined(__aarch64__)
+typedef unsigned long long attn__env;                                    /* FPCR below, FPSR (the flags) above */
+#define ATTN__ENV_DEFAULT 0ull
+#define ATTN__ENV_CONTROL 0xFFFFFFFFull
+#define ATTN__ENV_EXISTS  1
+static attn__env attn__env_get(void)
+{
+    attn__env control, flags;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
+    return (control & ATTN__ENV_CONTROL) | flags << 32;
+}
+static void attn__env_set(attn__env e)
+{
+    attn__env control = e & ATTN__ENV_CONTROL, flags = e >> 32;
+    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
+}
+
+#else
+typedef unsigned attn__env;                                              /* the host's settings stay as they are */
+#define ATTN__ENV_DEFAULT 0u
+#define ATTN__ENV_CONTROL 0u
+#define ATTN__ENV_EXISTS  0
+static attn__env attn__env_get(void) { return 0; }
+static void attn__env_set(attn__env e) { (void)e; }
+#endif
+
+typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
+
+/* Tasks from .. to-1. Compilers know nothing of the control word and would happily move arithmetic past its change:
+   the volatile pointer keeps every task a real call, and across a call nothing of its inside can move. */
+static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
+{
+    void (*volatile task)(void *arg, int i) = job->task;
+    int exists = ATTN__ENV_EXISTS, i;
+    attn__env before = exists ? attn__env_get() : 0;
+    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    for (i = from; i < to; i++) task(job->arg, i);
+    if (exists && attn__env_get() != before) attn__env_set(before);
+}
+
+static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
+
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
+{
+    attn__job job;
+    job.task = task;
+    job.arg  = arg;
+    if (n <= 0) return;
+    if (!e || !e->run || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
+    else e->run(e->pool, n, attn__run_one, &job);
+}
+
+/* ---- the kernel pass: this file once more per instruction set --------------------------------------------- */
+#if ATTN__X86
+#define ATTN__ISA 2
+#include ATTN_SELF
+#undef ATTN__ISA
+#define ATTN__ISA 3
+#include ATTN_SELF
+#undef ATTN__ISA
+#define ATTN__ISA 4
+#include ATTN_SELF
+#undef ATTN__ISA
+#elif ATTN__NEON
+#include <arm_neon.h>
+#define ATTN__ISA 5
+#include ATTN_SELF
+#undef ATTN__ISA
+#elif ATTN__WASM
+#include <wasm_simd128.h>
+#define ATTN__ISA 6
+#include ATTN_SELF
+#undef ATTN__ISA
+#endif
+
+static const attn__kernels *attn__table(int backend)
+{
+#if ATTN__X86
+    const unsigned cpu = attn__cpu();
+#endif
+    switch (backend) {
+    case ATTN_AUTO: {
+        int i = 0;
+        while (!attn__table(attn__order[i])) i++;
+        return attn__table(attn__order[i]);
+    }
+    case ATTN_SCALAR: return &attn__kernels_scalar;
+#if ATTN__X86
+    case ATTN_SSE2: return cpu >> ATTN_SSE2 & 1u ? &attn__kernels_sse2 : NULL;
+    case ATTN_AVX2: return cpu >> ATTN_AVX2 & 1u ? &attn__kernels_avx2 : NULL;
+    case ATTN_AVX512: return cpu >> ATTN_AVX512 & 1u ? &attn__kernels_avx512 : NULL;
+#elif ATTN__NEON
+    case ATTN_NEON: return &attn__kernels_neon;
+#elif ATTN__WASM
+    case ATTN_WASM: return &attn__kernels_wasm;
+#endif
+    default: return NULL;
+    }
+}
+
+#endif /* ATTN_IMPLEMENTATION */
+#else  /* ATTN__ISA: the kernel pass. Everything from here to the end is read once per instruction set. */
+/* ============================================================================================================
+ * 11  VECTOR VOCABULARY
+ *
+ * One block per instruction set, the same words in the same order. To add an instruction set:
+ *   1. copy a block, fill in the words (each is one line of scalar meaning, given beside the SSE2 block);
+ *   2. include this file for it at the end of section 10 and name its table in attn__table;
+ *   3. add it to the enum of backends and to attn__usable.
+ * ATTN__LANES   floats in a vector: 4, 8 or 16.     ATTN__ROWS   rows of the register tile: rows x 2 vectors.
+ * A mask (attn__m) holds one truth per lane.
+ * ========================================================================================================== */
+#if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
+#define ATTN__FN(name) attn__##name##_sse2
+#define ATTN__TARGET ATTN__ATTR("sse2")
+#define ATTN__BACKEND ATTN_SSE2
+#define ATTN__LANES 4
+#define ATTN__ROWS 6
+#elif ATTN__ISA == 3
+#define ATTN__FN(name) attn__##name##_avx2
+#define ATTN__TARGET ATTN__ATTR("avx2,fma")
+#define ATTN__BACKEND ATTN_AVX2
+#define ATTN__LANES 8
+#define ATTN__ROWS 6
+#elif ATTN__ISA == 4
+#define ATTN__FN(name) attn__##name##_avx512
+#define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
+#define ATTN__BACKEND ATTN_AVX512
+#define ATTN__LANES 16
+#define ATTN__ROWS 12
+#elif ATTN__ISA == 5
+#define ATTN__FN(name) attn__##name##_neon
+#define ATTN__TARGET
+#define ATTN__BACKEND ATTN_NEON
+#define ATTN__LANES 4
+#define ATTN__ROWS 12
+#elif ATTN__ISA == 6
+#define ATTN__FN(name) attn__##name##_wasm
+#define ATTN__TARGET
+#define ATTN__BACKEND ATTN_WASM
+#define ATTN__LANES 4
+#define ATTN__ROWS 6
+#endif
+#define ATTN__V ATTN__INLINE ATTN__TARGET
+
+#define attn__v       ATTN__FN(v)
+#define attn__m       ATTN__FN(m)
+#define attn__vset    ATTN__FN(vset)
+#define attn__vload   ATTN__FN(vload)
+#define attn__vstore  ATTN__FN(vstore)
+#define attn__vadd    ATTN__FN(vadd)
+#define attn__vsub    ATTN__FN(vsub)
+#define attn__vmul    ATTN__FN(vmul)
+#define attn__vdiv    ATTN__FN(vdiv)
+#define attn__vmax    ATTN__FN(vmax)
+#define attn__vabs    ATTN__FN(vabs)
+#define attn__vfma    ATTN__FN(vfma)
+#define attn__vpow2   ATTN__FN(vpow2)
+#define attn__vless   ATTN__FN(vless)
+#define attn__vsame   ATTN__FN(vsame)
+#define attn__vnan    ATTN__FN(vnan)
+#define attn__vpick   ATTN__FN(vpick)
+#define attn__vwipe   ATTN__FN(vwipe)
+#define attn__mor     ATTN__FN(mor)
+#define attn__many    ATTN__FN(many)
+#define attn__mbytes  ATTN__FN(mbytes)
+#define attn__vsum    ATTN__FN(vsum)
+#define attn__vtop    ATTN__FN(vtop)
+#define attn__vturn   ATTN__FN(vturn)
+
+#if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
+typedef __m128 attn__v;
+typedef __m128 attn__m;
+ATTN__V attn__v attn__vset(float x) { return _mm_set1_ps(x); }                      /* every lane x            */
+ATTN__V attn__v attn__vload(const float *p) { return _mm_loadu_ps(p); }             /* any alignment           */
+ATTN__V void attn__vstore(float *p, attn__v a) { _mm_storeu_ps(p, a); }
+ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return _mm_add_ps(a, b); }
+ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return _mm_sub_ps(a, b); }
+ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return _mm_mul_ps(a, b); }
+ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm_div_ps(a, b); }
+ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm_max_ps(a, b); }       /* may lose a NaN          */
+ATTN__V attn__v attn__vabs(attn__v a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
+ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c)                          /* a * b + c               */
+{
+    attn__v p = _mm_mul_ps(a, b);
+#if defined(__GNUC__) || defined(__clang__)
+    __asm__("" : "+x"(p), "+x"(c));       /* without FMA these are two roundings, also where the compiler has FMA */
+#endif
+    return _mm_add_ps(p, c);
+}
+ATTN__V attn__v attn__vpow2(attn__v t) /* the low bits of t become the exponent of a power of two */
+{
+    return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(t), 23));
+}
+ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm_cmplt_ps(a, b); }    /* false when one is NaN   */
+ATTN__V attn__m attn__vsame(attn__v a, attn__v b)                                   /* equal bits              */
+{
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
+}
+ATTN__V attn__m attn__vnan(attn__v a) { return _mm_cmpunord_ps(a, a); }
+ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b)                        /* m ? a : b               */
+{
+    return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
+}
+ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm_andnot_ps(m, a); }   /* m ? +0 : a              */
+ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm_or_ps(a, b); }
+ATTN__V int attn__many(attn__m m) { return _mm_movemask_ps(m) != 0; }               /* any lane true           */
+ATTN__V attn__m attn__mbytes(const unsigned char *p)                                /* p[lane] == 0            */
+{
+    int four;
+    __m128i x;
+    memcpy(&four, p, 4);
+    x = _mm_cvtsi32_si128(four);
+    x = _mm_unpacklo_epi16(_mm_unpacklo_epi8(x, _mm_setzero_si128()), _mm_setzero_si128());
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(x, _mm_setzero_si128()));
+}
+ATTN__V float attn__vsum(attn__v a)                              /* (0 + 2) + (1 + 3): the tree +2, +1         */
+{
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+ATTN__V float attn__vtop(attn__v a)                              /* the largest lane                           */
+{
+    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
+}
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)  /* to[c*16 + lane] = from[lane*row + c], c < 4 */
+{
+    const __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + row);
+    const __m128 r2 = _mm_loadu_ps(from + 2 * row), r3 = _mm_loadu_ps(from + 3 * row);
+    const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
+    const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
+    _mm_storeu_ps(to, _mm_movelh_ps(t0, t2));
+    _mm_storeu_ps(to + 16, _mm_movehl_ps(t2, t0));
+    _mm_storeu_ps(to + 32, _mm_movelh_ps(t1, t3));
+    _mm_storeu_ps(to + 48, _mm_movehl_ps(t3, t1));
+}
+
+#elif ATTN__ISA == 3  /* --------------------------------------------------------------------- AVX2 with FMA */
+typedef __m256 attn__v;
+typedef __m256 attn__m;
+ATTN__V attn__v attn__vset(float x) { return _mm256_set1_ps(x); }
+ATTN__V attn__v attn__vload(const float *p) { return _mm256_loadu_ps(p); }
+ATTN__V void attn__vstore(float *p, attn__v a) { _mm256_storeu_ps(p, a); }
+ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return _mm256_add_ps(a, b); }
+ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return _mm256_sub_ps(a, b); }
+ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return _mm256_mul_ps(a, b); }
+ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm256_div_ps(a, b); }
+ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm256_max_ps(a, b); }
+ATTN__V attn__v attn__vabs(attn__v a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return _mm256_fmadd_ps(a, b, c); }
+ATTN__V attn__v attn__vpow2(attn__v t)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
+}
+ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
+{
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+ATTN__V attn__m attn__vnan(attn__v a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm256_blendv_ps(b, a, m); }
+ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm256_andnot_ps(m, a); }
+ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm256_or_ps(a, b); }
+ATTN__V int attn__many(attn__m m) { return _mm256_movemask_ps(m) != 0; }
+ATTN__V attn__m attn__mbytes(const unsigned char *p)
+{
+    const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
+}
+ATTN__V float attn__vsum(attn__v a)
+{
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+ATTN__V float attn__vtop(attn__v a)
+{
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+{
+    const __m256 r0 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * row), 1);
+    const __m256 r1 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + row)),
+                                           _mm_loadu_ps(from + 5 * row), 1);
+    const __m256 r2 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + 2 * row)),
+                                           _mm_loadu_ps(from + 6 * row), 1);
+    const __m256 r3 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + 3 * row)),
+                                           _mm_loadu_ps(from + 7 * row), 1);
+    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
+    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(t0, t2, 0x44));
+    _mm256_storeu_ps(to + 16, _mm256_shuffle_ps(t0, t2, 0xee));
+    _mm256_storeu_ps(to + 32, _mm256_shuffle_ps(t1, t3, 0x44));
+    _mm256_storeu_ps(to + 48, _mm256_shuffle_ps(t1, t3, 0xee));
+}
+
+#elif ATTN__ISA == 4  /* --------------------------------------------------------------------------- AVX-512 */
+typedef __m512 attn__v;
+typedef __mmask16 attn__m;
+ATTN__V attn__v attn__vset(float x) { return _mm512_set1_ps(x); }
+ATTN__V attn__v attn__vload(const float *p) { return _mm512_loadu_ps(p); }
+ATTN__V void attn__vstore(float *p, attn__v a) { _mm512_storeu_ps(p, a); }
+ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return _mm512_add_ps(a, b); }
+ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return _mm512_sub_ps(a, b); }
+ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return _mm512_mul_ps(a, b); }
+ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm512_div_ps(a, b); }
+ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm512_maskz_max_ps((__mmask16)0xffff, a, b); }
+ATTN__V attn__v attn__vabs(attn__v a)
+{
+    return _mm512_castsi512_ps(_mm512_maskz_and_epi32((__mmask16)0xffff, _mm512_castps_si512(a),
+                                                      _mm512_set1_epi32(0x7fffffff)));
+}
+ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return _mm512_fmadd_ps(a, b, c); }
+ATTN__V attn__v attn__vpow2(attn__v t)
+{
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32((__mmask16)0xffff, _mm512_castps_si512(t), 23));
+}
+ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
+{
+    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
+}
+ATTN__V attn__m attn__vnan(attn__v a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm512_mask_blend_ps(m, b, a); }
+ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm512_maskz_mov_ps((__mmask16)~m, a); }
+ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return (__mmask16)(a | b); }
+ATTN__V int attn__many(attn__m m) { return m != 0; }
+ATTN__V attn__m attn__mbytes(const unsigned char *p)
+{
+    const __m512i x = _mm512_maskz_cvtepu8_epi32((__mmask16)0xffff, _mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm512_cmpeq_epi32_mask(x, _mm512_setzero_si512());
+}
+ATTN__V __m256 ATTN__FN(high)(attn__v a) /* lanes 8..15 */
+{
+    return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd((__mmask8)0xff, _mm512_castps_pd(a), 1));
+}
+ATTN__V float attn__vsum(attn__v a)
+{
+    const __m256 y = _mm256_add_ps(_mm512_castps512_ps256(a), ATTN__FN(high)(a));
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+ATTN__V float attn__vtop(attn__v a)
+{
+    const __m256 y = _mm256_max_ps(_mm512_castps512_ps256(a), ATTN__FN(high)(a));
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+ATTN__V attn__v ATTN__FN(four)(const float *p, ptrdiff_t row) /* four floats from each of rows 0, 4, 8, 12 */
+{
+    const __mmask16 all = (__mmask16)0xffff;
+    __m512 r = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + 4 * row), 1);
+    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + 8 * row), 2);
+    return _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + 12 * row), 3);
+}
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+{
+    const __mmask16 all = (__mmask16)0xffff;
+    const __m512 r0 = ATTN__FN(four)(from, row), r1 = ATTN__FN(four)(from + row, row);
+    const __m512 r2 = ATTN__FN(four)(from + 2 * row, row), r3 = ATTN__FN(four)(from + 3 * row, row);
+    const __m512 t0 = _mm512_maskz_unpacklo_ps(all, r0, r1), t1 = _mm512_maskz_unpackhi_ps(all, r0, r1);
+    const __m512 t2 = _mm512_maskz_unpacklo_ps(all, r2, r3), t3 = _mm512_maskz_unpackhi_ps(all, r2, r3);
+    _mm512_storeu_ps(to, _mm512_maskz_shuffle_ps(all, t0, t2, 0x44));
+    _mm512_storeu_ps(to + 16, _mm512_maskz_shuffle_ps(all, t0, t2, 0xee));
+    _mm512_storeu_ps(to + 32, _mm512_maskz_shuffle_ps(all, t1, t3, 0x44));
+    _mm512_storeu_ps(to + 48, _mm512_maskz_shuffle_ps(all, t1, t3, 0xee));
+}
+
+#elif ATTN__ISA == 5  /* ------------------------------------------------------------------- NEON of aarch64 */
+typedef float32x4_t attn__v;
+typedef uint32x4_t attn__m;
+ATTN__V attn__v attn__vset(float x) { return vdupq_n_f32(x); }
+ATTN__V attn__v attn__vload(const float *p) { return vld1q_f32(p); }
+ATTN__V void attn__vstore(float *p, attn__v a) { vst1q_f32(p, a); }
+ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return vaddq_f32(a, b); }
+ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return vsubq_f32(a, b); }
+ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return vmulq_f32(a, b); }
+ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return vdivq_f32(a, b); }
+ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return vmaxq_f32(a, b); }
+ATTN__V attn__v attn__vabs(attn__v a) { return vabsq_f32(a); }
+ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return vfmaq_f32(c, a, b); }
+ATTN__V attn__v attn__vpow2(attn__v t) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(t), 23)); }
+ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return vcltq_f32(a, b); }
+ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
+{
+    return vceqq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
+}
+ATTN__V attn__m attn__vnan(attn__v a) { return vmvnq_u32(vceqq_f32(a, a)); }
+ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return vbslq_f32(m, a, b); }
+ATTN__V attn__v attn__vwipe(attn__m m, attn__v a)
+{
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), m));
+}
+ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return vorrq_u32(a, b); }
+ATTN__V int attn__many(attn__m m) { return vmaxvq_u32(m) != 0; }
+ATTN__V attn__m attn__mbytes(const unsigned char *p)
+{
+    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    memcpy(eight, p, 4);
+    return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
+}
+ATTN__V float attn__vsum(attn__v a)
+{
+    const float32x2_t x = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
+}
+ATTN__V float attn__vtop(attn__v a) { return vmaxvq_f32(a); }
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+{
+    const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + row));
+    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + 2 * row), vld1q_f32(from + 3 * row));
+    vst1q_f32(to, vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0])));
+    vst1q_f32(to + 16, vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1])));
+    vst1q_f32(to + 32, vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0])));
+    vst1q_f32(to + 48, vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1])));
+}
+
+#elif ATTN__ISA == 6  /* ---------------------------------------------------------------------- wasm simd128 */
+typedef v128_t attn__v;
+typedef v128_t attn__m;
+ATTN__V attn__v attn__vset(float x) { return wasm_f32x4_splat(x); }
+ATTN__V attn__v attn__vload(const float *p) { return wasm_v128_load(p); }
+ATTN__V void attn__vstore(float *p, attn__v a) { wasm_v128_store(p, a); }
+ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return wasm_f32x4_add(a, b); }
+ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return wasm_f32x4_sub(a, b); }
+ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return wasm_f32x4_mul(a, b); }
+ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return wasm_f32x4_div(a, b); }
+ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return wasm_f32x4_pmax(a, b); }
+ATTN__V attn__v attn__vabs(attn__v a) { return wasm_f32x4_abs(a); }
+ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return wasm_f32x4_add(wasm_f32x4_mul(a, b), c); }
+ATTN__V attn__v attn__vpow2(attn__v t) { return wasm_i32x4_shl(t, 23); }
+ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return wasm_f32x4_lt(a, b); }
+ATTN__V attn__m attn__vsame(attn__v a, attn__v b) { return wasm_i32x4_eq(a, b); }
+ATTN__V attn__m attn__vnan(attn__v a) { return wasm_f32x4_ne(a, a); }
+ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return wasm_v128_bitselect(a, b, m); }
+ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return wasm_v128_andnot(a, m); }
+ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return wasm_v128_or(a, b); }
+ATTN__V int attn__many(attn__m m) { return wasm_v128_any_true(m); }
+ATTN__V attn__m attn__mbytes(const unsigned char *p)
+{
+    return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
+}
+ATTN__V float attn__vsum(attn__v a)
+{
+    const float lo = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
+    return lo + (wasm_f32x4_extract_lane(a, 1) + wasm_f32x4_extract_lane(a, 3));
+}
+ATTN__V float attn__vtop(attn__v a)
+{
+    a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 2, 3, 0, 1));
+    a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
+    return wasm_f32x4_extract_lane(a, 0);
+}
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+{
+    const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + row);
+    const v128_t r2 = wasm_v128_load(from + 2 * row), r3 = wasm_v128_load(from + 3 * row);
+    const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
+    const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
+    wasm_v128_store(to, wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5));
+    wasm_v128_store(to + 16, wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7));
+    wasm_v128_store(to + 32, wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5));
+    wasm_v128_store(to + 48, wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7));
+}
+#endif
+
+/* ============================================================================================================
+ * 12  KERNELS, written once
+ * ========================================================================================================== */
+
+/* ---- elementary functions, the same operations as attn__exp and attn__tanh of section 3 ------------------- */
+ATTN__V attn__v ATTN__FN(vexp)(attn__v x)       /* x <= 0, -inf or NaN */
+{
+    const attn__v t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
+    const attn__v n = attn__vsub(t, attn__vset(ATTN__MAGIC));
+    const attn__v two_n = attn__vpow2(t);
+    attn__v r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x);
+    attn__v y = attn__vset(ATTN__E6);
+    r = attn__vfma(n, attn__vset(-ATTN__LN2_LO), r);
+    y = attn__vfma(y, r, attn__vset(ATTN__E5));
+    y = attn__vfma(y, r, attn__vset(ATTN__E4));
+    y = attn__vfma(y, r, attn__vset(ATTN__E3));
+    y = attn__vfma(y, r, attn__vset(ATTN__E2));
+    y = attn__vfma(y, r, attn__vset(ATTN__E1));
+    y = attn__vfma(attn__vmul(y, r), two_n, two_n);
+    return attn__vwipe(attn__vless(x, attn__vset(ATTN__EXP_MIN)), y);
+}
+
+ATTN__V attn__v ATTN__FN(vtanh)(attn__v x)
+{
+    const attn__v one = attn__vset(1.0f), zero = attn__vset(0.0f), ax = attn__vabs(x), x2 = attn__vmul(x, x);
+    const attn__v e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
+    attn__v far = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
+    attn__v y = attn__vset(ATTN__T5);
+    far = attn__vpick(attn__vless(x, zero), attn__vsub(zero, far), far);
+    y = attn__vfma(y, x2, attn__vset(ATTN__T4));
+    y = attn__vfma(y, x2, attn__vset(ATTN__T3));
+    y = attn__vfma(y, x2, attn__vset(ATTN__T2));
+    y = attn__vfma(y, x2, attn__vset(ATTN__T1));
+    y = attn__vfma(attn__vmul(y, x2), x, x);
+    return attn__vpick(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), y, far);
+}
+
+/* What is stored where a user sees it: -0 becomes +0 and every NaN the same NaN. */
+ATTN__V attn__v ATTN__FN(vclean)(attn__v x)
+{
+    x = attn__vadd(x, attn__vset(0.0f));
+    return attn__vpick(attn__vnan(x), attn__vset(attn__nan()), x);
+}
+
+ATTN__V attn__v ATTN__FN(viota)(int from)       /* from, from + 1, ... as floats */
+{
+    static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return attn__vadd(attn__vload(count), attn__vset((float)from));
+}
+
+ATTN__V attn__v ATTN__FN(vload_n)(const float *p, int n)        /* n floats, then zeros; nothing else is read */
+{
+    float part[ATTN__LANES];
+    if (n >= ATTN__LANES) return attn__vload(p);
+    attn__vstore(part, attn__vset(0.0f));
+    if (n > 0) memcpy(part, p, (size_t)n * sizeof(float));
+    return attn__vload(part);
+}
+
+ATTN__V void ATTN__FN(vstore_n)(float *p, attn__v a, int n)     /* the first n lanes; nothing else is written */
+{
+    float part[ATTN__LANES];
+    if (n >= ATTN__LANES) { attn__vstore(p, a); return; }
+    attn__vstore(part, a);
+    if (n > 0) memcpy(p, part, (size_t)n * sizeof(float));
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------------ */
+static ATTN__TARGET void ATTN__FN(scale)(float *to, const float *from, int n, float by)
+{
+    const attn__v f = attn__vset(by);
+    int i = 0;
+    for (; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vmul(attn__vload(from + i), f));
+    for (; i < n; i++) to[i] = from[i] * by;
+}
+
+static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth)
+{
+    int j, c, x;
+    for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth) {
+        for (c = 0; c + 4 <= depth; c += 4)
+            for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) attn__vturn(panels + c * 16 + x, k + x * row + c, row);
+        for (; c < depth; c++)
+            for (j = 0; j < ATTN__PANEL; j++) panels[c * 16 + j] = k[j * row + c];
+    }
+    if (n <= 0) return;
+    for (c = 0; c + 4 <= depth; c += 4)                 /* the last panel: whole vectors of keys, then key by key */
+        for (x = 0; x + ATTN__LANES <= n; x += ATTN__LANES) attn__vturn(panels + c * 16 + x, k + x * row + c, row);
+    for (j = 0; j < ATTN__PANEL; j++) {
+        const int turned = j < n / ATTN__LANES * ATTN__LANES;
+        for (c = turned ? depth / 4 * 4 : 0; c < depth; c++) panels[c * 16 + j] = j < n ? k[j * row + c] : 0.0f;
+    }
+}
+
+/* n rows of V into panels of 16 columns, 128 rows apart; says whether one of the values is not finite */
+static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v)
+{
+    attn__v odd = attn__vset(0.0f);                      /* 0 as long as x - x is 0 for all */
+    int j, x;
+    for (x = 0; x < dim_v; x += ATTN__PANEL, panels += ATTN__CHUNK * ATTN__PANEL) {
+        const int width = dim_v - x < ATTN__PANEL ? dim_v - x : ATTN__PANEL;
+        const float *from = v + x;
+        float *to = panels;
+        if (width == ATTN__PANEL)
+            for (j = 0; j < n; j++, from += row, to += ATTN__PANEL) {
+                int i;
+                for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+                    const attn__v y = attn__vload(from + i);
+                    attn__vstore(to + i, y);
+                    odd = attn__vadd(odd, attn__vsub(y, y));
+                }
+            }
+        else
+            for (j = 0; j < n; j++, from += row, to += ATTN__PANEL) {
+                int i;
+                for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+                    const attn__v y = ATTN__FN(vload_n)(from + i, width - i);
+                    attn__vstore(to + i, y);
+                    odd = attn__vadd(odd, attn__vsub(y, y));
+                }
+            }
+    }
+    return attn__many(attn__vnan(odd));
+}
+
+/* Is anything of the right-hand side not finite? */
+static ATTN__TARGET int ATTN__FN(dirty)(const attn__gemm *g)
+{
+    attn__v odd = attn__vset(0.0f);
+    int p, t, i;
+    for (p = 0; p < g->panels; p++) {
+        const float *b = g->b + p * g->b_panel;
+        for (t = 0; t < g->depth; t++, b += g->b_step)
+            for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+                const attn__v y = attn__vload(b + i);
+                odd = attn__vadd(odd, attn__vsub(y, y));
+            }
+    }
+    return attn__many(attn__vnan(odd));
+}
+
+/* ---- the register tile --------------------------------------------------------------------------------------
+ * `rows` rows x `nv` vectors, both constants after inlining. cR0 and cR1 hold the two vectors of row R through the
+ * whole depth, b0 and b1 one step of the right-hand side, q one broadcast: with AVX2 and 6 rows 12 + 2 + 1 of the
+ * 16 registers, with AVX-512 and 12 rows 24 + 2 + 1 of 32. Named variables: compilers keep arrays in memory. */
+ATTN__V void ATTN__FN(put)(const attn__gemm *g, int r, int x, attn__v chain)
+{
+    float *c = g->c + r * g->c_row + x;
+    if (g->fold_a)
+        chain = attn__vfma(attn__vload(c), attn__vset(g->fold_a[r]), attn__vmul(chain, attn__vset(g->fold_b[r])));
+    attn__vstore(c, chain);
+}
+
+ATTN__V attn__v ATTN__FN(start)(const attn__gemm *g, int r, int x)
+{
+    return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
+}
+
+ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, int r, const float *b, ptrdiff_t next,
+                            int x)
+{
+    const ptrdiff_t row = g->a_row, step = g->b_step;
+    const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
+    const int x1 = x + ATTN__LANES;
+    int t;
+    attn__v c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
+    attn__v c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
+    c00 = ATTN__FN(start)(g, r, x);
+    c01 = nv > 1 ? ATTN__FN(start)(g, r, x1) : c00;
+    c10 = rows > 1 ? ATTN__FN(start)(g, r + 1, x) : c00;
+    c11 = rows > 1 && nv > 1 ? ATTN__FN(start)(g, r + 1, x1) : c00;
+    c20 = rows > 2 ? ATTN__FN(start)(g, r + 2, x) : c00;
+    c21 = rows > 2 && nv > 1 ? ATTN__FN(start)(g, r + 2, x1) : c00;
+    c30 = rows > 3 ? ATTN__FN(start)(g, r + 3, x) : c00;
+    c31 = rows > 3 && nv > 1 ? ATTN__FN(start)(g, r + 3, x1) : c00;
+    c40 = rows > 4 ? ATTN__FN(start)(g, r + 4, x) : c00;
+    c41 = rows > 4 && nv > 1 ? ATTN__FN(start)(g, r + 4, x1) : c00;
+    c50 = rows > 5 ? ATTN__FN(start)(g, r + 5, x) : c00;
+    c51 = rows > 5 && nv > 1 ? ATTN__FN(start)(g, r + 5, x1) : c00;
+    c60 = rows > 6 ? ATTN__FN(start)(g, r + 6, x) : c00;
+    c61 = rows > 6 && nv > 1 ? ATTN__FN(start)(g, r + 6, x1) : c00;
+    c70 = rows > 7 ? ATTN__FN(start)(g, r + 7, x) : c00;
+    c71 = rows > 7 && nv > 1 ? ATTN__FN(start)(g, r + 7, x1) : c00;
+    c80 = rows > 8 ? ATTN__FN(start)(g, r + 8, x) : c00;
+    c81 = rows > 8 && nv > 1 ? ATTN__FN(start)(g, r + 8, x1) : c00;
+    c90 = rows > 9 ? ATTN__FN(start)(g, r + 9, x) : c00;
+    c91 = rows > 9 && nv > 1 ? ATTN__FN(start)(g, r + 9, x1) : c00;
+    cA0 = rows > 10 ? ATTN__FN(start)(g, r + 10, x) : c00;
+    cA1 = rows > 10 && nv > 1 ? ATTN__FN(start)(g, r + 10, x1) : c00;
+    cB0 = rows > 11 ? ATTN__FN(start)(g, r + 11, x) : c00;
+    cB1 = rows > 11 && nv > 1 ? ATTN__FN(start)(g, r + 11, x1) : c00;
+    for (t = g->depth; t > 0; t--) {
+        const attn__v b0 = attn__vload(b), b1 = nv > 1 ? attn__vload(b + next) : b0;
+        attn__v q = attn__vset(*a0);
+        c00 = attn__vfma(q, b0, c00);
+        if (nv > 1) c01 = attn__vfma(q, b1, c01);
+        if (rows > 1) { q = attn__vset(a0[row]); c10 = attn__vfma(q, b0, c10); if (nv > 1) c11 = attn__vfma(q, b1, c11); }
+        if (rows > 2) { q = attn__vset(a0[2 * row]); c20 = attn__vfma(q, b0, c20); if (nv > 1) c21 = attn__vfma(q, b1, c21); }
+        if (rows > 3) { q = attn__vset(*a3); c30 = attn__vfma(q, b0, c30); if (nv > 1) c31 = attn__vfma(q, b1, c31); }
+        if (rows > 4) { q = attn__vset(a3[row]); c40 = attn__vfma(q, b0, c40); if (nv > 1) c41 = attn__vfma(q, b1, c41); }
+        if (rows > 5) { q = attn__vset(a3[2 * row]); c50 = attn__vfma(q, b0, c50); if (nv > 1) c51 = attn__vfma(q, b1, c51); }
+        if (rows > 6) { q = attn__vset(*a6); c60 = attn__vfma(q, b0, c60); if (nv > 1) c61 = attn__vfma(q, b1, c61); }
+        if (rows > 7) { q = attn__vset(a6[row]); c70 = attn__vfma(q, b0, c70); if (nv > 1) c71 = attn__vfma(q, b1, c71); }
+        if (rows > 8) { q = attn__vset(a6[2 * row]); c80 = attn__vfma(q, b0, c80); if (nv > 1) c81 = attn__vfma(q, b1, c81); }
+        if (rows > 9) { q = attn__vset(*a9); c90 = attn__vfma(q, b0, c90); if (nv > 1) c91 = attn__vfma(q, b1, c91); }
+        if (rows > 10) { q = attn__vset(a9[row]); cA0 = attn__vfma(q, b0, cA0); if (nv > 1) cA1 = attn__vfma(q, b1, cA1); }
+        if (rows > 11) { q = attn__vset(a9[2 * row]); cB0 = attn__vfma(q, b0, cB0); if (nv > 1) cB1 = attn__vfma(q, b1, cB1); }
+        a0++;
+        if (rows > 3) a3++;
+        if (rows > 6) a6++;
+        if (rows > 9) a9++;
+        b += step;
+    }
+    ATTN__FN(put)(g, r, x, c00);
+    if (nv > 1) ATTN__FN(put)(g, r, x1, c01);
+    if (rows > 1) { ATTN__FN(put)(g, r + 1, x, c10); if (nv > 1) ATTN__FN(put)(g, r + 1, x1, c11); }
+    if (rows > 2) { ATTN__FN(put)(g, r + 2, x, c20); if (nv > 1) ATTN__FN(put)(g, r + 2, x1, c21); }
+    if (rows > 3) { ATTN__FN(put)(g, r + 3, x, c30); if (nv > 1) ATTN__FN(put)(g, r + 3, x1, c31); }
+    if (rows > 4) { ATTN__FN(put)(g, r + 4, x, c40); if (nv > 1) ATTN__FN(put)(g, r + 4, x1, c41); }
+    if (rows > 5) { ATTN__FN(put)(g, r + 5, x, c50); if (nv > 1) ATTN__FN(put)(g, r + 5, x1, c51); }
+    if (rows > 6) { ATTN__FN(put)(g, r + 6, x, c60); if (nv > 1) ATTN__FN(put)(g, r + 6, x1, c61); }
+    if (rows > 7) { ATTN__FN(put)(g, r + 7, x, c70); if (nv > 1) ATTN__FN(put)(g, r + 7, x1, c71); }
+    if (rows > 8) { ATTN__FN(put)(g, r + 8, x, c80); if (nv > 1) ATTN__FN(put)(g, r + 8, x1, c81); }
+    if (rows > 9) { ATTN__FN(put)(g, r + 9, x, c90); if (nv > 1) ATTN__FN(put)(g, r + 9, x1, c91); }
+    if (rows > 10) { ATTN__FN(put)(g, r + 10, x, cA0); if (nv > 1) ATTN__FN(put)(g, r + 10, x1, cA1); }
+    if (rows > 11) { ATTN__FN(put)(g, r + 11, x, cB0); if (nv > 1) ATTN__FN(put)(g, r + 11, x1, cB1); }
+}
+
+/* All rows against one strip of `nv` vectors. The strip of b stays in L1 while the rows pass by. */
+ATTN__V void ATTN__FN(strip)(const int nv, const attn__gemm *g, const float *b, ptrdiff_t next, int x)
+{
+    int r = 0;
+    while (g->rows - r >= ATTN__ROWS) {
+        ATTN__FN(tile)(ATTN__ROWS, nv, g, r, b, next, x);
+        r += ATTN__ROWS;
+    }
+    while (r < g->rows) {                              /* what is left, in tiles of 8, 6, 4, 3, 2 and 1 rows */
+        static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 6, 4, 8, 6, 6, 8 };
+        switch (part[g->rows - r]) {
+#if ATTN__ROWS > 8
+        case 8: ATTN__FN(tile)(8, nv, g, r, b, next, x); r += 8; break;
+#endif
+#if ATTN__ROWS > 6
+        case 6: ATTN__FN(tile)(6, nv, g, r, b, next, x); r += 6; break;
+#endif
+        case 4: ATTN__FN(tile)(4, nv, g, r, b, next, x); r += 4; break;
+        case 3: ATTN__FN(tile)(3, nv, g, r, b, next, x); r += 3; break;
+        case 2: ATTN__FN(tile)(2, nv, g, r, b, next, x); r += 2; break;
+        default: ATTN__FN(tile)(1, nv, g, r, b, next, x); r += 1; break;
+        }
+    }
+}
+
+static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t next, int x)
+{
+    ATTN__FN(strip)(2, g, b, next, x);
+}
+
+#if ATTN__LANES == 16   /* a strip of two vectors is two panels; the last panel may stand alone */
+static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, ptrdiff_t next, int x)
+{
+    ATTN__FN(strip)(1, g, b, next, x);
+}
+#endif
+
+/* One or two rows: 8 chains at once, else the latency of the fma would show. `rows` x `nv` vectors again, c0..c7
+ * the first row (and c4..c7 the second). With `list`, step t takes row list[t] of b instead of row t. */
+ATTN__V void ATTN__FN(wide)(const int rows, const int nv, const attn__gemm *g, int r, const int *list, int x)
+{
+    const ptrdiff_t step = g->b_step;
+    const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
+#define ATTN__AT(i) ((x + (i) * ATTN__LANES) / 16 * g->b_panel + (x + (i) * ATTN__LANES) % 16)
+    const ptrdiff_t o0 = ATTN__AT(0), o1 = ATTN__AT(1), o2 = ATTN__AT(2), o3 = ATTN__AT(3);
+    const ptrdiff_t o4 = ATTN__AT(4), o5 = ATTN__AT(5), o6 = ATTN__AT(6), o7 = ATTN__AT(7);
+#undef ATTN__AT
+    const float *b = g->b;
+    int t;
+    attn__v c0, c1, c2, c3, c4, c5, c6, c7;
+    c0 = ATTN__FN(start)(g, r, x);
+    c1 = nv > 1 ? ATTN__FN(start)(g, r, x + ATTN__LANES) : c0;
+    c2 = nv > 2 ? ATTN__FN(start)(g, r, x + 2 * ATTN__LANES) : c0;
+    c3 = nv > 3 ? ATTN__FN(start)(g, r, x + 3 * ATTN__LANES) : c0;
+    c4 = rows > 1 ? ATTN__FN(start)(g, r + 1, x) : nv > 4 ? ATTN__FN(start)(g, r, x + 4 * ATTN__LANES) : c0;
+    c5 = rows > 1 ? ATTN__FN(start)(g, r + 1, x + ATTN__LANES)
+                  : nv > 5 ? ATTN__FN(start)(g, r, x + 5 * ATTN__LANES) : c0;
+    c6 = rows > 1 ? ATTN__FN(start)(g, r + 1, x + 2 * ATTN__LANES)
+                  : nv > 6 ? ATTN__FN(start)(g, r, x + 6 * ATTN__LANES) : c0;
+    c7 = rows > 1 ? ATTN__FN(start)(g, r + 1, x + 3 * ATTN__LANES)
+                  : nv > 7 ? ATTN__FN(start)(g, r, x + 7 * ATTN__LANES) : c0;
+    for (t = 0; t < g->depth; t++) {
+        const attn__v q = attn__vset(*a0);
+        attn__v b0, b1, b2, b3;
+        if (list) b = g->b + list[t] * step;
+        b0 = attn__vload(b + o0);
+        b1 = nv > 1 ? attn__vload(b + o1) : b0;
+        b2 = nv > 2 ? attn__vload(b + o2) : b0;
+        b3 = nv > 3 ? attn__vload(b + o3) : b0;
+        c0 = attn__vfma(q, b0, c0);
+        if (nv > 1) c1 = attn__vfma(q, b1, c1);
+        if (nv > 2) c2 = attn__vfma(q, b2, c2);
+        if (nv > 3) c3 = attn__vfma(q, b3, c3);
+        if (rows > 1) {
+            const attn__v q1 = attn__vset(*a1);
+            c4 = attn__vfma(q1, b0, c4);
+            c5 = attn__vfma(q1, b1, c5);
+            c6 = attn__vfma(q1, b2, c6);
+            c7 = attn__vfma(q1, b3, c7);
+            a1++;
+        } else if (nv > 4) {
+            c4 = attn__vfma(q, attn__vload(b + o4), c4);
+            c5 = attn__vfma(q, attn__vload(b + o5), c5);
+            c6 = attn__vfma(q, attn__vload(b + o6), c6);
+            c7 = attn__vfma(q, attn__vload(b + o7), c7);
+        }
+        a0++;
+        if (!list) b += step;
+    }
+    ATTN__FN(put)(g, r, x, c0);
+    if (nv > 1) ATTN__FN(put)(g, r, x + ATTN__LANES, c1);
+    if (nv > 2) ATTN__FN(put)(g, r, x + 2 * ATTN__LANES, c2);
+    if (nv > 3) ATTN__FN(put)(g, r, x + 3 * ATTN__LANES, c3);
+    if (rows > 1) {
+        ATTN__FN(put)(g, r + 1, x, c4);
+        ATTN__FN(put)(g, r + 1, x + ATTN__LANES, c5);
+        ATTN__FN(put)(g, r + 1, x + 2 * ATTN__LANES, c6);
+        ATTN__FN(put)(g, r + 1, x + 3 * ATTN__LANES, c7);
+    } else if (nv > 4) {
+        ATTN__FN(put)(g, r, x + 4 * ATTN__LANES, c4);
+        ATTN__FN(put)(g, r, x + 5 * ATTN__LANES, c5);
+        ATTN__FN(put)(g, r, x + 6 * ATTN__LANES, c6);
+        ATTN__FN(put)(g, r, x + 7 * ATTN__LANES, c7);
+    }
+}
+
+static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
+{
+    const int width = g->panels * 16;
+    int x = 0;
+    if (g->rows == 1) {
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) ATTN__FN(wide)(1, 8, g, 0, NULL, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(1, 4, g, 0, NULL, x);
+    } else if (g->rows == 2) {
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(2, 4, g, 0, NULL, x);
+    }
+    for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
+        ATTN__FN(strip2)(g, g->b + x / 16 * g->b_panel + x % 16, ATTN__LANES < 16 ? ATTN__LANES : g->b_panel, x);
+#if ATTN__LANES == 16
+    if (x < width) ATTN__FN(strip1)(g, g->b + x / 16 * g->b_panel, 0, x);
+#endif
+}
+
+/* The same product, but row r takes part only in the steps t with vis[r*128 + t] != 0: a hidden key is not
+ * multiplied by 0, it is left out. For rows with holes over values that are not finite, and for a single row. */
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
+{
+    float p[ATTN__CHUNK];
+    int list[ATTN__CHUNK], r, t, x;
+    attn__gemm one = *g;
+    one.a = p;
+    one.a_row = 0;
+    for (r = 0; r < g->rows; r++, vis += ATTN__CHUNK) {
+        const int width = g->panels * 16;
+        int n = 0;
+        for (t = 0; t < g->depth; t++) {                /* branchless: a hidden step is overwritten by the next */
+            p[n] = g->a[r * g->a_row + t];
+            list[n] = t;
+            n += vis[t] > 0.0f;
+        }
+        one.depth = n;
+        one.c = g->c + r * g->c_row;
+        if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
+        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) ATTN__FN(wide)(1, 8, &one, 0, list, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(1, 4, &one, 0, list, x);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide)(1, 1, &one, 0, list, x);
+    }
+}
+
+/* ---- scores to probabilities -------------------------------------------------------------------------------- */
+
+/* Everything that can happen to the scores of one row: softcap, ALiBi, bias, mask, keep. Leaves the scores with
+ * hidden keys at -inf in s, 1 or 0 for visible or hidden in vis; returns the largest visible score. */
+static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row, float *s, float *vis)
+{
+    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    const attn__v first = attn__vset((float)row->lo), last = attn__vset((float)(row->hi - 1));
+    const attn__v cap = attn__vset(f->softcap), slope = attn__vset(row->slope), dist = attn__vset(row->dist);
+    attn__v top = none, any = attn__vset(0.0f);
+    int j;
+    for (j = f->lo; j < f->end; j += ATTN__LANES) {
+        const int left = f->n - j;                      /* keys that exist from here on: nothing behind them is read */
+        const attn__v at = ATTN__FN(viota)(j);
+        attn__m hidden = attn__mor(attn__vless(at, first), attn__vless(last, at));
+        attn__v x = attn__vload(s + j);
+        if (row->weights && f->stage == ATTN_SCORES_RAW) ATTN__FN(vstore_n)(row->weights + j, ATTN__FN(vclean)(x), left);
+        if (f->softcap > 0.0f) x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
+        if (row->weights && f->stage == ATTN_SCORES_CAPPED) ATTN__FN(vstore_n)(row->weights + j, ATTN__FN(vclean)(x), left);
+        if (f->alibi) {
+            const attn__v away = attn__vabs(attn__vsub(dist, at));
+            x = attn__vfma(slope, attn__vsub(attn__vset(0.0f), away), x);
+        }
+        if (row->bias) {
+            const attn__v y = ATTN__FN(vload_n)(row->bias + j, left);
+            hidden = attn__mor(hidden, attn__vsame(y, none));
+            x = attn__vadd(x, y);
+        }
+        if (row->mask) {
+            const attn__v y = ATTN__FN(vload_n)(row->mask + j, left);
+            hidden = attn__mor(hidden, attn__vsame(y, none));
+            x = attn__vadd(x, y);
+        }
+        if (row->keep) {
+            if (left >= ATTN__LANES) {
+                hidden = attn__mor(hidden, attn__mbytes(row->keep + j));
+            } else if (left > 0) {
+                unsigned char part[ATTN__LANES];
+                memset(part, 0, sizeof part);
+                memcpy(part, row->keep + j, (size_t)left);
+                hidden = attn__mor(hidden, attn__mbytes(part));
+            }
+        }
+        x = attn__vpick(hidden, none, x);
+        if (row->weights && f->stage == ATTN_SCORES_BIASED) ATTN__FN(vstore_n)(row->weights + j, ATTN__FN(vclean)(x), left);
+        if (row->weights && f->stage == ATTN_PROBABILITIES)     /* a mark where hidden, until M and L are known */
+            ATTN__FN(vstore_n)(row->weights + j, attn__vpick(hidden, attn__vset(attn__mark()), ATTN__FN(vclean)(x)), left);
+        attn__vstore(s + j, x);
+        top = attn__vmax(top, x);
+        x = attn__vwipe(hidden, one);
+        attn__vstore(vis + j, x);
+        any = attn__vmax(any, x);
+    }
+    if (attn__vtop(any) > 0.0f) row->seen = 1;
+    return attn__vtop(top);
+}
+
+/* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
+static ATTN__TARGET float ATTN__FN(range)(const attn__soft *f, attn__row *row, float *s)
+{
+    const attn__v none = attn__vset(-attn__inf());
+    const attn__v first = attn__vset((float)row->lo), last = attn__vset((float)(row->hi - 1));
+    attn__v top = none, top1 = none;
+    int j = f->lo;
+    if (row->lo < row->hi) row->seen = 1;
+    while (j < f->end) {
+        if (j >= row->lo && j + 2 * ATTN__LANES <= row->hi) {
+            for (; j + 2 * ATTN__LANES <= row->hi; j += 2 * ATTN__LANES) {
+                top = attn__vmax(top, attn__vload(s + j));
+                top1 = attn__vmax(top1, attn__vload(s + j + ATTN__LANES));
+            }
+        } else {
+            const attn__v at = ATTN__FN(viota)(j);
+            const attn__v x = attn__vpick(attn__mor(attn__vless(at, first), attn__vless(last, at)), none,
+                                          attn__vload(s + j));
+            attn__vstore(s + j, x);
+            top = attn__vmax(top, x);
+            j += ATTN__LANES;
+        }
+    }
+    return attn__vtop(attn__vmax(top, top1));
+}
+
+/* p = exp(s - m) in place; returns l: 16 lane sums (lane = key mod 16), then the tree +8, +4, +2, +1 */
+static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
+{
+    const attn__v top = attn__vset(m == -attn__inf() ? 0.0f : m);
+    attn__v l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
+    int j;
+    for (j = from; j < to; j += ATTN__PANEL) {
+        const attn__v p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
+        attn__vstore(s + j, p0);
+        l0 = attn__vadd(l0, p0);
+        if (ATTN__LANES < 16) {
+            const attn__v p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + ATTN__LANES), top));
+            attn__vstore(s + j + ATTN__LANES, p1);
+            l1 = attn__vadd(l1, p1);
+        }
+        if (ATTN__LANES < 8) {
+            const attn__v p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + 2 * ATTN__LANES), top));
+            const attn__v p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + 3 * ATTN__LANES), top));
+            attn__vstore(s + j + 2 * ATTN__LANES, p2);
+            attn__vstore(s + j + 3 * ATTN__LANES, p3);
+            l2 = attn__vadd(l2, p2);
+            l3 = attn__vadd(l3, p3);
+        }
+    }
+    if (ATTN__LANES < 8) { l0 = attn__vadd(l0, l2); l1 = attn__vadd(l1, l3); }
+    if (ATTN__LANES < 16) l0 = attn__vadd(l0, l1);
+    return attn__vsum(l0);
+}
+
+/* A group of rows of one chunk: first every maximum, then every exp, so that no row waits for its own. */
+static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
+{
+    int r;
+    for (r = 0; r < f->rows; r++) {
+        float *s = f->s + r * ATTN__CHUNK;
+        f->m[r] = f->arrays ? ATTN__FN(prepare)(f, f->row + r, s, f->vis + r * ATTN__CHUNK)
+                            : ATTN__FN(range)(f, f->row + r, s);
+    }
+    for (r = 0; r < f->rows; r++) f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
+}
+
+/* Folds chunk states (m, l) into (M, L), ATTN__GROUP rows at once; a and b are the factors for the outputs. */
+static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n)
+{
+    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    int r;
+    for (r = 0; r < n; r += ATTN__LANES) {
+        const attn__v M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
+        const attn__m empty = attn__vsame(M1, none);
+        const attn__v fa = attn__vpick(empty, one, ATTN__FN(vexp)(attn__vsub(M0, M1)));
+        const attn__v fb = attn__vpick(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
+        attn__vstore(a + r, fa);
+        attn__vstore(b + r, fb);
+        attn__vstore(L + r, attn__vfma(attn__vload(L + r), fa, attn__vmul(attn__vload(l + r), fb)));
+        attn__vstore(M + r, M1);
+    }
+}
+
+/* o = fma(o, a, x * b): the outputs of a chunk kept apart (split decode), or of a sink (x = 0) */
+static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, float b, int n)
+{
+    const attn__v fa = attn__vset(a), fb = attn__vset(b);
+    int i;
+    for (i = 0; i < n; i += ATTN__LANES)
+        attn__vstore(o + i, attn__vfma(attn__vload(o + i), fa, attn__vmul(x ? attn__vload(x + i) : attn__vset(0.0f), fb)));
+}
+
+static ATTN__TARGET void ATTN__FN(finish)(float *out, const float *o, float l, int n)
+{
+    const attn__v d = attn__vset(l);
+    int i;
+    for (i = 0; i < n; i += ATTN__LANES)
+        ATTN__FN(vstore_n)(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)), n - i);
+}
+
+/* scores to weights in place: exp(s - M) / L, 0 where the mark of a hidden key stands */
+static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
+{
+    const attn__v m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
+    int i;
+    for (i = 0; i < n; i += ATTN__LANES) {
+        const attn__v s = ATTN__FN(vload_n)(w + i, n - i);
+        const attn__v p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
+        ATTN__FN(vstore_n)(w + i, attn__vwipe(attn__vsame(s, mark), p), n - i);
+    }
+}
+
+static const attn__kernels ATTN__FN(kernels) = {
+    ATTN__BACKEND, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(dirty),
+    ATTN__FN(select), ATTN__FN(soft), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
+};
+
+#undef ATTN__FN
+#undef ATTN__TARGET
+#undef ATTN__BACKEND
+#undef ATTN__LANES
+#undef ATTN__ROWS
+#undef ATTN__V
+#undef attn__v
+#undef attn__m
+#undef attn__vset
+#undef attn__vload
+#undef attn__vstore
+#undef attn__vadd
+#undef attn__vsub
+#undef attn__vmul
+#undef attn__vdiv
+#undef attn__vmax
+#undef attn__vabs
+#undef attn__vfma
+#undef attn__vpow2
+#undef attn__vless
+#undef attn__vsame
+#undef attn__vnan
+#undef attn__vpick
+#undef attn__vwipe
+#undef attn__mor
+#undef attn__many
+#undef attn__mbytes
+#undef attn__vsum
+#undef attn__vtop
+#undef attn__vturn
+#endif /* ATTN__ISA */
