@@ -1,14 +1,94 @@
-/* attn.h */
+/* attn.h - v1.0.0 - attention for inference in plain C: correct masks, one answer, full speed. Public domain or MIT-0.
+
+   One file, float32, CPU, no dependencies. In ONE .c file of your program:
+
+       #define ATTN_IMPLEMENTATION
+       #include "attn.h"
+
+   and everywhere else just the #include. Then:
+
+       float q[4*8], k[6*8], v[6*8], out[4*8];            // 4 queries, 6 keys, 2 heads of 4, [row][head*4 + x]
+       int source_lengths[1] = { 5 };                     // the last key is padding
+       ...
+       if (attn_cross(out, q, k, v, 1, 4, 6, 2, 4, source_lengths, NULL) != ATTN_OK) ...
+
+   cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set is chosen at run time.
+
+   CONTENTS
+       0  this manual                                      7  K/V cache
+       1  the API, in three levels, layers, caches         8  the driver: blocks, chunks, the fold
+       2  configuration (here the implementation begins)   9  projections and layers
+       3  the specification: scalar attention             10  threads
+       4  cpu detection and dispatch                      11  vector vocabulary
+       5  checking, shapes, workspace                     12  kernels, written once
+       6  masks and biases                                13  licence
+
+   OPTIONS, all to be defined before the implementation is included
+       ATTN_STATIC            everything static, for one translation unit          (default: extern)
+       ATTNDEF                how public functions are declared                   (default: extern)
+       ATTN_MALLOC(user, n)   \ with the `user` of the call; malloc and free by default. Nothing is allocated when a
+       ATTN_FREE(user, p)     / call brings its own memory (work, mem)
+       ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
+       ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 4096)
+       ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
+       ATTN_NO_SIMD           scalar backend alone: smallest, about 60 times slower on AVX2 machines, the same bits
+       ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
+       ATTN_SELF              this file's name as it includes itself               (default: "attn.h"; define if renamed)
+   -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
+
+   ATTENTION, AS COMPUTED HERE
+       s[i][j]  = scale * (q[i] . k[j])                    scale: 1/sqrt(dim) unless given. The head's width, never n_k
+       s        = softcap * tanh(s / softcap)              when softcap is given
+       s[i][j] += -slope * |pos(i) - j|                    when ALiBi slopes are given
+       s[i][j] += bias[i][j] + mask[i][j]                  -inf in either: key j is hidden from row i
+       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])       over the keys visible to row i (and the sink, if given)
+       out[i]   = sum of p[i][j] * v[j]
+   A hidden key is as if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or bias cannot reach the
+   row. A row that masks leave nothing to see is zeros (weights zeros, lse -inf), decided by masks alone: a NaN in
+   something visible is never hidden. Masks combine by intersection, whatever their kind.
+
+   POSITIONS. Row i stands at p = i + pos, where pos = q_pos + q_pos_each[b] + (keys - rows, when bottom-right).
+   1 = visible:
+       causal top-left     causal bottom-right     the same with more     window_left 2,         window_left 2,
+       (pos 0)             4 rows, 6 keys          rows than keys         causal                 window_right 2
+         1 0 0 0             1 1 1 0 0 0             0 0                    1 0 0 0 0              1 1 0 0 0
+         1 1 0 0             1 1 1 1 0 0             0 0   <- empty         1 1 0 0 0              1 1 1 0 0
+         1 1 1 0             1 1 1 1 1 0             1 0                    0 1 1 0 0              0 1 1 1 0
+         1 1 1 1             1 1 1 1 1 1             1 1                    0 0 1 1 0              0 0 1 1 1
+   Top-left is for a whole sequence, bottom-right for the newest rows of one (decoding). Causal and padding masks
+   hide COLUMNS (keys). A padded query row need not be hidden from anybody; q_lengths just writes it as zeros.
+
+   -1e9 OR -FLT_MAX IN A MASK are ordinary numbers: softmax does not care about a constant, so a row of them is NOT an
+   empty row; it attends as if there were no mask. Use -INFINITY, or the builders of level 1.
+
+   ONE ANSWER. For the same inputs the result is the same bits with 1 thread or 64, alone or in a batch, a whole prompt
+   at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and on every backend that has
+   fused multiply-add (scalar, AVX2, AVX-512, NEON). SSE2 and wasm have no fma: they keep the same promise among
+   themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
+   (keys are counted from the first that exists), and 32-bit x87 builds have excess precision. A NaN is always stored
+   as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and put back.
+
+   PRECISION. Chunks of 128 keys, exp to 1 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.6e-8
+   (512 keys, dim 64), 1.4e-8 (2048 keys), 2.4e-8 (1024 keys, dim 128).
+
+   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
+   tensors may end at a page. No alignment is required anywhere.
+
+   THREADS. No thread unless you give an executor. Every function may be called from many threads at once on different
+   outputs; the contracts below say where objects are shared. The only global is one cached word of CPU features. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
-/* attn.h: a sketch of the public declarations. It compiles as C99 and C++11 and resolves the places where
-   "0 is the default" is awkward. Binding: the names attn_self, attn_cross, attn_sdpa, attn_mha_*, attn_kv_*, the three
-   levels, and that everything here can be said. Better ways to say it are welcome, fewer things said are not. */
 #include <stddef.h>                       /* int everywhere: newlib's int32_t is long, int arrays would not pass */
 #define ATTN_VERSION 10000                /* 1.0.0 */
 #ifndef ATTNDEF
+#if defined(ATTN_STATIC) && (defined(__GNUC__) || defined(__clang__))
+#define ATTNDEF static __attribute__((unused))
+#elif defined(ATTN_STATIC)
+#define ATTNDEF static
+#else
 #define ATTNDEF extern
+#endif
 #endif
 #ifdef __cplusplus
 extern "C" {
@@ -38,79 +118,128 @@ ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q
 ATTNDEF void   attn_mask_print(const float *m, int n_q, int n_k,
                                const char *const *row_names, const char *const *col_names);  /* stdout */
 
-/* 2. CALL. Already projected, contiguous [batch][row][heads*head_dim]. mask [batch][n_q][n_k] or NULL, from level 1.
-   Uses the stack up to ATTN_STACK bytes (default 4096), beyond that ATTN_MALLOC. Level 3 never needs to. */
-ATTNDEF attn_status attn_self (float *out, const float *q, const float *k, const float *v, int batch, int n,
-                               int heads, int head_dim, int causal /* 0, 1 */,
-                               const int *lengths /* [batch] keys hidden AND rows zeroed past it; NULL: n */,
-                               const float *mask);
-ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
-                               int heads, int head_dim, const int *source_lengths /* [batch], NULL: n_k */,
-                               const float *mask);
+/* ---- 2. CALL ------------------------------------------------------------------------------------------------
+   One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already projected.
+   Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC; level 3 never needs to. Thread safe: calls may run
+   at once as long as their outputs differ. On an error nothing has been written. */
 
-/* 3. EVERYTHING. attn_args a = {0};  0 is the default of every OPTION; sizes are counts and have no default. */
-enum { ATTN_BSHD, ATTN_BHSD };
+/* Every row attends to the rows of its own sequence.
+   out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
+   causal        0 or 1: row i sees keys 0..i
+   lengths       [batch], 0..n: keys behind are hidden, rows behind are written as zeros; NULL: all n
+   mask          [batch][n][n] additive, from the builders above or your own; NULL: none */
+ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
+                              int head_dim, int causal, const int *lengths, const float *mask);
+
+/* Every row attends to another sequence (encoder-decoder attention).
+   out, q  [batch][n_q][heads*head_dim]      k, v  [batch][n_k][heads*head_dim]
+   source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
+   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says nothing about
+                   position j of the other */
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
+                               int heads, int head_dim, const int *source_lengths, const float *mask);
+
+/* ---- 3. EVERYTHING -------------------------------------------------------------------------------------------
+   attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes are counts and have no default. */
+enum { ATTN_BSHD, ATTN_BHSD };                              /* layout: [batch][row][head][x] or [batch][head][row][x] */
 enum { ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT };
 enum { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT };
-enum { ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED }; /* not ONNX's numbers */
-enum { ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM };
+enum { ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED };       /* not ONNX's numbers */
+enum { ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM };   /* backend */
 typedef struct attn_kv attn_kv;
 
+/* Whoever runs tasks. With OpenMP, for one:
+       void run(void *pool, int n, void (*task)(void *, int), void *arg)
+       { (void)pool;
+         #pragma omp parallel for schedule(dynamic)
+         for (int i = 0; i < n; i++) task(arg, i); }
+       attn_exec exec = { NULL, omp_get_max_threads(), run };
+   The result does not depend on it: tasks may run in any order, on any thread, one after another if need be. */
 typedef struct attn_exec {
-    void *pool;  int width;               /* most tasks at once, >= 1; work memory grows with it, bits do not */
+    void *pool;                           /* yours; passed to run */
+    int width;                            /* most tasks at once, >= 1; work memory grows with it, bits do not */
     void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);   /* returns when all n are done */
 } attn_exec;
 
 typedef struct attn_args {
-    float *out;  const float *q, *k, *v;  /* elements of one head are contiguous */
-    const attn_kv *kv;                    /* NULL: k and v; else k, v NULL */
+    float *out;                           /* [batch][n_q][heads][dim_v], or by layout and strides */
+    const float *q, *k, *v;               /* elements of one head are contiguous */
+    const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
     int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest entry */
-    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads */
+    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads: head h reads h/group */
     int dim, dim_v;                       /* dim >= 1; dim_v 0: dim */
-    int layout;                           /* 0: [batch][row][head][dim] */
+    int layout;                           /* 0: ATTN_BSHD */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
                                           /* {batch, row, head} in floats; each 0: packed upon the inner ones.
                                              Packed QKV: row = 3*heads*dim alone. Shared K/V: k_map, not stride 0 */
     float scale;                          /* 0: 1/sqrt(dim) (an exact 0 is no use; T5: 1) */
     float softcap;                        /* 0: none */
+
     /* position of row i = i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, when bottom-right) */
     int causal;                           /* 0: none */
     int align;                            /* only with causal NONE, for window and biases; 0: top-left */
-    int q_pos;  const int *q_pos_each;    /* 0; NULL: 0 for all, else [batch] */
+    int q_pos;                            /* 0 */
+    const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
     int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself; 0: unlimited.
                                              Mistral W: left W. flash-attn (l, r): l+1, r+1. Needs no causal */
+
     /* who exists; indices are always those of the QUERY entry b */
     const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
     const int *k_lengths, *k_starts;      /* [batch] NULL: n_k, 0; keys k_starts[b] <= j < k_lengths[b] (an END);
-                                             chunks are cut from k_starts[b] on; not with kv */
+                                             chunks are cut from k_starts[b] on; k_starts not with kv */
     const int *q_cum, *k_cum;             /* ragged: [batch+1], rows q_cum[b]..q_cum[b+1]-1; excludes *_lengths;
                                              n_q, n_k then only size mask/weights/lse; 0: longest */
-    const int *k_map;  int k_batch;       /* [batch] K/V entry read by b, NULL: b; k_batch entries, 0: batch */
-    /* what is hidden or added; shape {batch, heads, rows}, each 1 = shared; stride: floats/bytes per row, 0: n_k */
-    const float *mask;         int mask_shape[3];  ptrdiff_t mask_stride;   /* 0,0,0: {1, 1, n_q};  key-only: {batch,1,1} */
-    const unsigned char *keep; int keep_shape[3];  ptrdiff_t keep_stride;   /* the same; nonzero = attend */
-    const float *bias;         int bias_shape[3];  ptrdiff_t bias_stride;   /* 0,0,0: {1, heads, n_q}; -inf hides too */
+    const int *k_map;                     /* [batch] K/V entry read by b, NULL: b (beams share one memory) */
+    int k_batch;                          /* K/V entries, 0: batch */
+
+    /* what is hidden or added; shape {batch, heads, rows}, each 1 = shared; stride: cells per row, 0: n_k */
+    const float *mask;                    /* NULL: none; -inf hides, anything else is added */
+    int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key-only: {batch, 1, 1} */
+    ptrdiff_t mask_stride;
+    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden */
+    int keep_shape[3];
+    ptrdiff_t keep_stride;
+    const float *bias;                    /* NULL: none; added; -inf hides too */
+    int bias_shape[3];                    /* 0,0,0: {1, heads, n_q} */
+    ptrdiff_t bias_stride;
     const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j| */
-    const float *sinks;                   /* [heads] NULL: none */
+    const float *sinks;                   /* [heads] NULL: none; one more logit in the denominator only */
+
     /* more to see; none of it changes a bit of out */
-    float *weights;  int weights_stage;   /* [batch][heads][n_q][n_k]; 0: probabilities. RAW and CAPPED show hidden
-                                             keys inside k_lengths too (their K is read); BIASED has -inf there */
-    float *lse;                           /* [batch][heads][n_q], sink included; empty row -inf */
-    size_t *masked_rows;                  /* (batch, head, row) triples emptied by masks; q padding not counted */
+    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out; 0 at hidden keys */
+    int weights_stage;                    /* 0: probabilities. The score stages have -inf where there is no score:
+                                             BIASED at hidden keys, RAW and CAPPED (which show hidden keys too, so
+                                             their K is read) only at keys and rows that do not exist */
+    float *lse;                           /* NULL, or [batch][heads][n_q] out, sink included; empty row -inf */
+    size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by masks */
+
     /* how */
-    void *work;  size_t work_size;        /* NULL: ATTN_MALLOC(user, n); any alignment */
-    void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
+    void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
+    size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
+    void *user;                           /* for ATTN_MALLOC and ATTN_FREE */
     const attn_exec *exec;                /* NULL: this thread */
     int backend;                          /* 0: best here */
 } attn_args;
 
+/* Attention. ATTN_OK, or a status and nothing written: everything is checked first. out, weights and lse may not
+   overlap an input or each other. Thread safe: reads its inputs, writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
-ATTNDEF size_t      attn_sdpa_workspace(const attn_args *a); /* SIZE_MAX if wrong (malloc then fails). Reads sizes and
-                         which pointers are set, no contents; never shrinks when n_q, n_k, batch grow: ask once */
-ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size); /* on OK: one line of what will happen,
-                         e.g. "ok: batch is 0, nothing will be written" */
+
+/* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong (an allocation of
+   that fails). Depends on sizes, options and which pointers are set, not on what they point at (except: on the capacity
+   of a cache, and on q_cum, k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or
+   batch grow: ask once for the largest call. */
+ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
+
+/* The same checks as attn_sdpa and the result in words: which argument is wrong and why, or what will happen.
+   why may be NULL; at most why_size bytes are written, always terminated. Writes nothing else. */
+ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
+
+/* "avx2" etc.; "unknown" for a number that is none. A literal, never NULL. */
 ATTNDEF const char *attn_backend_name(int backend);
-ATTNDEF int         attn_backends(int *list, int max);       /* usable here, best first; returns how many */
+
+/* Backends usable on this machine, best first; writes at most max of them to list (may be NULL), returns how many. */
+ATTNDEF int attn_backends(int *list, int max);
 
 /* CACHE. Readers: any number of threads. Writers (append..copy): alone. Every call: error = cache unchanged. */
 typedef struct attn_kv_args {
@@ -173,6 +302,8 @@ typedef struct attn_pool attn_pool;
 ATTNDEF attn_pool *attn_pool_create(int threads);  ATTNDEF attn_exec attn_pool_exec(attn_pool *p);
 ATTNDEF void       attn_pool_destroy(attn_pool *p);
 #endif
+
+
 #ifdef __cplusplus
 }
 #endif
@@ -336,7 +467,8 @@ ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact
 #endif
 
 /* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low bits of the sum
- * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 0.8 ulp elsewhere. */
+ * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1 ulp elsewhere. The shape of q (pairs,
+ * r without its last correction) keeps the chain of dependent operations short: there the kernels would wait. */
 #define ATTN__LOG2E   1.44269504f
 #define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
 #define ATTN__LN2_HI  0.693147182f
@@ -350,20 +482,16 @@ ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact
 #define ATTN__E6 0.0013815868f
 static float attn__exp(float x)
 {
-    float t, n, r, y, two_n;
+    float t, n, r, r2, y, two_n;
     if (x < ATTN__EXP_MIN) return 0.0f;
     t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC);
     n = t - ATTN__MAGIC;
     two_n = attn__float(attn__bits(t) << 23);
     r = attn__fma(n, -ATTN__LN2_HI, x);
-    r = attn__fma(n, -ATTN__LN2_LO, r);
-    y = ATTN__E6;
-    y = attn__fma(y, r, ATTN__E5);
-    y = attn__fma(y, r, ATTN__E4);
-    y = attn__fma(y, r, ATTN__E3);
-    y = attn__fma(y, r, ATTN__E2);
-    y = attn__fma(y, r, ATTN__E1);
-    return attn__fma(y * r, two_n, two_n);
+    r2 = r * r;
+    y = attn__fma(attn__fma(ATTN__E6, r, ATTN__E5), r2, attn__fma(ATTN__E4, r, ATTN__E3));
+    y = attn__fma(y, r2, attn__fma(ATTN__E2, r, ATTN__E1));
+    return attn__fma(y, attn__fma(n, -ATTN__LN2_LO, r) * two_n, two_n);
 }
 
 /* log(x) for x >= 0; log(1) is 0 exactly */
@@ -412,12 +540,18 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
-/* 1 / sqrt(dim), by Heron's method: divisions and sums only, so no compiler can contract it differently */
+/* 1 / sqrt(dim). Heron's method in double: divisions and sums only, so no compiler can contract it; rounded to float
+ * by hand, so that the caller's rounding mode (this runs before any task) has no say in it. */
 static float attn__default_scale(int dim)
 {
     double d = dim, r = d, next = (r + 1.0) / 2.0;
+    unsigned long long u;
     while (next < r) { r = next; next = (r + d / r) / 2.0; }
-    return (float)(1.0 / r);
+    r = 1.0 / r;
+    memcpy(&u, &r, sizeof u);
+    u = (u + (1ull << 28)) >> 29 << 29;
+    memcpy(&r, &u, sizeof r);
+    return (float)r;
 }
 
 ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one NaN */
@@ -759,7 +893,59 @@ static void attn__put_int(attn__text *t, long long n)
     attn__put_bytes(t, digits + at, sizeof digits - at);
 }
 
-/* Refuses: appends `sentence` with every $ replaced by `name` and every # by the next of x, y, z. */
+/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
+static void attn__put_float(attn__text *t, float x)
+{
+    const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
+    const int e = (int)(bits >> 23 & 255);
+    unsigned long long n = e ? fraction | 0x800000u : fraction;
+    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
+    char decimals[4];
+
+    if (e == 255 && fraction) {
+        attn__put(t, "nan");
+        return;
+    }
+    if (bits >> 31 && n) attn__put(t, "-");
+    if (e == 255 || n == 0) {
+        attn__put(t, n ? "inf" : "0");
+        return;
+    }
+    if (x < 1e10f && x > -1e10f) {                                /* n = |x| in hundredths, ties to even */
+        n *= 100;
+        if (shift > 0) {
+            n <<= shift;
+        } else if (shift < -40) {                                 /* less than half of one */
+            n = 0;
+        } else if (shift < 0) {
+            const unsigned long long half = 1ull << (-shift - 1), rest = n & (2 * half - 1);
+            n >>= -shift;
+            n += rest > half || (rest == half && (n & 1));
+        }
+    } else {                                                      /* n = the first three digits */
+        for (; shift > 0; shift--) {
+            if (n >> 63) {
+                n /= 10;
+                tens++;
+            }
+            n *= 2;
+        }
+        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
+        tens += 2;
+    }
+    decimals[0] = '.';
+    decimals[1] = (char)('0' + (int)(n / 10 % 10));
+    decimals[2] = (char)('0' + (int)(n % 10));
+    decimals[3] = '\0';
+    attn__put_int(t, (long long)(n / 100));
+    attn__put(t, decimals);
+    if (tens) {
+        attn__put(t, "e");
+        attn__put_int(t, tens);
+    }
+}
+
+/* Refuses: appends `sentence` to why (may be NULL), with every $ replaced by `name` and every # by the next of x, y, z. */
 static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status, const char *sentence,
                                              const char *name, long long x, long long y, long long z)
 {
@@ -779,8 +965,8 @@ static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------------------ */
 
-/* No object is larger: pointer differences inside it must fit ptrdiff_t. */
-#define ATTN__BYTES_MAX ((size_t)-1 / 2)
+/* No object is larger; differences of addresses inside one, and sums of two of them, fit their types. */
+#define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
 #define ATTN__SIZE_MAX  (INT_MAX - 1023)
 
@@ -818,7 +1004,7 @@ ATTN__INLINE int attn__finite(float x)
 static attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "$ is #, which is none of its values 0..#", name, value, last, 0);
+    return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
 static attn_status attn__check_options(const attn_args *a, attn__text *why)
@@ -831,19 +1017,25 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
         (status = attn__check_option(why, "weights_stage", a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
         (status = attn__check_option(why, "backend", a->backend, ATTN_WASM)) != ATTN_OK)
         return status;
-    if (!attn__finite(a->scale)) return attn__fail(why, ATTN_E_OPTION, "scale is not finite", "", 0, 0, 0);
-    if (!attn__finite(a->softcap) || a->softcap < 0.0f)
-        return attn__fail(why, ATTN_E_OPTION, "softcap is negative or not finite", "", 0, 0, 0);
+    if (!attn__finite(a->scale)) {
+        if (why) attn__put_float(why, a->scale);
+        return attn__fail(why, ATTN_E_OPTION, " is no scale; it must be finite", "", 0, 0, 0);
+    }
+    if (!attn__finite(a->softcap) || a->softcap < 0.0f) {
+        if (why) attn__put_float(why, a->softcap);
+        return attn__fail(why, ATTN_E_OPTION, " is no softcap; it must be finite and not negative", "", 0, 0, 0);
+    }
     if (a->window_left < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_left is #; 0 is unlimited", "", a->window_left, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "", a->window_left, 0, 0);
     if (a->window_right < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_right is #; 0 is unlimited", "", a->window_right, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "", a->window_right, 0, 0);
     if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
     if (a->exec && a->exec->width < 1)
-        return attn__fail(why, ATTN_E_OPTION, "exec->width is #; at least 1 task must run", "", a->exec->width, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", a->exec->width, 0, 0);
 
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and keys align", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and keys align", "", 0,
+                          0, 0);
     if (a->q_cum && a->q_lengths)
         return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
@@ -927,17 +1119,18 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
 
 /* ---- who exists ------------------------------------------------------------------------------------------ */
 
-/* A ragged offset array: not negative and never falling. Returns the longest entry in *longest. */
+/* A ragged offset array: not negative (an array may be part of a longer one) and never falling. Returns the longest entry in *longest. */
 static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, int *longest)
 {
     int b;
 
     *longest = 0;
-    if (batch > 0 && cum[0] < 0)
-        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is #; it cannot be negative", name, cum[0], 0, 0);
+    if (batch > 0 && cum[0] < 0) return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0], 0, 0);
     for (b = 0; b < batch; b++) {
-        if (cum[b + 1] < cum[b])
-            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #, less than the # before it", name, b + 1LL, cum[b + 1], cum[b]);
+        if (cum[b + 1] < cum[b]) {
+            (void)attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but ", name, b, cum[b], 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1, cum[b + 1], 0);
+        }
         if (cum[b + 1] - cum[b] > *longest) *longest = cum[b + 1] - cum[b];
     }
     return ATTN_OK;
@@ -951,6 +1144,7 @@ static attn_status attn__check_width(attn__text *why, const char *name, int give
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, given, longest, 0);
 }
 
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. */
 static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__text *why)
 {
     attn_status status;
@@ -976,53 +1170,75 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
         if (a->kv) end = a->kv->lengths[from];
         if (a->k_lengths) {
             if (a->k_lengths[b] < 0 || a->k_lengths[b] > end)
-                return attn__fail(why, ATTN_E_LENGTHS,
-                                  a->kv ? "the cache holds # keys for it but k_lengths[#] is #" :
-                                          "n_k is # but k_lengths[#] is #", "", end, b, a->k_lengths[b]);
+                return attn__fail(why, ATTN_E_LENGTHS, "$ is # but k_lengths[#] is #",
+                                  a->kv ? "its length in the cache" : "n_k", end, b, a->k_lengths[b]);
             end = a->k_lengths[b];
         }
-        if (a->k_starts && (a->k_starts[b] < 0 || a->k_starts[b] > end))
-            return attn__fail(why, ATTN_E_LENGTHS, "the keys end at # but k_starts[#] is #", "", end, b, a->k_starts[b]);
+        if (a->k_starts && (a->k_starts[b] < 0 || a->k_starts[b] > end)) {
+            (void)attn__fail(why, ATTN_E_LENGTHS, a->k_lengths ? "k_lengths[#] is # but " : "n_k is # but ", "",
+                             a->k_lengths ? b : end, end, 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is #", "", b, a->k_starts[b], 0);
+        }
         if (end > longest) longest = end;
     }
     return a->kv ? attn__check_width(why, "n_k", a->n_k, longest, &s->n_k) : ATTN_OK;
 }
 
+/* The same without looking into arrays, but for a size that was left to q_cum or k_cum; a cache counts as full. What
+   comes out is not less than what a call will need. */
+static attn_status attn__plan_entries(const attn_args *a, attn__shape *s)
+{
+    attn_status status = ATTN_OK;
+
+    s->n_q = a->n_q;
+    s->n_k = a->n_k;
+    if (a->q_cum && !a->n_q) status = attn__check_cum(NULL, "", a->q_cum, s->batch, &s->n_q);
+    if (a->k_cum && !a->n_k && status == ATTN_OK) status = attn__check_cum(NULL, "", a->k_cum, s->batch, &s->n_k);
+    if (a->kv && !a->n_k) s->n_k = a->kv->shape.capacity;
+    return status;
+}
+
 /* ---- where it lies --------------------------------------------------------------------------------------- */
 
-/* The bytes of one argument: count[] times `width` contiguous bytes at stride[] (in floats), or just one run of them. */
+/* The bytes of one argument: runs of reach[0] bytes, repeated count[d] times every step[d] bytes, for d < dims. The steps
+   rise, and each clears the reach[d] bytes that all inside it takes; reach[dims] is the whole extent. */
 typedef struct attn__span {
     const char *name;
-    const ptrdiff_t *stride;                      /* NULL: one run */
-    size_t at, extent, width;                     /* address, from the first to the last byte, of one run */
-    int count[3];
+    size_t at;
+    int dims, count[3];
+    ptrdiff_t step[3], reach[4];
 } attn__span;
 
 /* outputs come first; 5 can be written, 17 can be read */
 typedef struct attn__spans { int n, outputs; attn__span span[22]; } attn__spans;
 
-static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
+static attn__span *attn__span_next(attn__spans *all, const char *name, const void *at)
 {
-    attn__span *x = &all->span[all->n];
-    if (!at || bytes == 0) return;
-    ATTN_ASSERT(all->n < (int)(sizeof all->span / sizeof all->span[0]));
+    attn__span *x = &all->span[all->n++];
+    ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
     x->name = name;
-    x->stride = NULL;
     x->at = (size_t)at;
-    x->extent = x->width = bytes;
-    all->n++;
+    x->dims = 0;
+    return x;
 }
 
-/* Resolves the strides of batch x rows x heads runs of `width` floats at `at`, and notes what they span.
-   Any order of the three is legal ([row][batch][head] is common) as long as each step clears all that lies inside. */
+/* One run of bytes; nothing is noted where nothing lies. */
+static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
+{
+    if (at && bytes > 0) attn__span_next(all, name, at)->reach[0] = (ptrdiff_t)bytes;
+}
+
+/* Resolves the strides of batch x rows x heads runs of `width` floats at `at`, and notes what they span in *all (NULL:
+   only the strides matter). Any order of the three is legal ([row][batch][head] is common) as long as each stride
+   clears all that lies inside it. */
 static attn_status attn__check_strides(attn__text *why, attn__spans *all, const char *name, const float *at,
                                        const ptrdiff_t *given, int layout, int batch, int rows, int heads, int width,
                                        ptrdiff_t *stride)
 {
     const size_t most = ATTN__BYTES_MAX / sizeof(float);
-    int count[3], order[3], i, j;
     size_t packed = (size_t)width, reach = (size_t)width;
-    attn__span *x = &all->span[all->n];
+    int count[3], order[3], i, j;
+    attn__span *x = NULL;
 
     count[0] = batch;
     count[1] = rows;
@@ -1030,18 +1246,23 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, const 
     order[0] = layout == ATTN_BHSD ? 1 : 2;
     order[1] = 3 - order[0];
     order[2] = 0;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 3; i++) {                                     /* each 0: packed upon the inner ones */
         const int d = order[i];
+        size_t whole;
         if (given[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is #; it cannot be negative", name, d, given[d], 0);
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", name, d, given[d], 0);
         stride[d] = given[d] ? given[d] : (ptrdiff_t)packed;
-        if (i < 2 && (attn__mul((size_t)stride[d], (size_t)count[d], &packed) || packed > most))
-            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space", name, 0, 0, 0);
+        if (i < 2 && (attn__mul((size_t)stride[d], (size_t)count[d], &whole) || whole > most))
+            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", name, d, stride[d], count[d]);
+        if (i < 2 && whole > packed) packed = whole;
     }
     if (batch == 0 || rows == 0) return ATTN_OK;
-    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
-
-    for (i = 1; i < 3; i++)                       /* by rising stride */
+    if (all) {
+        if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+        x = attn__span_next(all, name, at);
+        x->reach[0] = (ptrdiff_t)(reach * sizeof(float));
+    }
+    for (i = 1; i < 3; i++)                                       /* by rising stride */
         for (j = i; j > 0 && stride[order[j]] < stride[order[j - 1]]; j--) {
             const int d = order[j];
             order[j] = order[j - 1];
@@ -1052,19 +1273,20 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, const 
         size_t steps;
         if (count[d] < 2) continue;
         if ((size_t)stride[d] < reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", name,
-                              d, stride[d], (long long)reach);
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", name, d, stride[d],
+                              (long long)reach);
         if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) || reach > most)
-            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space", name, 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", name, d, stride[d], count[d]);
+        if (x) {
+            x->count[x->dims] = count[d];
+            x->step[x->dims] = stride[d] * (ptrdiff_t)sizeof(float);
+            x->reach[++x->dims] = (ptrdiff_t)(reach * sizeof(float));
+        }
     }
-    attn__span_add(all, name, at, reach * sizeof(float));
-    x->width = (size_t)width * sizeof(float);
-    x->stride = stride;
-    memcpy(x->count, count, sizeof count);
     return ATTN_OK;
 }
 
-/* Resolves the steps of mask, keep or bias. Its shape is {batch, heads, rows}, each full or 1; `heads` by default. */
+/* Resolves the steps of mask, keep or bias. Its shape is {batch, heads, rows}, each full or 1; {1, heads, n_q} if not given */
 static attn_status attn__check_cells(attn__text *why, attn__spans *all, const char *name, const void *at, size_t cell,
                                      const int *given, ptrdiff_t stride, int heads, const attn__shape *s, ptrdiff_t *step)
 {
@@ -1086,53 +1308,38 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
     if (stride < 0 || (stride > 0 && stride < s->n_k))
         return attn__fail(why, ATTN_E_STRIDE, "$_stride is # but a row has # cells", name, stride, s->n_k, 0);
     if (stride == 0) stride = s->n_k;
-    if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1)) goto too_large;
-    if (rows == 0 || s->n_k == 0) return ATTN_OK;
-    if (attn__mul(rows - 1, (size_t)stride, &bytes) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
+    rows = bytes = 0;
+    if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1) ||
+        (rows > 0 && attn__mul(rows - 1, (size_t)stride, &bytes)) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
         attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
-        goto too_large;
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride is #", name, stride, 0, 0);
+    if (rows == 0) return ATTN_OK;
     if (shape[2] > 1) step[2] = stride;
     if (shape[1] > 1) step[1] = stride * shape[2];
     if (shape[0] > 1) step[0] = stride * shape[2] * shape[1];
-    attn__span_add(all, name, at, bytes);
+    if (all) attn__span_add(all, name, at, bytes);
     return ATTN_OK;
-too_large:
-    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space", name, 0, 0, 0);
 }
 
 /* ---- outputs apart from everything ----------------------------------------------------------------------- */
 
-/* How many bytes of each period x may touch, counted from x->at; 0: it does not repeat with this period. */
-static size_t attn__columns(const attn__span *x, size_t period)
+/* 1: the inner i dimensions of x and the inner j of y share a byte when y begins `gap` bytes behind x. Exact: the larger
+   one is taken apart until runs meet runs. Columns of one packed buffer have steps in common; there only the distance of
+   two blocks matters, not which two they are, so the usual q, k, v and out side by side cost a few steps in all. */
+static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int j, ptrdiff_t gap)
 {
-    size_t width = x->width;
-    int i;
+    ptrdiff_t step, n, last;
 
-    for (i = 0; x->stride && i < 3; i++) {
-        const size_t step = (size_t)x->stride[i] * sizeof(float);
-        if (x->count[i] < 2) continue;
-        if (step < period) width += step * (size_t)(x->count[i] - 1);
-        else if (step % period != 0) return 0;
-    }
-    return width <= period ? width : 0;
-}
-
-/* Extents that cross can still share no byte: q, k, v and out as columns of one packed buffer. They are apart when, for
-   some step of one of them, both repeat with it and keep to different columns. */
-static int attn__side_by_side(const attn__span *x, const attn__span *y)
-{
-    int i;
-
-    for (i = 0; i < 6; i++) {
-        const attn__span *from = i < 3 ? x : y;
-        size_t period, shift, wide_x, wide_y;
-        if (!from->stride || from->count[i % 3] < 2) continue;
-        period = (size_t)from->stride[i % 3] * sizeof(float);
-        wide_x = attn__columns(x, period);
-        wide_y = attn__columns(y, period);
-        shift = y->at >= x->at ? (y->at - x->at) % period : period - 1 - (x->at - y->at - 1) % period;
-        if (wide_x && wide_y && wide_x <= shift && wide_y <= period - shift) return 1;
-    }
+    if (gap >= x->reach[i] || -gap >= y->reach[j]) return 0;
+    if (i == 0 && j == 0) return 1;
+    if (j == 0 || (i > 0 && x->reach[i] > y->reach[j])) return attn__spans_meet(y, j, x, i, -gap);
+    step = y->step[--j];
+    last = y->count[j] - 1;
+    n = 0;
+    if (i > 0 && x->step[i - 1] == step) n = 1 - x->count[--i];
+    if (gap + n * step <= -y->reach[j]) n += (-y->reach[j] - gap - n * step) / step + 1;    /* the first that is not over */
+    for (; n <= last && gap + n * step < x->reach[i]; n++)
+        if (attn__spans_meet(x, i, y, j, gap + n * step)) return 1;
     return 0;
 }
 
@@ -1143,81 +1350,85 @@ static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
     for (i = 0; i < all->outputs; i++)
         for (j = i + 1; j < all->n; j++) {
             const attn__span *x = &all->span[i], *y = &all->span[j];
-            if (x->at >= y->at + y->extent || y->at >= x->at + x->extent || attn__side_by_side(x, y)) continue;
+            if (x->at >= y->at + (size_t)y->reach[y->dims] || y->at >= x->at + (size_t)x->reach[x->dims]) continue;
+            if (!attn__spans_meet(x, x->dims, y, y->dims, (ptrdiff_t)(y->at - x->at))) continue;
             if (why) attn__put(why, x->name);
             return attn__fail(why, ATTN_E_OVERLAP, " overlaps $", y->name, 0, 0, 0);
         }
     return ATTN_OK;
 }
 
-/* Strides, NULL pointers, extents and overlaps. Nothing is asked of a pointer behind which nothing would lie. */
-static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__text *why)
+/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer behind
+   which nothing would lie. */
+static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__text *why, int contents)
 {
     const size_t ints = (size_t)s->batch * sizeof(int);
     attn_status status;
-    attn__spans all;
+    attn__spans spans, *all = contents ? &spans : NULL;
     size_t weights, lse;
     int q_batch = s->batch, q_rows = s->n_q, k_batch = s->k_batch, k_rows = s->n_k;
 
     if (a->q_cum) {                               /* one long entry */
-        q_rows = s->batch ? a->q_cum[s->batch] : 0;
+        if (contents) q_rows = s->batch ? a->q_cum[s->batch] : 0;
         q_batch = 1;
     }
     if (a->k_cum) {
-        k_rows = s->batch ? a->k_cum[s->batch] : 0;
+        if (contents) k_rows = s->batch ? a->k_cum[s->batch] : 0;
         k_batch = 1;
     }
     if (s->batch == 0 || q_rows == 0) k_batch = 0;              /* nobody looks */
-    all.n = 0;
+    spans.n = 0;
 
     /* what is written */
-    if ((status = attn__check_strides(why, &all, "out", a->out, a->out_stride, a->layout, q_batch, q_rows, s->heads,
+    if ((status = attn__check_strides(why, all, "out", a->out, a->out_stride, a->layout, q_batch, q_rows, s->heads,
                                       s->dim_v, s->out)) != ATTN_OK)
         return status;
     if (attn__bytes(&weights, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)) && a->weights)
         return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
     if (attn__bytes(&lse, s->batch, s->heads, s->n_q, 1, sizeof(float)) && a->lse)
         return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
-    attn__span_add(&all, "weights", a->weights, weights);
-    attn__span_add(&all, "lse", a->lse, lse);
-    attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
-    attn__span_add(&all, "work", a->work, a->work_size);
-    all.outputs = all.n;
+    attn__span_add(&spans, "weights", a->weights, weights);
+    attn__span_add(&spans, "lse", a->lse, lse);
+    attn__span_add(&spans, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
+    attn__span_add(&spans, "work", a->work, a->work_size);
+    spans.outputs = spans.n;
 
     /* what is read */
-    if ((status = attn__check_strides(why, &all, "q", a->q, a->q_stride, a->layout, q_batch, q_rows, s->heads, s->dim,
+    if ((status = attn__check_strides(why, all, "q", a->q, a->q_stride, a->layout, q_batch, q_rows, s->heads, s->dim,
                                       s->q)) != ATTN_OK)
         return status;
     if (!a->kv) {
-        if ((status = attn__check_strides(why, &all, "k", a->k, a->k_stride, a->layout, k_batch, k_rows, s->kv_heads,
+        if ((status = attn__check_strides(why, all, "k", a->k, a->k_stride, a->layout, k_batch, k_rows, s->kv_heads,
                                           s->dim, s->k)) != ATTN_OK ||
-            (status = attn__check_strides(why, &all, "v", a->v, a->v_stride, a->layout, k_batch, k_rows, s->kv_heads,
+            (status = attn__check_strides(why, all, "v", a->v, a->v_stride, a->layout, k_batch, k_rows, s->kv_heads,
                                           s->dim_v, s->v)) != ATTN_OK)
             return status;
     } else {
         const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
         memset(s->k, 0, sizeof s->k);
         memset(s->v, 0, sizeof s->v);
-        attn__span_add(&all, "the keys of kv", ATTN__KV_K(a->kv), slots * attn__kv_k_size(&a->kv->shape));
-        attn__span_add(&all, "the values of kv", ATTN__KV_V(a->kv), slots * attn__kv_v_size(&a->kv->shape));
+        attn__span_add(&spans, "the keys of kv", ATTN__KV_K(a->kv), slots * attn__kv_k_size(&a->kv->shape));
+        attn__span_add(&spans, "the values of kv", ATTN__KV_V(a->kv), slots * attn__kv_v_size(&a->kv->shape));
     }
-    if ((status = attn__check_cells(why, &all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
+    if (!contents && a->kv && !a->n_k) return ATTN_OK;          /* the width of a mask is not known yet */
+    if ((status = attn__check_cells(why, all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
                                     s->mask)) != ATTN_OK ||
-        (status = attn__check_cells(why, &all, "keep", a->keep, 1, a->keep_shape, a->keep_stride, 1, s,
+        (status = attn__check_cells(why, all, "keep", a->keep, 1, a->keep_shape, a->keep_stride, 1, s,
                                     s->keep)) != ATTN_OK ||
-        (status = attn__check_cells(why, &all, "bias", a->bias, sizeof(float), a->bias_shape, a->bias_stride, s->heads,
+        (status = attn__check_cells(why, all, "bias", a->bias, sizeof(float), a->bias_shape, a->bias_stride, s->heads,
                                     s, s->bias)) != ATTN_OK)
         return status;
-    attn__span_add(&all, "alibi_slopes", a->alibi_slopes, (size_t)s->heads * sizeof(float));
-    attn__span_add(&all, "sinks", a->sinks, (size_t)s->heads * sizeof(float));
-    attn__span_add(&all, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(&all, "q_lengths", a->q_lengths, ints);
-    attn__span_add(&all, "k_lengths", a->k_lengths, ints);
-    attn__span_add(&all, "k_starts", a->k_starts, ints);
-    attn__span_add(&all, "q_cum", a->q_cum, ints + sizeof(int));
-    attn__span_add(&all, "k_cum", a->k_cum, ints + sizeof(int));
-    attn__span_add(&all, "k_map", a->k_map, ints);
-    return attn__check_overlap(why, &all);
+    if (!contents) return ATTN_OK;
+    attn__span_add(&spans, "alibi_slopes", a->alibi_slopes, (size_t)s->heads * sizeof(float));
+    attn__span_add(&spans, "sinks", a->sinks, (size_t)s->heads * sizeof(float));
+    attn__span_add(&spans, "q_pos_each", a->q_pos_each, ints);
+    attn__span_add(&spans, "q_lengths", a->q_lengths, ints);
+    attn__span_add(&spans, "k_lengths", a->k_lengths, ints);
+    attn__span_add(&spans, "k_starts", a->k_starts, ints);
+    attn__span_add(&spans, "q_cum", a->q_cum, ints + sizeof(int));
+    attn__span_add(&spans, "k_cum", a->k_cum, ints + sizeof(int));
+    attn__span_add(&spans, "k_map", a->k_map, ints);
+    return attn__check_overlap(why, &spans);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------- */
@@ -1231,7 +1442,20 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *w
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (status = attn__check_entries(a, s, why)) == ATTN_OK)
-        status = attn__check_places(a, s, why);
+        status = attn__check_places(a, s, why, 1);
+    return status;
+}
+
+/* The same for somebody who only plans, before the memory is there: sizes and options, no contents, no tensor needed.
+   s->n_q and s->n_k are upper bounds where the arguments leave them to the contents. */
+static attn_status attn__check_plan(const attn_args *a, attn__shape *s)
+{
+    attn_status status;
+
+    if (!a) return ATTN_E_NULL;
+    if ((status = attn__check_options(a, NULL)) == ATTN_OK && (status = attn__check_sizes(a, s, NULL)) == ATTN_OK &&
+        (status = attn__plan_entries(a, s)) == ATTN_OK)
+        status = attn__check_places(a, s, NULL, 0);
     return status;
 }
 
@@ -1549,6 +1773,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     int first[ATTN__T5_BUCKETS], h, i, j;
 
     if (status != ATTN_OK) return status;
+    if (one_way != 0 && one_way != 1) return ATTN_E_OPTION;
     if (heads < 1 || side < 2 || side > ATTN__T5_BUCKETS || max_distance <= side / 2) return ATTN_E_SIZE;
     if (n_q == 0 || n_k == 0) return ATTN_OK;
     if (!table) return ATTN_E_NULL;
@@ -1568,58 +1793,6 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 }
 
 /* ---- pictures -------------------------------------------------------------------------------------------- */
-
-/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
-static void attn__put_float(attn__text *t, float x)
-{
-    const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
-    const int e = (int)(bits >> 23 & 255);
-    unsigned long long n = e ? fraction | 0x800000u : fraction;
-    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
-    char decimals[4];
-
-    if (e == 255 && fraction) {
-        attn__put(t, "nan");
-        return;
-    }
-    if (bits >> 31 && n) attn__put(t, "-");
-    if (e == 255 || n == 0) {
-        attn__put(t, n ? "inf" : "0");
-        return;
-    }
-    if (x < 1e10f && x > -1e10f) {                                /* n = |x| in hundredths, ties to even */
-        n *= 100;
-        if (shift > 0) {
-            n <<= shift;
-        } else if (shift < -40) {                                 /* less than half of one */
-            n = 0;
-        } else if (shift < 0) {
-            const unsigned long long half = 1ull << (-shift - 1), rest = n & (2 * half - 1);
-            n >>= -shift;
-            n += rest > half || (rest == half && (n & 1));
-        }
-    } else {                                                      /* n = the first three digits */
-        for (; shift > 0; shift--) {
-            if (n >> 63) {
-                n /= 10;
-                tens++;
-            }
-            n *= 2;
-        }
-        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
-        tens += 2;
-    }
-    decimals[0] = '.';
-    decimals[1] = (char)('0' + (int)(n / 10 % 10));
-    decimals[2] = (char)('0' + (int)(n % 10));
-    decimals[3] = '\0';
-    attn__put_int(t, (long long)(n / 100));
-    attn__put(t, decimals);
-    if (tens) {
-        attn__put(t, "e");
-        attn__put_int(t, tens);
-    }
-}
 
 /* Where the pieces of a picture go: attn_mask_format's text, or stdout. */
 typedef void attn__sink(void *to, const char *s, size_t n);
@@ -1956,7 +2129,7 @@ typedef struct attn__plan {
     int dv16;
     ptrdiff_t q_row;                                /* floats from row to row of q', free of cache aliases */
     size_t q, o, M, L, k, v, s, vis, ranges, slot;  /* offsets inside a slot and its size, in floats */
-    size_t state, states;                           /* floats of one chunk state; of all of them */
+    size_t state;                                   /* floats of one chunk state */
     size_t bytes;                                   /* of the whole workspace */
 } attn__plan;
 
@@ -1984,61 +2157,70 @@ typedef struct attn__block {
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* Sizes only, and monotone: more rows, keys or entries never need less. Returns 1 on overflow. */
+/* Lays out a slot for blocks of `rows` rows; returns its size in floats, 0 on overflow. */
+static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__plan *p, int rows, int keys)
+{
+    const size_t n = (size_t)rows, groups = (n + ATTN__GROUP - 1) / ATTN__GROUP, dim = (size_t)s->dim;
+    const size_t group_rows = rows < ATTN__GROUP ? n : ATTN__GROUP;
+    size_t at, more;
+    p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
+    p->q = 16;                                              /* before it the count of empty rows, on a line of its own */
+    if (attn__mul(n, (size_t)p->q_row + (size_t)p->dv16, &more) || attn__add(p->q + 48, more, &at)) return 0;
+    p->o = p->q + attn__up(n * (size_t)p->q_row, 16);
+    p->M = p->o + n * (size_t)p->dv16;
+    p->L = p->M + groups * ATTN__WIDE_GROUP;
+    p->ranges = p->L + groups * ATTN__WIDE_GROUP;
+    p->s = p->ranges + attn__up(3 * n, 16);
+    p->vis = p->s + group_rows * ATTN__CHUNK;
+    p->k = p->v = at = p->vis + group_rows * ATTN__CHUNK;
+    if (!a->kv) {
+        if (attn__mul((size_t)keys, dim, &more) || attn__add(at, more, &at)) return 0;
+        p->v = at;
+        if (attn__mul((size_t)(rows > ATTN__FEW ? p->dv16 : 16), ATTN__CHUNK, &more) || attn__add(at, more, &at)) return 0;
+    }
+    return attn__up(at, 16) + 16;                           /* an odd number of lines: slots do not alias */
+}
+
+/* Everything about the shape of the work. The workspace depends on sizes only and never shrinks when they grow: it is
+ * the larger of what whole blocks need and what a few rows split over the threads would need. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *p)
 {
     const int wide = s->dim > s->dim_v ? s->dim : s->dim_v, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
-    const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
     const int most = attn__clamp(ATTN__BLOCK_FLOATS / wide / ATTN__GROUP * ATTN__GROUP, ATTN__GROUP, 16 * ATTN__GROUP);
-    const int keys = s->n_k < ATTN__CHUNK ? (int)attn__up((size_t)s->n_k, 16) : ATTN__CHUNK;
-    const int max_rows = all < most ? (int)all : most;
-    size_t at, n, groups;
-    int group_rows;
+    const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;     /* a cache may grow: ask once */
+    const int keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
+    const size_t chunks = ((size_t)n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    const int rows = all > most ? most : (int)all;
     long long blocks;
+    size_t n;
 
-    p->rows = max_rows > 0 ? max_rows : 1;
     p->dv16 = (int)attn__up((size_t)s->dim_v, 16);
-    p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
     p->chunks = (int)(((size_t)s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK);
+    p->rows = all > most ? most : all > 0 ? (int)all : 1;
     if (width > 1)                                          /* smaller blocks when threads would idle */
         while (p->rows > 2 * ATTN__GROUP && (all + p->rows - 1) / p->rows * pairs < 3ll * width)
             p->rows = (p->rows / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
     blocks = (all + p->rows - 1) / p->rows;
-    if (blocks * pairs > INT_MAX / 2) return 1;
+    if (all > INT_MAX - 2 * most || blocks * pairs > INT_MAX / 4) return 1;
     p->blocks = (int)blocks;
     p->slots = width;
     p->parts = 1;
-    if (width > 1 && all <= ATTN__GROUP && p->chunks > 1 && pairs < 2ll * width && pairs > 0)
-        p->parts = attn__clamp((int)(2ll * width / pairs), 1, p->chunks);
-
-    groups = ((size_t)max_rows + ATTN__GROUP - 1) / ATTN__GROUP;
-    group_rows = max_rows < ATTN__GROUP ? max_rows : ATTN__GROUP;
-    at = 16;                                                /* the count of empty rows, on its own cache line */
-    p->q = at;      at += attn__up((size_t)max_rows * (size_t)p->q_row, 16);
-    p->o = at;      at += (size_t)max_rows * (size_t)p->dv16;
-    p->M = at;      at += groups * ATTN__WIDE_GROUP;
-    p->L = at;      at += groups * ATTN__WIDE_GROUP;
-    p->ranges = at; at += attn__up(3 * (size_t)max_rows, 16);
-    p->s = at;      at += (size_t)group_rows * ATTN__CHUNK;
-    p->vis = at;    at += (size_t)group_rows * ATTN__CHUNK;
-    p->k = at;
-    p->v = at;
-    if (!a->kv) {
-        if (attn__mul((size_t)keys, (size_t)s->dim, &n) || attn__add(at, n, &at)) return 1;
-        p->v = at;
-        n = (size_t)(max_rows > ATTN__FEW ? p->dv16 : 16);
-        if (attn__mul(n, ATTN__CHUNK, &n) || attn__add(at, n, &at)) return 1;
-    }
-    p->slot = attn__up(at, 16) + 16;                        /* an odd line: slots do not alias */
     p->state = attn__up(3 * ATTN__GROUP + 1, 16) + (size_t)ATTN__GROUP * (size_t)p->dv16;
-    p->states = 0;
-    if (width > 1 && all <= ATTN__GROUP && p->chunks > 1) { /* room for min(pairs, 2 width): whether split or not */
+    p->bytes = 0;
+    if (width > 1 && chunks > 1) {
         const size_t split = (size_t)(pairs < 2ll * width ? pairs : 2ll * width);
-        if (attn__mul(p->state, (size_t)p->chunks, &n) || attn__mul(n, split, &p->states)) return 1;
+        size_t states, slot = attn__plan_slot(a, s, p, rows < ATTN__GROUP ? rows : ATTN__GROUP, keys);
+        if (!slot || attn__mul(p->state, chunks, &states) || attn__mul(states, split, &states) ||
+            attn__mul(slot, (size_t)width, &slot) || attn__add(slot, states, &n) || attn__mul(n, sizeof(float), &p->bytes))
+            return 1;
+        if (all <= ATTN__GROUP && pairs < 2ll * width && pairs > 0)
+            p->parts = attn__clamp((int)(2ll * width / pairs), 1, p->chunks > 1 ? p->chunks : 1);
     }
-    if (attn__mul(p->slot, (size_t)p->slots, &n) || attn__add(n, p->states, &n) || attn__mul(n, sizeof(float), &n) ||
-        attn__add(n, 64, &p->bytes)) return 1;
-    return 0;
+    p->slot = attn__plan_slot(a, s, p, rows, keys);
+    if (!p->slot || attn__mul(p->slot, (size_t)width, &n) || attn__mul(n, sizeof(float), &n)) return 1;
+    if (n > p->bytes) p->bytes = n;
+    return attn__add(p->bytes, 64, &p->bytes);
 }
 
 /* ---- one chunk ------------------------------------------------------------------------------------------------ */
@@ -2304,19 +2486,27 @@ static int attn__block_begin(attn__block *k, const attn__work *w, int item, int 
     return k->rows;
 }
 
-/* rows of weights and lse that no score will fill: everything hidden */
-static void attn__block_blank(const attn__block *k, int from, int to, float cell)
+/* Columns first .. last-1 of the weights of rows from .. to-1, before scores come or where none will. */
+static void attn__block_blank(const attn__block *k, int from, int to, int first, int last, float cell)
 {
-    const attn_args *a = k->w->a;
     const attn__shape *s = k->w->s;
     int r, j;
+    if (!k->w->a->weights) return;
     for (r = from; r < to; r++) {
         const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-        const size_t at = ((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
-        if (a->lse) a->lse[at] = -attn__inf();
-        if (a->weights)
-            for (j = 0; j < s->n_k; j++) a->weights[at * (size_t)s->n_k + (size_t)j] = cell;
+        float *w = k->w->a->weights + (((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i) * (size_t)s->n_k;
+        for (j = first; j < last; j++) w[j] = cell;
     }
+}
+
+/* what stands in a cell until its score arrives; what stands there when nothing exists */
+static float attn__cell_before(const attn_args *a)
+{
+    return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
+}
+static float attn__cell_nothing(const attn_args *a)
+{
+    return a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
 }
 
 /* sinks, the division, lse, weights; empty rows; rows of padding behind the block's rows */
@@ -2351,10 +2541,8 @@ static void attn__block_end(attn__block *k)
             if (r < k->rows) ++*k->empty;
             if (r < k->rows || !a->q_cum)
                 for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
-            if (r >= k->rows) attn__block_blank(k, r, r + 1, probabilities ? 0.0f : -attn__inf());
-            else if (a->lse) a->lse[cell] = -attn__inf();
-            if (r < k->rows && probabilities)
-                for (x = 0; x < s->n_k; x++) a->weights[cell * (size_t)s->n_k + (size_t)x] = 0.0f;
+            if (a->lse) a->lse[cell] = -attn__inf();
+            if (r >= k->rows || probabilities) attn__block_blank(k, r, r + 1, 0, s->n_k, attn__cell_nothing(a));
         }
     }
 }
@@ -2392,8 +2580,7 @@ static void attn__block_run(const attn__work *w, int item, int slot)
     int chunk, last;
     if (attn__block_begin(&k, w, item, slot)) {
         attn__block_clear(&k);
-        if (w->a->weights)
-            attn__block_blank(&k, 0, k.rows, w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf());
+        attn__block_blank(&k, 0, k.rows, 0, w->s->n_k, attn__cell_before(w->a));
         for (attn__block_chunks(&k, &chunk, &last); chunk < last; chunk++) attn__chunk(&k, chunk, NULL);
     }
     attn__block_end(&k);
@@ -2405,6 +2592,12 @@ static float *attn__state(const attn__work *w, int item, int chunk)
     return w->states + ((size_t)item * (size_t)w->p->chunks + (size_t)chunk) * w->p->state;
 }
 
+static int attn__column(const attn__block *k, int chunk)    /* of the weights, where a chunk begins */
+{
+    const long long j = k->e.start + (long long)chunk * ATTN__CHUNK;
+    return j < k->w->s->n_k ? (int)j : k->w->s->n_k;
+}
+
 static void attn__block_part(const attn__work *w, int item, int part, int slot)
 {
     attn__block k;
@@ -2413,6 +2606,8 @@ static void attn__block_part(const attn__work *w, int item, int part, int slot)
     attn__block_chunks(&k, &first, &last);
     lo = (int)((long long)w->p->chunks * part / w->p->parts);
     hi = (int)((long long)w->p->chunks * (part + 1) / w->p->parts);
+    attn__block_blank(&k, 0, k.rows, part == 0 ? 0 : attn__column(&k, lo),
+                      part == w->p->parts - 1 ? w->s->n_k : attn__column(&k, hi), attn__cell_before(w->a));
     for (chunk = lo; chunk < hi; chunk++) {
         float *state = attn__state(w, item, chunk);
         state[3 * ATTN__GROUP] = 0.0f;
@@ -2506,8 +2701,8 @@ static void attn__task_scalar(void *arg, int slot)
                 k.first = first;
                 if (!w->a->q_cum)
                     for (x = 0; x < s->dim_v; x++) e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-                attn__block_blank(&k, r - first, r - first + 1,
-                                  w->a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf());
+                attn__block_blank(&k, r - first, r - first + 1, 0, s->n_k, attn__cell_nothing(w->a));
+                if (w->a->lse) w->a->lse[((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i] = -attn__inf();
             }
         }
     }
@@ -2517,8 +2712,7 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
     attn__shape s;
     attn__plan p;
-    if (attn__check_sizes(a, &s, NULL) != ATTN_OK || attn__plan_make(a, &s, &p)) return (size_t)-1;
-    return p.bytes;
+    return attn__check_plan(a, &s) != ATTN_OK || attn__plan_make(a, &s, &p) ? (size_t)-1 : p.bytes;
 }
 
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
@@ -2528,11 +2722,12 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     attn__work w;
     void *own = NULL;
     char *at;
-    size_t bytes, empty = 0;
+    size_t empty = 0;
     int i;
     attn_status status = attn__check(a, &s, NULL);
     if (status != ATTN_OK) return status;
     if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
+    if (a->work && a->work_size < p.bytes) return ATTN_E_WORK;
     if (s.batch == 0 || s.n_q == 0) {
         if (a->masked_rows) *a->masked_rows = 0;
         return ATTN_OK;
@@ -2540,8 +2735,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     w.kernels = attn__table(a->backend);
     at = (char *)a->work;
     if (!at) {
-        bytes = p.bytes;
-        own = ATTN_MALLOC(a->user, bytes);
+        own = ATTN_MALLOC(a->user, p.bytes);
         if (!own) return ATTN_E_MEMORY;
         at = (char *)own;
     }
@@ -2620,6 +2814,990 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     if (mask) { a.mask_shape[0] = batch; a.mask_shape[1] = 1; a.mask_shape[2] = n_q; }
     return attn__call(&a);
 }
+/* ============================================================================================================
+ * 9  PROJECTIONS AND LAYERS
+ *
+ * A packed linear is [n_out/16][n_in][16] weights and behind them the bias, both padded to whole panels. An output
+ * is one chain over the inputs that begins with the bias: nothing about the other rows, the blocks or the threads is
+ * in it. A layer is four of them around attn_sdpa.
+ * ========================================================================================================== */
+
+/* ---- packed linear ------------------------------------------------------------------------------------------- */
+
+/* Rows x inputs of a block stay in L2, one panel of that depth in L1. Blocking the inputs does not end the chain: what
+   is stored after one block is where the next one goes on. */
+enum { ATTN__LINEAR_ROWS = 96, ATTN__LINEAR_DEPTH = 320, ATTN__LINEAR_TILE = 24 };
+
+static int attn__linear_panels(const attn_linear *l) { return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL; }
+
+/* 64 divides it, so that several can stand behind each other */
+static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes)
+{
+    attn_status status;
+    if ((status = attn__check_size(NULL, "", n_in, 1)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", n_out, 1)) != ATTN_OK)
+        return status;
+    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ? ATTN_E_OVERFLOW
+                                                                                                       : ATTN_OK;
+}
+
+static void *attn__align(void *p) { return (char *)p + (64 - (size_t)p % 64) % 64; }
+
+/* packs into memory that is large enough and aligned; returns what is behind */
+static char *attn__linear_pack(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
+{
+    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
+    float *panels = (float *)(void *)at, *bias = panels + padded * (size_t)n_in;
+    l->n_in = n_in;
+    l->n_out = n_out;
+    l->priv[1] = panels;
+    attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
+    memset(bias, 0, padded * sizeof(float));
+    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
+    return (char *)(bias + padded);
+}
+
+ATTNDEF size_t attn_linear_size(int n_in, int n_out)
+{
+    size_t bytes;
+    return attn__linear_bytes(n_in, n_out, &bytes) == ATTN_OK && bytes <= ATTN__BYTES_MAX - 63 ? bytes + 63 : (size_t)-1;
+}
+
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out, void *mem,
+                                     size_t mem_size, void *user)
+{
+    size_t bytes;
+    attn_status status;
+    if (!l) return ATTN_E_NULL;
+    memset(l, 0, sizeof *l);
+    if (!w) return ATTN_E_NULL;
+    status = attn__linear_bytes(n_in, n_out, &bytes);
+    if (status != ATTN_OK) return status;
+    if (bytes > ATTN__BYTES_MAX - 63) return ATTN_E_OVERFLOW;
+    if (mem && mem_size < bytes + 63) return ATTN_E_WORK;
+    if (!mem) {
+        mem = ATTN_MALLOC(user, bytes + 63);
+        if (!mem) return ATTN_E_MEMORY;
+        l->priv[0] = mem;
+        l->priv[2] = user;
+    }
+    (void)attn__linear_pack(l, w, b, n_in, n_out, (char *)attn__align(mem));
+    return ATTN_OK;
+}
+
+ATTNDEF void attn_linear_free(attn_linear *l)
+{
+    if (!l) return;
+    if (l->priv[0]) ATTN_FREE(l->priv[2], l->priv[0]);
+    memset(l, 0, sizeof *l);
+}
+
+/* every NaN becomes the one NaN; blocks without any, nearly all, only pay for looking */
+static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows, int panels)
+{
+    attn__gemm block;
+    int r, x;
+    memset(&block, 0, sizeof block);
+    block.b = y;
+    block.b_step = row;
+    block.b_panel = ATTN__PANEL;
+    block.panels = panels;
+    block.depth = rows;
+    if (kernels->dirty && !kernels->dirty(&block)) return;
+    for (r = 0; r < rows; r++, y += row)
+        for (x = 0; x < panels * ATTN__PANEL; x++)
+            if (y[x] != y[x]) y[x] = attn__nan();
+}
+
+/* rows (few enough to stay in L2) x output panels from <= p < to */
+static void attn__linear_block(const attn__kernels *kernels, const attn_linear *l, float *y, const float *x, int rows,
+                               int from, int to)
+{
+    const int n_in = l->n_in, whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
+    const int blocks = rows > kernels->rows ? (n_in + ATTN__LINEAR_DEPTH - 1) / ATTN__LINEAR_DEPTH : 1;
+    const int step = (n_in + blocks - 1) / blocks;
+    const float *panels = (const float *)l->priv[1], *bias = panels + (size_t)attn__linear_panels(l) * 16 * (size_t)n_in;
+    float tile[ATTN__LINEAR_TILE * ATTN__PANEL];
+    attn__gemm g;
+    int at, r;
+    memset(&g, 0, sizeof g);
+    g.a_row = n_in;
+    g.b_step = ATTN__PANEL;
+    g.b_panel = (ptrdiff_t)n_in * ATTN__PANEL;
+    g.c = y + from * ATTN__PANEL;
+    g.c_row = l->n_out;
+    g.rows = rows;
+    g.panels = whole - from;
+    g.from = bias + from * ATTN__PANEL;                       /* from_row 0: every row begins with the bias */
+    for (at = 0; at < n_in && g.panels > 0; at += step) {
+        g.a = x + at;
+        g.b = panels + from * g.b_panel + (ptrdiff_t)at * ATTN__PANEL;
+        g.depth = n_in - at < step ? n_in - at : step;
+        kernels->gemm(&g);
+        g.from = g.c;                                         /* and goes on where it stands */
+        g.from_row = g.c_row;
+    }
+    if (g.panels > 0) attn__linear_nan(kernels, g.c, g.c_row, rows, g.panels);
+
+    if (whole == to) return;                                  /* the last panel sticks out of y: by way of a tile */
+    g.b = panels + whole * g.b_panel;
+    g.from = bias + whole * ATTN__PANEL;
+    g.from_row = 0;
+    g.c = tile;
+    g.c_row = ATTN__PANEL;
+    g.panels = 1;
+    g.depth = n_in;
+    for (r = 0; r < rows; r += g.rows) {
+        g.a = x + r * g.a_row;
+        g.rows = rows - r < ATTN__LINEAR_TILE ? rows - r : ATTN__LINEAR_TILE;
+        kernels->gemm(&g);
+        attn__linear_nan(kernels, tile, ATTN__PANEL, g.rows, 1);
+        for (at = 0; at < g.rows; at++)
+            memcpy(y + (ptrdiff_t)(r + at) * l->n_out + whole * ATTN__PANEL, tile + at * ATTN__PANEL,
+                   (size_t)(l->n_out - whole * ATTN__PANEL) * sizeof(float));
+    }
+}
+
+/* y [entries][rows][n_out] from x [entries][rows][n_in]; with lengths only the first of an entry's rows are done */
+typedef struct attn__project {
+    const attn_linear *l;
+    float *y;
+    const float *x;
+    int entries, rows;
+    const int *lengths;
+    int blocks, groups;                   /* of rows of an entry, of output panels: set by attn__project_run */
+} attn__project;
+
+typedef struct attn__projects { const attn__kernels *kernels; attn__project *job; int n; } attn__projects;
+
+static void attn__project_task(void *arg, int i)
+{
+    const attn__projects *all = (const attn__projects *)arg;
+    const attn__project *p = all->job;
+    int panels, group, block, entry, first, rows, from, to;
+    for (; i >= p->entries * p->blocks * p->groups; p++) i -= p->entries * p->blocks * p->groups;
+    panels = attn__linear_panels(p->l);
+    group = i % p->groups;
+    block = i / p->groups % p->blocks;
+    entry = i / p->groups / p->blocks;
+    first = block * ATTN__LINEAR_ROWS;
+    rows = (p->lengths ? p->lengths[entry] : p->rows) - first;
+    if (rows > ATTN__LINEAR_ROWS) rows = ATTN__LINEAR_ROWS;
+    from = (int)((long long)panels * group / p->groups);
+    to = (int)((long long)panels * (group + 1) / p->groups);
+    if (rows > 0 && from < to)
+        attn__linear_block(all->kernels, p->l, p->y + ((ptrdiff_t)entry * p->rows + first) * p->l->n_out,
+                           p->x + ((ptrdiff_t)entry * p->rows + first) * p->l->n_in, rows, from, to);
+}
+
+/* Several linears at once: one start of the executor for all of them. */
+static void attn__project_run(const attn__kernels *kernels, const attn_exec *exec, attn__project *job, int n)
+{
+    const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
+    attn__projects all;
+    int i, tasks = 0;
+    for (i = 0; i < n; i++) {
+        attn__project *p = job + i;
+        long long work, most;
+        if (!p->lengths || p->rows < ATTN__PANEL) {           /* all rows in a line: the weights are read once for them */
+            p->rows *= p->entries;
+            p->entries = p->rows > 0;
+            p->lengths = NULL;
+        }
+        p->blocks = (p->rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
+        p->groups = 1;
+        if (p->entries * p->blocks == 0) continue;
+        work = (long long)(p->rows < ATTN__LINEAR_ROWS ? p->rows : ATTN__LINEAR_ROWS) * p->l->n_in * p->l->n_out;
+        most = work / 32768;                                  /* smaller tasks would cost more than they bring */
+        if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
+        if (most > wanted / (p->entries * p->blocks)) most = wanted / (p->entries * p->blocks);
+        if (most > 1) p->groups = (int)most;
+        tasks += p->entries * p->blocks * p->groups;
+    }
+    all.kernels = kernels;
+    all.job = job;
+    all.n = n;
+    attn__run(exec, tasks, attn__project_task, &all);
+}
+
+static attn__project attn__project_make(const attn_linear *l, float *y, const float *x, int entries, int rows,
+                                        const int *lengths)
+{
+    attn__project p;
+    p.l = l;
+    p.y = y;
+    p.x = x;
+    p.entries = entries;
+    p.rows = rows;
+    p.lengths = lengths;
+    p.blocks = p.groups = 0;
+    return p;
+}
+
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec)
+{
+    attn__project p;
+    attn__spans spans;
+    attn_status status;
+    size_t x_bytes, y_bytes;
+    if (!l || !l->priv[1]) return ATTN_E_NULL;
+    if ((status = attn__check_size(NULL, "", rows, 0)) != ATTN_OK) return status;
+    if (exec && !exec->run) return ATTN_E_NULL;
+    if (exec && exec->width < 1) return ATTN_E_OPTION;
+    if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
+        attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
+        return ATTN_E_OVERFLOW;
+    if (rows == 0) return ATTN_OK;
+    if (!x || !y) return ATTN_E_NULL;
+    spans.n = 0;
+    attn__span_add(&spans, "y", y, y_bytes);
+    spans.outputs = 1;
+    attn__span_add(&spans, "x", x, x_bytes);
+    if ((status = attn__check_overlap(NULL, &spans)) != ATTN_OK) return status;
+    p = attn__project_make(l, y, x, 1, rows, NULL);
+    attn__project_run(attn__table(ATTN_AUTO), exec, &p, 1);
+    return ATTN_OK;
+}
+
+/* ---- rotary embedding ------------------------------------------------------------------------------------------
+   The table is made in 64-bit integers: fixed point is exact arithmetic, so no compiler, rounding mode or libm can change a
+   bit of it. An angle is a fraction of a full turn in units of 2^-64; the position multiplies it and wraps around as
+   angles do, which is the whole range reduction. Sums are good to about 2^-60, one rounding to float ends it. */
+typedef unsigned long long attn__fixed;
+
+static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * b / 2^64, rounded down */
+{
+    const attn__fixed low = 0xFFFFFFFFu, a1 = a >> 32, a0 = a & low, b1 = b >> 32, b0 = b & low;
+    const attn__fixed mid = a1 * b0 + (a0 * b0 >> 32), mid2 = a0 * b1 + (mid & low);
+    return a1 * b1 + (mid >> 32) + (mid2 >> 32);
+}
+
+/* 1/k! in units of 2^-63 */
+#define ATTN__TERMS 22
+static void attn__factorials(attn__fixed *c)
+{
+    int k;
+    c[0] = (attn__fixed)1 << 63;
+    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
+}
+
+/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z in units of 2^-64, the sum in units of 2^-63.
+   With step 1: exp(-z). With z = x^2, step 2: cos(x) from 0 on, sin(x)/x from 1 on. */
+static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
+{
+    int k = first;
+    attn__fixed sum;
+    while (k + step < ATTN__TERMS) k += step;
+    for (sum = c[k]; k > first; k -= step) sum = c[k - step] - attn__fixed_mul(z, sum);
+    return sum;
+}
+
+static float attn__fixed_float(attn__fixed x, int negative)              /* x in units of 2^-63, to nearest even */
+{
+    unsigned exponent = 127 + 63, rest;
+    if (x == 0) return 0.0f;
+    while (!(x >> 56)) { x <<= 8; exponent -= 8; }
+    while (!(x >> 63)) { x <<= 1; exponent--; }
+    exponent -= 63;
+    rest = (unsigned)(x >> 40);                                          /* 24 bits, the first is 1 */
+    x &= ((attn__fixed)1 << 40) - 1;
+    if (x > (attn__fixed)1 << 39 || (x == (attn__fixed)1 << 39 && (rest & 1u))) rest++;
+    return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));   /* a carry fits */
+}
+
+/* f * 2^power / (2 pi) in turns, f in units of 2^-64 */
+static attn__fixed attn__turns(attn__fixed f, int power)
+{
+    f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);                         /* 2^66 / (2 pi) */
+    power -= 2;
+    if (power >= 0) return power < 64 ? f << power : 0;
+    return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
+}
+
+/* base^(-2i / head_dim) per position; log is log2(base) = whole + fraction */
+static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction, int i, int head_dim)
+{
+    const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)head_dim;
+    const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
+    const attn__fixed n = whole * m + (p1 >> 32);                        /* m * log2(base), then divided by d: */
+    const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
+    const attn__fixed below = (n1 / d << 32) | n0 / d;
+    const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);    /* 2^64 ln 2 */
+    return attn__turns(f, 1 - (int)(n / d));
+}
+
+/* a frequency as given: 24 bits and an exponent */
+static attn__fixed attn__turns_float(float f)
+{
+    const unsigned u = attn__bits(f), e = u >> 23 & 255u, digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
+    const attn__fixed t = attn__turns((attn__fixed)digits << 40, (int)(e ? e : 1) - 126);
+    return u >> 31 ? 0 - t : t;
+}
+
+ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, const float *freqs, double base)
+{
+    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
+    const int half = head_dim / 2;
+    attn_status status;
+    size_t bytes;
+    int i, k, pos;
+    if ((status = attn__check_size(NULL, "", positions, 0)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", head_dim, 2)) != ATTN_OK)
+        return status;
+    if (head_dim % 2) return ATTN_E_SIZE;
+    if (attn__bytes(&bytes, positions, head_dim, 1, 1, sizeof(float))) return ATTN_E_OVERFLOW;
+    if (!table && positions > 0) return ATTN_E_NULL;
+    if (base == 0.0) base = 10000.0;
+    for (i = 0; freqs && i < half; i++)
+        if (!(freqs[i] > -65536.0f && freqs[i] < 65536.0f)) return ATTN_E_OPTION;
+    if (!freqs && !(base >= 1.0 && base <= 1e300)) return ATTN_E_OPTION;
+
+    attn__factorials(c);
+    if (!freqs) {                                                        /* log2(base): halve, then a bit per squaring */
+        attn__fixed x;
+        for (; base >= 2.0; base /= 2.0) whole++;
+        x = (attn__fixed)(base * 9223372036854775808.0);                 /* exact: 1 <= base < 2, times 2^63 */
+        for (k = 0; k < 64; k++) {
+            x = attn__fixed_mul(x, x);
+            fraction = fraction << 1 | x >> 63;
+            if (!(x >> 63)) x <<= 1;
+        }
+    }
+    for (i = 0; i < half; i++) {
+        const attn__fixed turn = freqs ? attn__turns_float(freqs[i]) : attn__turns_base(c, whole, fraction, i, head_dim);
+        for (pos = 0; pos < positions; pos++) {
+            const attn__fixed angle = turn * (attn__fixed)pos, eighth = (attn__fixed)1 << 61;
+            const int quarter = (int)((angle + eighth) >> 62);           /* the nearest of 0, 90, 180, 270 degrees */
+            const attn__fixed off = angle - ((attn__fixed)quarter << 62);
+            const int below = (int)(off >> 63);
+            const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;  /* 2^62 pi */
+            const attn__fixed z = attn__fixed_mul(x, x);
+            const attn__fixed cosine = attn__series(c, z, 0, 2), sine = attn__fixed_mul(x, attn__series(c, z, 1, 2));
+            float *row = table + (ptrdiff_t)pos * head_dim;
+            row[i] = quarter % 2 ? attn__fixed_float(sine, below == (quarter == 3)) : attn__fixed_float(cosine, quarter == 2);
+            row[half + i] = quarter % 2 ? attn__fixed_float(cosine, quarter == 3)
+                                        : attn__fixed_float(sine, below != (quarter == 2));
+        }
+    }
+    return ATTN_OK;
+}
+
+/* one row of heads; the products that are added to stand as addends of an fma, out of the reach of contraction */
+static void attn__rotate(float *x, int heads, int head_dim, const float *table, int interleaved)
+{
+    const int half = head_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
+    int i;
+    for (; heads > 0; heads--, x += head_dim)
+        for (i = 0; i < half; i++) {
+            float *p = x + i * step;
+            const float a = p[0], b = p[other], c = table[i], s = table[half + i];
+            p[0] = attn__clean(attn__fma(-b, s, a * c));
+            p[other] = attn__clean(attn__fma(a, s, b * c));
+        }
+}
+
+/* the rows of one entry: x [rows][heads][head_dim], row i at position pos + i, before 0 as at 0 */
+typedef struct attn__rope_job {
+    float *x;
+    const float *table;
+    int n, heads, head_dim, interleaved, pos;
+} attn__rope_job;
+
+static void attn__rope_task(void *arg, int b)
+{
+    const attn__rope_job *j = (const attn__rope_job *)arg;
+    int i;
+    for (i = 0; i < j->n; i++)
+        attn__rotate(j->x + ((ptrdiff_t)b * j->n + i) * j->heads * j->head_dim, j->heads, j->head_dim,
+                     j->table + (ptrdiff_t)(j->pos + i) * j->head_dim, j->interleaved);
+}
+
+ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
+                              int pos)
+{
+    attn__rope_job job;
+    attn_status status;
+    size_t bytes;
+    if ((status = attn__check_size(NULL, "", batch, 0)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", n, 0)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", heads, 1)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", head_dim, 2)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", pos, 0)) != ATTN_OK)
+        return status;
+    if (head_dim % 2) return ATTN_E_SIZE;
+    if (attn__bytes(&bytes, batch, n, heads, head_dim, sizeof(float)) || n > ATTN__SIZE_MAX - pos ||
+        attn__bytes(&bytes, n + pos, head_dim, 1, 1, sizeof(float)))
+        return ATTN_E_OVERFLOW;
+    if (batch == 0 || n == 0) return ATTN_OK;
+    if (!x || !table) return ATTN_E_NULL;
+    job.x = x;
+    job.table = table;
+    job.n = n;
+    job.heads = heads;
+    job.head_dim = head_dim;
+    job.interleaved = interleaved;
+    job.pos = pos;
+    attn__run(NULL, batch, attn__rope_task, &job);
+    return ATTN_OK;
+}
+
+/* ---- multi-head attention with its projections ------------------------------------------------------------------ */
+
+/* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
+static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__text *why)
+{
+    attn_status status;
+    size_t part;
+    int i, in[4], out[4];
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    *s = *a;
+    if ((status = attn__check_size(why, "d_model", a->d_model, 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "heads", a->heads, 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "kv_heads", a->kv_heads, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "head_dim", a->head_dim, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "d_key", a->d_key, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "d_value", a->d_value, 0)) != ATTN_OK)
+        return status;
+    if (!s->kv_heads) s->kv_heads = s->heads;
+    if (s->heads % s->kv_heads)
+        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
+                          s->kv_heads, 0);
+    if (!s->head_dim && s->d_model % s->heads)
+        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide d_model, or head_dim be given",
+                          "", s->d_model, s->heads, 0);
+    if (!s->head_dim) s->head_dim = s->d_model / s->heads;
+    if (!s->d_key) s->d_key = s->d_model;
+    if (!s->d_value) s->d_value = s->d_key;
+    if (s->rope_table && s->head_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "head_dim is # but a rotation needs pairs", "", s->head_dim, 0, 0);
+    if (s->rope_table && (status = attn__check_size(why, "rope_positions", s->rope_positions, 1)) != ATTN_OK) return status;
+    if (s->heads > ATTN__SIZE_MAX / s->head_dim)
+        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "", s->heads, s->head_dim, 0);
+    in[0] = s->d_model;
+    in[1] = s->d_key;
+    in[2] = s->d_value;
+    in[3] = out[0] = s->heads * s->head_dim;
+    out[1] = out[2] = s->kv_heads * s->head_dim;
+    out[3] = s->d_model;
+    *bytes = 63;
+    for (i = 0; i < 4; i++)
+        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || attn__add(*bytes, part, bytes) || *bytes > ATTN__BYTES_MAX)
+            return attn__fail(why, ATTN_E_OVERFLOW, "the weights are too large for the address space", "", 0, 0, 0);
+    return ATTN_OK;
+}
+
+ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
+{
+    attn_mha_args s;
+    size_t bytes;
+    return attn__mha_shape(a, &s, &bytes, NULL) == ATTN_OK ? bytes : (size_t)-1;
+}
+
+static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__text *why)
+{
+    const char *missing = a->w_in ? NULL : !a->w_q ? "w_q" : !a->w_k ? "w_k" : !a->w_v ? "w_v" : NULL;
+    if (!missing && !a->w_o) missing = "w_o";
+    if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
+    if (a->w_in && (a->w_q || a->w_k || a->w_v))
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", a->w_q ? "w_q" : a->w_k ? "w_k" : "w_v", 0, 0, 0);
+    if (a->b_in && (a->b_q || a->b_k || a->b_v))
+        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", a->b_q ? "b_q" : a->b_k ? "b_k" : "b_v", 0, 0, 0);
+    if (a->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and d_value is #", "",
+                          s->d_model, s->d_key, s->d_value);
+    if (a->mem && a->mem_size < bytes)
+        return attn__fail(why, ATTN_E_WORK, "mem_size is # but attn_mha_size asks for #", "", (long long)a->mem_size,
+                          (long long)bytes, 0);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size)
+{
+    attn__text text;
+    attn_mha_args s;
+    attn_status status;
+    size_t bytes;
+    int q, kv;
+    char *at;
+    void *own = NULL;
+    text.at = why;
+    text.size = why ? why_size : 0;
+    text.len = 0;
+    attn__put(&text, "");
+    if (!m) return attn__fail(&text, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
+    status = attn__mha_shape(a, &s, &bytes, &text);
+    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &text);
+    if (status == ATTN_OK && !s.mem && !(own = ATTN_MALLOC(s.user, bytes)))
+        status = attn__fail(&text, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
+    if (status != ATTN_OK) {
+        memset(m, 0, sizeof *m);
+        return status;
+    }
+    q = s.heads * s.head_dim;
+    kv = s.kv_heads * s.head_dim;
+    if (s.w_in) {
+        s.w_q = s.w_in;
+        s.w_k = s.w_q + (ptrdiff_t)q * s.d_model;
+        s.w_v = s.w_k + (ptrdiff_t)kv * s.d_model;
+    }
+    if (s.b_in) {
+        s.b_q = s.b_in;
+        s.b_k = s.b_q + q;
+        s.b_v = s.b_k + kv;
+    }
+    memset(m, 0, sizeof *m);
+    m->priv[0] = own;
+    at = (char *)attn__align(own ? own : s.mem);
+    at = attn__linear_pack(&m->q, s.w_q, s.b_q, s.d_model, q, at);
+    at = attn__linear_pack(&m->k, s.w_k, s.b_k, s.d_key, kv, at);
+    at = attn__linear_pack(&m->v, s.w_v, s.b_v, s.d_value, kv, at);
+    (void)attn__linear_pack(&m->o, s.w_o, s.b_o, q, s.d_model, at);
+    s.w_q = s.w_k = s.w_v = s.w_o = s.w_in = s.b_q = s.b_k = s.b_v = s.b_o = s.b_in = NULL;   /* the caller may free them */
+    m->shape = s;
+    return ATTN_OK;
+}
+
+ATTNDEF void attn_mha_free(attn_mha *m)
+{
+    if (!m) return;
+    if (m->priv[0]) ATTN_FREE(m->shape.user, m->priv[0]);
+    memset(m, 0, sizeof *m);
+}
+
+/* ---- calls of a layer: check, lay out, project, rotate, append, attend, project ----------------------------------- */
+enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };
+
+typedef struct attn__mha_run {
+    const attn_mha *m;
+    attn_mha_opts o;                      /* a copy; zeros when there are none */
+    attn_args in;                         /* the attention between the projections */
+    const attn__kernels *kernels;
+    int kind, batch, n_q;
+    int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
+    const int *q_lengths, *k_lengths;     /* how many of them exist; NULL: all */
+    float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
+    attn__kv_rows put;                    /* self step: what will be appended, */
+    attn_kv after;                        /* and the cache as it will be then, for the check beforehand */
+    void *own;                            /* workspace to be freed */
+} attn__mha_run;
+
+/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
+static attn_status attn__mha_cum(const int *cum, int batch, int *n)
+{
+    attn_status status;
+    int longest;
+    if ((status = attn__check_cum(NULL, "", cum, batch, &longest)) != ATTN_OK) return status;
+    if (batch > 0 && cum[0] != 0) return ATTN_E_LENGTHS;
+    return attn__check_width(NULL, "", *n, longest, n);
+}
+
+/* Options and sizes. Looks at no tensor and, when only the workspace is asked for (query), into no array. */
+static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind, int batch, int n_q, int n_k,
+                                   const attn_kv *cache, const attn_mha_opts *o, int query)
+{
+    const attn_mha_args *s;
+    attn_args *a = &r->in;
+    attn_status status;
+    memset(r, 0, sizeof *r);
+    if (!m || !m->o.priv[1]) return ATTN_E_NULL;
+    s = &m->shape;
+    if (o) r->o = *o;
+    *a = r->o.attn;
+    if ((status = attn__check_size(NULL, "", batch, 0)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", n_q, 0)) != ATTN_OK ||
+        (status = attn__check_size(NULL, "", n_k, 0)) != ATTN_OK)
+        return status;
+    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->dim || a->dim_v ||
+        a->layout || a->q_stride[0] || a->q_stride[1] || a->q_stride[2] || a->k_stride[0] || a->k_stride[1] ||
+        a->k_stride[2] || a->v_stride[0] || a->v_stride[1] || a->v_stride[2] || a->out_stride[0] || a->out_stride[1] ||
+        a->out_stride[2] || (a->kv && a->kv != cache))
+        return ATTN_E_CONFLICT;
+    if ((kind & ATTN__STEP) && !attn__kv_live(cache)) return ATTN_E_NULL;
+    a->kv = cache;
+    if (kind & ATTN__SELF) {
+        if (a->k_map || a->k_batch || a->k_cum || r->o.memory_v) return ATTN_E_CONFLICT;
+        if ((kind & ATTN__STEP) && (a->k_lengths || a->causal == ATTN_CAUSAL_TOP_LEFT)) return ATTN_E_CONFLICT;
+        if (s->d_key != s->d_model || s->d_value != s->d_model) return ATTN_E_SIZE;
+        if (kind & ATTN__STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        else a->k_cum = a->q_cum;
+    } else if (s->rope_table && !query) {
+        return ATTN_E_CONFLICT;
+    }
+    if ((status = attn__check_options(a, NULL)) != ATTN_OK) return status;
+    if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
+    if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
+    if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
+    r->m = m;
+    r->kernels = attn__table(a->backend);
+    r->kind = kind;
+    r->batch = r->q_batch = r->k_batch = batch;
+    r->n_q = r->q_rows = n_q;
+    r->k_rows = n_k;
+    if (a->k_batch && !cache) r->k_batch = a->k_batch;
+    if ((r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch) || (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch))
+        return ATTN_E_OVERFLOW;
+    r->q_lengths = a->q_lengths;
+    if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
+    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are those of other entries */
+    a->batch = batch;
+    a->n_q = n_q;
+    a->n_k = n_k;
+    a->heads = s->heads;
+    a->kv_heads = s->kv_heads;
+    a->dim = a->dim_v = s->head_dim;
+    return ATTN_OK;
+}
+
+/* a part of the workspace behind the others, on cache lines of its own */
+static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
+{
+    size_t bytes;
+    *at = *total;
+    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || attn__add(*total, attn__up(bytes, 64), total) ||
+           *total > ATTN__BYTES_MAX;
+}
+
+/* How large the workspace must be and, when there is one, where everything is. */
+static attn_status attn__mha_layout(attn__mha_run *r, size_t *need, void *mem)
+{
+    const int mean = r->o.attn.weights && r->o.weights_mean;
+    size_t q, k, v, heads, weights, lengths, inner, total = 0;
+    if (attn__mha_part(&q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
+        attn__mha_part(&k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
+        attn__mha_part(&v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
+        attn__mha_part(&heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
+        attn__mha_part(&lengths, &total, r->batch, 1, 1, 1) ||
+        attn__mha_part(&weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
+        return ATTN_E_OVERFLOW;
+    inner = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
+    if (inner > ATTN__BYTES_MAX || attn__add(total + 63, inner, need) || *need > ATTN__BYTES_MAX) return ATTN_E_OVERFLOW;
+    if (mem) {
+        char *at = (char *)attn__align(mem);
+        r->q = (float *)(void *)(at + q);
+        r->k = (float *)(void *)(at + k);
+        r->v = (float *)(void *)(at + v);
+        r->heads = (float *)(void *)(at + heads);
+        r->after.lengths = (int *)(void *)(at + lengths);
+        r->weights = (float *)(void *)(at + weights);
+        r->in.work = at + total;
+        r->in.work_size = inner;
+    }
+    return ATTN_OK;
+}
+
+static attn_status attn__mha_memory(attn__mha_run *r)
+{
+    size_t need;
+    void *mem = r->o.attn.work;
+    attn_status status = attn__mha_layout(r, &need, NULL);
+    if (status != ATTN_OK) return status;
+    if (mem && r->o.attn.work_size < need) return ATTN_E_WORK;
+    if (!mem) mem = r->own = ATTN_MALLOC(r->o.attn.user, need);
+    return mem ? attn__mha_layout(r, &need, mem) : ATTN_E_MEMORY;
+}
+
+/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in the table? */
+static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to)
+{
+    const attn_kv *cache = r->in.kv;
+    attn_status status;
+    int b, longest = 0;
+    if (to) {
+        if (to->shape.batch != r->batch) return ATTN_E_SIZE;
+        r->put.to = to;
+        r->put.n = r->n_q;
+        r->put.counts = r->in.q_lengths;
+        r->put.cum = r->in.q_cum;
+        if ((status = attn__kv_room(&r->put)) != ATTN_OK) return status;
+    }
+    for (b = 0; b < r->batch; b++) {
+        const int entry = r->in.k_map ? r->in.k_map[b] : b;
+        int keys;
+        if (entry < 0 || entry >= cache->shape.batch) return r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE;
+        keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
+        if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
+        if (keys > longest) longest = keys;
+    }
+    if (to && r->m->shape.rope_table && longest > r->m->shape.rope_positions) return ATTN_E_SIZE;
+    r->in.n_k = longest;
+    return ATTN_OK;
+}
+
+/* out, weights and the workspace apart from what the layer reads; the attention inside checks its own arguments */
+static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x, const float *k_from,
+                                     const float *v_from)
+{
+    const attn_args *a = &r->o.attn;
+    const attn_mha_args *s = &r->m->shape;
+    attn__spans all;
+    size_t bytes = 0, ignored;
+    all.n = 0;
+    if (attn__bytes(&bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float))) return ATTN_E_OVERFLOW;
+    attn__span_add(&all, "", out, bytes);
+    if (a->weights && !attn__bytes(&ignored, r->batch, r->o.weights_mean ? 1 : s->heads, r->n_q, r->in.n_k, sizeof(float)))
+        attn__span_add(&all, "", a->weights, ignored);
+    if (a->lse && !attn__bytes(&ignored, r->batch, s->heads, r->n_q, 1, sizeof(float)))
+        attn__span_add(&all, "", a->lse, ignored);
+    attn__span_add(&all, "", a->work, a->work_size);
+    all.outputs = all.n;
+    attn__span_add(&all, "", x, bytes);
+    if (k_from && k_from != x) {
+        if (attn__bytes(&bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float))) return ATTN_E_OVERFLOW;
+        attn__span_add(&all, "", k_from, bytes);
+    }
+    if (v_from && v_from != k_from) {
+        if (attn__bytes(&bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float))) return ATTN_E_OVERFLOW;
+        attn__span_add(&all, "", v_from, bytes);
+    }
+    attn__span_add(&all, "", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
+    return attn__check_overlap(NULL, &all);
+}
+
+/* Task: the q and k rows of one entry, each head turned by the position of its row. */
+static void attn__mha_rotate(void *arg, int b)
+{
+    const attn__mha_run *r = (const attn__mha_run *)arg;
+    const attn_mha_args *s = &r->m->shape;
+    const attn_args *a = &r->in;
+    const ptrdiff_t first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * r->n_q;
+    const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : r->n_q;
+    int i, pos = r->put.to ? r->put.to->lengths[b] : a->k_starts ? -a->k_starts[b] : 0;
+    for (i = 0; i < rows; i++, pos++) {                       /* padding is not there, and the table may end before it */
+        const float *row = s->rope_table + (ptrdiff_t)(pos > 0 ? pos : 0) * s->head_dim;
+        if (!r->q_lengths || i < r->q_lengths[b])
+            attn__rotate(r->q + (first + i) * r->m->q.n_out, s->heads, s->head_dim, row, s->rope_interleaved);
+        if (!r->k_lengths || i < r->k_lengths[b])
+            attn__rotate(r->k + (first + i) * r->m->k.n_out, s->kv_heads, s->head_dim, row, s->rope_interleaved);
+    }
+}
+
+/* y [rows][n][width] times the gate of each of the n; a product alone, with nothing added to it */
+typedef struct attn__gating { float *y; const float *gate; int rows, n, width, sigmoid; } attn__gating;
+
+static float attn__gate(float x, int sigmoid)
+{
+    const float e = attn__exp(x < 0.0f ? x : 0.0f - x);
+    if (!sigmoid) return attn__tanh(x);
+    return x < 0.0f ? e / (1.0f + e) : 1.0f / (1.0f + e);
+}
+
+static void attn__gate_task(void *arg, int block)
+{
+    const attn__gating *j = (const attn__gating *)arg;
+    const int first = block * ATTN__LINEAR_ROWS, last = first + ATTN__LINEAR_ROWS < j->rows ? first + ATTN__LINEAR_ROWS : j->rows;
+    int i, r, x;
+    for (i = 0; i < j->n; i++) {
+        const float by = attn__gate(j->gate[i], j->sigmoid);
+        for (r = first; r < last; r++) {
+            float *y = j->y + ((ptrdiff_t)r * j->n + i) * j->width;
+            for (x = 0; x < j->width; x++) {
+                y[x] *= by;
+                if (y[x] != y[x]) y[x] = attn__nan();
+            }
+        }
+    }
+}
+
+static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
+{
+    attn__gating j;
+    j.y = y;
+    j.gate = r->o.gate;
+    j.rows = r->q_batch * r->q_rows;
+    j.n = n;
+    j.width = width;
+    j.sigmoid = r->o.gate_sigmoid;
+    attn__run(r->in.exec, (j.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task, &j);
+}
+
+/* Task: one entry of weights averaged over the heads: summed in their order, then divided. */
+static void attn__mean_task(void *arg, int b)
+{
+    const attn__mha_run *r = (const attn__mha_run *)arg;
+    const size_t cells = (size_t)r->n_q * (size_t)r->in.n_k;
+    const int heads = r->m->shape.heads;
+    const float *from = r->weights + (size_t)b * (size_t)heads * cells;
+    float *to = r->o.attn.weights + (size_t)b * cells;
+    size_t i;
+    int h;
+    memcpy(to, from, cells * sizeof(float));
+    for (h = 1; h < heads; h++)
+        for (from += cells, i = 0; i < cells; i++) to[i] += from[i];
+    for (i = 0; i < cells; i++) to[i] = attn__clean(to[i] / (float)heads);
+}
+
+/* Everything is checked and there is memory for all of it. */
+static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x, const float *k_from, const float *v_from)
+{
+    const attn_mha *m = r->m;
+    attn__project job[3];
+    attn_status status;
+    int b, jobs = 0;
+    job[jobs++] = attn__project_make(&m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths);
+    if (r->k_rows > 0) {
+        job[jobs++] = attn__project_make(&m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths);
+        job[jobs++] = attn__project_make(&m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths);
+    }
+    attn__project_run(r->kernels, r->in.exec, job, jobs);
+    if (m->shape.rope_table) attn__run(r->in.exec, r->batch, attn__mha_rotate, r);
+    if (r->put.to) {
+        r->put.k = r->k;
+        r->put.v = r->v;
+        attn__kv_write(&r->put, r->in.exec);
+        r->in.kv = r->put.to;
+    }
+    status = attn_sdpa(&r->in);
+    if (status != ATTN_OK) {                                  /* cannot be: it was checked and brings its memory */
+        for (b = 0; r->put.to && b < r->batch; b++) r->put.to->lengths[b] -= attn__kv_count(&r->put, b);
+        return status;
+    }
+    if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch, attn__mean_task, r);
+    if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
+    job[0] = attn__project_make(&m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths);
+    attn__project_run(r->kernels, r->in.exec, job, 1);
+    if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
+    for (b = 0; r->q_lengths && b < r->batch; b++)            /* rows of padding are zeros */
+        memset(out + ((ptrdiff_t)b * r->n_q + r->q_lengths[b]) * m->shape.d_model, 0,
+               (size_t)(r->n_q - r->q_lengths[b]) * (size_t)m->shape.d_model * sizeof(float));
+    return ATTN_OK;
+}
+
+static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x, const float *k_from, attn_kv *to)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
+    attn__shape shape;
+    attn_status status;
+    int b, *lengths;
+    if ((r->kind & ATTN__STEP) && (status = attn__mha_step(r, to)) != ATTN_OK) return status;
+    if (r->kind == ATTN__SELF && s->rope_table && r->n_q > s->rope_positions) return ATTN_E_SIZE;
+    if ((status = attn__mha_memory(r)) != ATTN_OK) return status;
+    if (r->in.q_cum) {                                        /* ragged: one long entry for all but the attention */
+        r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
+        r->q_batch = 1;
+    }
+    if (r->in.q_cum && (r->kind & ATTN__SELF)) {
+        r->k_rows = r->q_rows;
+        r->k_batch = 1;
+    } else if (r->in.k_cum) {
+        r->k_rows = r->batch > 0 ? r->in.k_cum[r->batch] : 0;
+        r->k_batch = 1;
+    }
+    if (r->q_batch == 0 || r->q_rows == 0) r->k_rows = 0;     /* nobody looks */
+    if (r->k_batch == 0) r->k_rows = 0;
+    if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x)) return ATTN_E_NULL;
+    if (r->k_rows > 0 && (!k_from || (!r->o.memory_v && s->d_value != s->d_key))) return ATTN_E_NULL;
+    if ((status = attn__mha_overlap(r, out, x, k_from, v_from)) != ATTN_OK) return status;
+
+    r->in.out = r->heads;
+    r->in.q = r->q;
+    if (!(r->kind & ATTN__STEP)) {
+        r->in.k = r->k;
+        r->in.v = r->v;
+    }
+    if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
+    if (to) {                                                 /* the cache as it will be */
+        lengths = r->after.lengths;
+        r->after = *to;
+        r->after.lengths = lengths;
+        for (b = 0; b < r->batch; b++) lengths[b] = to->lengths[b] + attn__kv_count(&r->put, b);
+        r->in.kv = &r->after;
+    }
+    if ((status = attn__check(&r->in, &shape, NULL)) != ATTN_OK) return status;
+    return attn__mha_compute(r, out, x, k_from, v_from);
+}
+
+static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const float *x, int batch, int n_q,
+                                  const float *memory, int n_k, attn_kv *to, const attn_kv *cache, const attn_mha_opts *o)
+{
+    attn__mha_run r;
+    attn_status status = attn__mha_begin(&r, m, kind, batch, n_q, n_k, cache, o, 0);
+    if (status != ATTN_OK) return status;
+    status = attn__mha_checked(&r, out, x, memory, to);
+    if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+    return status;
+}
+
+ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n, const attn_mha_opts *o)
+{
+    return attn__mha_call(m, ATTN__SELF, out, x, batch, n, x, n, NULL, NULL, o);
+}
+
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q, const float *memory,
+                                   int n_k, const attn_mha_opts *o)
+{
+    return attn__mha_call(m, ATTN__CROSS, out, x, batch, n_q, memory, n_k, NULL, NULL, o);
+}
+
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
+                                       const attn_mha_opts *o)
+{
+    return attn__mha_call(m, ATTN__SELF | ATTN__STEP, out, x, batch, n, x, n, c, c, o);
+}
+
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q, const attn_kv *c,
+                                        const attn_mha_opts *o)
+{
+    return attn__mha_call(m, ATTN__CROSS | ATTN__STEP, out, x, batch, n_q, NULL, 0, NULL, c, o);
+}
+
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
+                                        const int *source_lengths, const attn_mha_opts *o)
+{
+    attn__mha_run r;
+    attn__project job[2];
+    attn_mha_opts own;
+    attn_status status;
+    const float *memory_v = o && o->memory_v ? o->memory_v : memory;
+    int b;
+    memset(&own, 0, sizeof own);                              /* masks and the like are the business of the steps */
+    if (o) {
+        own.attn.work = o->attn.work;
+        own.attn.work_size = o->attn.work_size;
+        own.attn.user = o->attn.user;
+        own.attn.exec = o->attn.exec;
+        own.attn.backend = o->attn.backend;
+    }
+    status = attn__mha_begin(&r, m, ATTN__FILL, batch, 0, n_k, NULL, &own, 0);
+    if (status != ATTN_OK) return status;
+    if (!attn__kv_live(c)) return ATTN_E_NULL;
+    if (c->shape.batch != batch || c->shape.kv_heads != m->shape.kv_heads || c->shape.dim != m->shape.head_dim ||
+        c->shape.dim_v != m->shape.head_dim)
+        return ATTN_E_SIZE;
+    for (b = 0; source_lengths && b < batch; b++)
+        if (source_lengths[b] < 0 || source_lengths[b] > n_k) return ATTN_E_LENGTHS;
+    for (b = 0; b < batch; b++)
+        if ((source_lengths ? source_lengths[b] : n_k) > c->shape.capacity) return ATTN_E_FULL;
+    if (n_k > 0 && (!memory || (!(o && o->memory_v) && m->shape.d_value != m->shape.d_key))) return ATTN_E_NULL;
+    status = attn__mha_memory(&r);
+    if (status != ATTN_OK) return status;
+
+    job[0] = attn__project_make(&m->k, r.k, memory, batch, n_k, source_lengths);
+    job[1] = attn__project_make(&m->v, r.v, memory_v, batch, n_k, source_lengths);
+    attn__project_run(r.kernels, r.in.exec, job, 2);
+    for (b = 0; b < batch; b++) c->lengths[b] = 0;
+    r.put.to = c;
+    r.put.k = r.k;
+    r.put.v = r.v;
+    r.put.n = n_k;
+    r.put.counts = source_lengths;
+    attn__kv_write(&r.put, r.in.exec);
+    if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+    return ATTN_OK;
+}
+
+ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o)
+{
+    const attn_kv *cache = o ? o->attn.kv : NULL;
+    attn__mha_run r;
+    size_t need;
+    if (attn__mha_begin(&r, m, cache ? ATTN__CROSS | ATTN__STEP : ATTN__CROSS, batch, n_q, cache ? n_q : n_k, cache, o, 1) !=
+        ATTN_OK)
+        return (size_t)-1;
+    if (cache) r.in.n_k = cache->shape.capacity;
+    return attn__mha_layout(&r, &need, NULL) == ATTN_OK ? need : (size_t)-1;
+}
+
 /* ============================================================================================================
  * 10  THREADS
  * ========================================================================================================== */
@@ -2706,6 +3884,243 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
     if (!e || !e->run || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
     else e->run(e->pool, n, attn__run_one, &job);
 }
+
+#ifdef ATTN_THREADS
+/* ---- the pool --------------------------------------------------------------------------------------------------
+   One job at a time, the callers queue for it. A worker joins the job under the lock and leaves it under the lock;
+   between, tasks are handed out by one atomic counter. The caller works too, and when the counter has run out it closes
+   the job (whoever wakes late finds it closed) and waits for those who joined. Workers look for the next job a few
+   microseconds long, since the next one often follows at once, then they sleep. */
+#if defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <windows.h>
+typedef SRWLOCK            attn__lock;
+typedef CONDITION_VARIABLE attn__bell;
+typedef HANDLE             attn__thread;
+typedef DWORD              attn__name;
+#define ATTN__WORKER       DWORD WINAPI
+#define ATTN__WORKER_END   0
+static int  attn__lock_make(attn__lock *l) { InitializeSRWLock(l); return 1; }
+static void attn__lock_drop(attn__lock *l) { (void)l; }
+static void attn__lock_take(attn__lock *l) { AcquireSRWLockExclusive(l); }
+static void attn__lock_give(attn__lock *l) { ReleaseSRWLockExclusive(l); }
+static int  attn__bell_make(attn__bell *b) { InitializeConditionVariable(b); return 1; }
+static void attn__bell_drop(attn__bell *b) { (void)b; }
+static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)SleepConditionVariableSRW(b, l, INFINITE, 0); }
+static void attn__bell_ring(attn__bell *b) { WakeConditionVariable(b); }
+static void attn__bell_ring_all(attn__bell *b) { WakeAllConditionVariable(b); }
+static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *arg)
+{
+    *t = CreateThread(NULL, 0, f, arg, 0, NULL);
+    return *t != NULL;
+}
+static void attn__thread_join(attn__thread t) { (void)WaitForSingleObject(t, INFINITE); (void)CloseHandle(t); }
+static attn__name attn__name_mine(void) { return GetCurrentThreadId(); }
+static int  attn__name_same(attn__name a, attn__name b) { return a == b; }
+static int  attn__processors(void)
+{
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return (int)info.dwNumberOfProcessors;
+}
+#else
+#include <pthread.h>
+#include <unistd.h>
+typedef pthread_mutex_t attn__lock;
+typedef pthread_cond_t  attn__bell;
+typedef pthread_t       attn__thread, attn__name;
+#define ATTN__WORKER     void *
+#define ATTN__WORKER_END NULL
+static int  attn__lock_make(attn__lock *l) { return pthread_mutex_init(l, NULL) == 0; }
+static void attn__lock_drop(attn__lock *l) { (void)pthread_mutex_destroy(l); }
+static void attn__lock_take(attn__lock *l) { (void)pthread_mutex_lock(l); }
+static void attn__lock_give(attn__lock *l) { (void)pthread_mutex_unlock(l); }
+static int  attn__bell_make(attn__bell *b) { return pthread_cond_init(b, NULL) == 0; }
+static void attn__bell_drop(attn__bell *b) { (void)pthread_cond_destroy(b); }
+static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)pthread_cond_wait(b, l); }
+static void attn__bell_ring(attn__bell *b) { (void)pthread_cond_signal(b); }
+static void attn__bell_ring_all(attn__bell *b) { (void)pthread_cond_broadcast(b); }
+static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg) { return pthread_create(t, NULL, f, arg) == 0; }
+static void attn__thread_join(attn__thread t) { (void)pthread_join(t, NULL); }
+static attn__name attn__name_mine(void) { return pthread_self(); }
+static int  attn__name_same(attn__name a, attn__name b) { return pthread_equal(a, b) != 0; }
+static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+typedef int attn__atomic;
+static int  attn__atomic_next(attn__atomic *x) { return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED); }
+static int  attn__atomic_get(attn__atomic *x) { return __atomic_load_n(x, __ATOMIC_RELAXED); }
+static void attn__atomic_set(attn__atomic *x, int to) { __atomic_store_n(x, to, __ATOMIC_RELAXED); }
+#else
+typedef volatile LONG attn__atomic;
+static int  attn__atomic_next(attn__atomic *x) { return (int)InterlockedIncrement(x) - 1; }
+static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
+static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
+#endif
+
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#define ATTN__BREATHE() __asm__ __volatile__("pause")
+#elif defined(__GNUC__) && defined(__aarch64__)
+#define ATTN__BREATHE() __asm__ __volatile__("yield")
+#elif defined(_MSC_VER)
+#define ATTN__BREATHE() YieldProcessor()
+#else
+#define ATTN__BREATHE() ((void)0)
+#endif
+
+enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
+
+struct attn_pool {
+    attn__lock lock;                      /* guards everything but the three atomics */
+    attn__bell job, done, idle;           /* a job is there; nobody works on it any more; the next caller may come */
+    attn__atomic next, number, inside;    /* the next task; of the latest job; workers who joined it */
+    int workers, looks, sleeping, busy, open, stop;
+    int n;                                /* the job */
+    void (*task)(void *arg, int i);
+    void *arg;
+    attn__name caller;                    /* whose job it is */
+    attn__thread thread[ATTN__POOL_MOST];
+    attn__name name[ATTN__POOL_MOST];     /* of the workers that have begun */
+    int named;
+};
+
+static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
+{
+    int i;
+    while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
+}
+
+static ATTN__WORKER attn__pool_worker(void *arg)
+{
+    attn_pool *p = (attn_pool *)arg;
+    int seen = 0, looks;
+    attn__lock_take(&p->lock);
+    p->name[p->named++] = attn__name_mine();
+    for (;;) {
+        if (!p->stop && attn__atomic_get(&p->number) == seen) {
+            attn__lock_give(&p->lock);
+            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--) ATTN__BREATHE();
+            attn__lock_take(&p->lock);
+        }
+        for (p->sleeping++; !p->stop && attn__atomic_get(&p->number) == seen;) attn__bell_wait(&p->job, &p->lock);
+        p->sleeping--;
+        if (p->stop) break;
+        seen = attn__atomic_get(&p->number);
+        if (!p->open) continue;
+        attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
+        attn__lock_give(&p->lock);
+        attn__pool_work(p, p->n, p->task, p->arg);           /* the job stays as it is while somebody is inside */
+        attn__lock_take(&p->lock);
+        attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
+        if (!p->open && attn__atomic_get(&p->inside) == 0) attn__bell_ring(&p->done);
+    }
+    attn__lock_give(&p->lock);
+    return ATTN__WORKER_END;
+}
+
+/* Is this thread inside a task of this pool? Then waiting for the pool would be waiting for itself. */
+static int attn__pool_nested(const attn_pool *p)
+{
+    const attn__name me = attn__name_mine();
+    int i;
+    if (p->busy && attn__name_same(p->caller, me)) return 1;
+    for (i = 0; i < p->named; i++) if (attn__name_same(p->name[i], me)) return 1;
+    return 0;
+}
+
+static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    attn_pool *p = (attn_pool *)pool;
+    int i, looks;
+    attn__lock_take(&p->lock);
+    if (n < 2 || p->workers == 0 || attn__pool_nested(p)) {
+        attn__lock_give(&p->lock);
+        for (i = 0; i < n; i++) task(arg, i);
+        return;
+    }
+    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
+    p->busy = p->open = 1;
+    p->caller = attn__name_mine();
+    p->n = n;
+    p->task = task;
+    p->arg = arg;
+    attn__atomic_set(&p->next, 0);
+    attn__atomic_set(&p->number, (int)(((unsigned)attn__atomic_get(&p->number) + 1u) & 0x7FFFFFFFu));
+    if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
+    else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
+    attn__lock_give(&p->lock);
+
+    attn__pool_work(p, n, task, arg);
+
+    for (looks = p->looks; looks > 0 && attn__atomic_get(&p->inside) > 0; looks--) ATTN__BREATHE();
+    attn__lock_take(&p->lock);
+    p->open = 0;
+    while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
+    p->busy = 0;
+    attn__bell_ring(&p->idle);
+    attn__lock_give(&p->lock);
+}
+
+static void attn__pool_drop(attn_pool *p, int made)
+{
+    if (made > 0) attn__lock_drop(&p->lock);
+    if (made > 1) attn__bell_drop(&p->job);
+    if (made > 2) attn__bell_drop(&p->done);
+    if (made > 3) attn__bell_drop(&p->idle);
+    ATTN_FREE(NULL, p);
+}
+
+ATTNDEF attn_pool *attn_pool_create(int threads)
+{
+    const int processors = attn__processors();
+    attn_pool *p;
+    int made = 0;
+    if (threads < 0 || threads > ATTN__POOL_MOST) return NULL;
+    if (threads == 0) threads = processors < 1 ? 1 : processors > ATTN__POOL_MOST ? ATTN__POOL_MOST : processors;
+    p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
+    if (!p) return NULL;
+    memset(p, 0, sizeof *p);
+    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;              /* spinning would only keep others from working */
+    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) || (made++, !attn__bell_make(&p->done)) ||
+        (made++, !attn__bell_make(&p->idle))) {
+        attn__pool_drop(p, made);
+        return NULL;
+    }
+    for (; p->workers < threads - 1; p->workers++)
+        if (!attn__thread_make(&p->thread[p->workers], attn__pool_worker, p)) {
+            attn_pool_destroy(p);
+            return NULL;
+        }
+    return p;
+}
+
+ATTNDEF attn_exec attn_pool_exec(attn_pool *p)
+{
+    attn_exec e;
+    e.pool = p;
+    e.width = p ? p->workers + 1 : 1;
+    e.run = attn__pool_run;
+    return e;
+}
+
+ATTNDEF void attn_pool_destroy(attn_pool *p)
+{
+    int i;
+    if (!p) return;
+    attn__lock_take(&p->lock);
+    p->stop = 1;
+    attn__bell_ring_all(&p->job);
+    attn__lock_give(&p->lock);
+    for (i = 0; i < p->workers; i++) attn__thread_join(p->thread[i]);
+    attn__pool_drop(p, 4);
+}
+#endif /* ATTN_THREADS */
 
 /* ---- the kernel pass: this file once more per instruction set --------------------------------------------- */
 #if ATTN__X86
@@ -2990,20 +4405,24 @@ ATTN__V attn__m attn__mbytes(const unsigned char *p)
     const __m512i x = _mm512_maskz_cvtepu8_epi32((__mmask16)0xffff, _mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm512_cmpeq_epi32_mask(x, _mm512_setzero_si512());
 }
+ATTN__V __m256 ATTN__FN(low)(attn__v a) /* lanes 0..7; the plain cast makes g++ 12 warn about its own header */
+{
+    return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd((__mmask8)0xff, _mm512_castps_pd(a), 0));
+}
 ATTN__V __m256 ATTN__FN(high)(attn__v a) /* lanes 8..15 */
 {
     return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd((__mmask8)0xff, _mm512_castps_pd(a), 1));
 }
 ATTN__V float attn__vsum(attn__v a)
 {
-    const __m256 y = _mm256_add_ps(_mm512_castps512_ps256(a), ATTN__FN(high)(a));
+    const __m256 y = _mm256_add_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
 ATTN__V float attn__vtop(attn__v a)
 {
-    const __m256 y = _mm256_max_ps(_mm512_castps512_ps256(a), ATTN__FN(high)(a));
+    const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
     __m128 x = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
@@ -3137,15 +4556,12 @@ ATTN__V attn__v ATTN__FN(vexp)(attn__v x)       /* x <= 0, -inf or NaN */
     const attn__v t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
     const attn__v n = attn__vsub(t, attn__vset(ATTN__MAGIC));
     const attn__v two_n = attn__vpow2(t);
-    attn__v r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x);
-    attn__v y = attn__vset(ATTN__E6);
-    r = attn__vfma(n, attn__vset(-ATTN__LN2_LO), r);
-    y = attn__vfma(y, r, attn__vset(ATTN__E5));
-    y = attn__vfma(y, r, attn__vset(ATTN__E4));
-    y = attn__vfma(y, r, attn__vset(ATTN__E3));
-    y = attn__vfma(y, r, attn__vset(ATTN__E2));
-    y = attn__vfma(y, r, attn__vset(ATTN__E1));
-    y = attn__vfma(attn__vmul(y, r), two_n, two_n);
+    const attn__v r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x), r2 = attn__vmul(r, r);
+    const attn__v y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
+    const attn__v y34 = attn__vfma(attn__vset(ATTN__E4), r, attn__vset(ATTN__E3));
+    const attn__v y56 = attn__vfma(attn__vset(ATTN__E6), r, attn__vset(ATTN__E5));
+    const attn__v w = attn__vmul(attn__vfma(n, attn__vset(-ATTN__LN2_LO), r), two_n);
+    const attn__v y = attn__vfma(attn__vfma(attn__vfma(y56, r2, y34), r2, y12), w, two_n);
     return attn__vwipe(attn__vless(x, attn__vset(ATTN__EXP_MIN)), y);
 }
 

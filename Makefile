@@ -1,0 +1,76 @@
+# The library is attn.h alone and needs no build. This file is for its tests and examples; everything lands in build/.
+#
+#   make test CC=clang CFLAGS='-O3 -march=native'      another compiler, other flags
+#   make test ARGS='masks -s 7'                        some tests, another seed (build/test -h)
+#   make test RUN='valgrind -q'                        under valgrind, qemu-aarch64 -L ..., wine
+
+CFLAGS ?= -O2
+RUN    ?=
+ARGS   ?=
+ONNX   ?= ../shared/onnx-attention
+DEMO   ?= 01_three_masks
+JOBS   ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+WARN   := -Wall -Wextra
+
+FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests
+# -j for the objects, but not where make was given one already
+PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+TESTS := $(sort $(wildcard tests/*.c))
+OBJECTS := $(TESTS:tests/%.c=build/obj/%.o)
+
+export CC CFLAGS RUN
+
+help: ## say what can be made (this list)
+	@echo "attn.h: copy the header, there is nothing to build. For its tests and examples:"
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
+	@echo "CC, CFLAGS, RUN (qemu, wine, valgrind) and ARGS can be set: see the top of the Makefile."
+
+demo: ## look at the three masks of a translation model (needs only cc)
+	@mkdir -p build
+	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
+	@$(RUN) build/$(DEMO)
+
+test: ## run the tests (under a minute)
+	@$(MAKE) --no-print-directory $(PARALLEL) build/test
+	@$(RUN) build/test $(ARGS)
+
+strict: ## compile under every standard, compiler and flag there is here: silent when fine
+	@sh tests/strict.sh
+
+examples: ## build every example with its own cc line, compare with the output it shows
+	@sh tests/examples.sh
+
+readme: ## build and run every block of code in README.md
+	@sh tests/readme.sh
+
+conformance: ## the ONNX standard's node tests of Attention (ONNX=folder)
+	@$(MAKE) --no-print-directory build/conformance
+	@$(RUN) build/conformance $(ONNX)
+
+golden: ## outputs hashed under other compilers and flags: the same bits
+	@sh tests/golden.sh
+
+mutate: ## break attn.h on purpose, one place at a time: the tests must notice
+	@sh tests/mutate.sh
+
+clean: ## remove build/
+	rm -rf build
+
+build/test: $(OBJECTS)
+	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
+
+build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
+	@mkdir -p build/obj
+	@$(CC) $(FLAGS) -DATTN_COUNTERS -c $< -o $@
+
+build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
+	@mkdir -p build
+	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
+
+# another compiler or other flags: start afresh
+build/flags: FORCE
+	@mkdir -p build
+	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
+
+FORCE:
+.PHONY: help demo test strict examples readme conformance golden mutate clean FORCE

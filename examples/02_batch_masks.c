@@ -1,0 +1,78 @@
+/* 02_batch_masks.c: two sentences of different length in one batch. What does the cross-attention mask look like?
+
+   Build:  cc -O2 -I.. 02_batch_masks.c -o 02_batch_masks
+
+   Where people go wrong: the padding of the source makes all rows of a sentence equal, because it hides columns.
+   A mask of shape [2, 1, 1, 6], or two lengths, says exactly as much as [2, 1, 5, 6].
+
+   Output:
+       mask, shape [2, 1, 5, 6]: batch, heads (1: all heads share it), queries, keys
+       [[[[   0,    0,    0,    0, -inf, -inf],
+          [   0,    0,    0,    0, -inf, -inf],
+          [   0,    0,    0,    0, -inf, -inf],
+          [   0,    0,    0,    0, -inf, -inf],
+          [   0,    0,    0,    0, -inf, -inf]]],
+
+        [[[   0,    0,    0, -inf, -inf, -inf],
+          [   0,    0,    0, -inf, -inf, -inf],
+          [   0,    0,    0, -inf, -inf, -inf],
+          [   0,    0,    0, -inf, -inf, -inf],
+          [   0,    0,    0, -inf, -inf, -inf]]]]
+
+       lengths counted from the tokens: {4, 3}
+       output with the [2, 1, 5, 6] mask, with a [2, 1, 1, 6] mask and with the lengths: the same bits
+*/
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAD = 0, BATCH = 2, T = 5, S = 6, HEADS = 8, DIM = 64, W = HEADS * DIM };
+
+static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+
+int main(void)
+{
+    static const int source[BATCH * S] = { 11, 12, 13, 14, PAD, PAD,          /* 4 real tokens of 6 */
+                                           21, 22, 23, PAD, PAD, PAD };       /* 3 real tokens of 6 */
+    float mask[BATCH * T * S], key_only[BATCH * S];
+    ok(attn_mask_cross(mask, source, PAD, BATCH, T, S));
+    ok(attn_mask_cross(key_only, source, PAD, BATCH, 1, S));
+
+    printf("mask, shape [%d, 1, %d, %d]: batch, heads (1: all heads share it), queries, keys\n", BATCH, T, S);
+    for (int b = 0; b < BATCH; b++)
+        for (int i = 0; i < T; i++) {
+            printf("%s%s[", b + i == 0 ? "[" : " ", i == 0 ? "[[" : "  ");
+            for (int j = 0; j < S; j++) {
+                float x = mask[(b * T + i) * S + j];
+                printf("%s%s", x < 0 ? "-inf" : "   0", j < S - 1 ? ", " : "]");
+            }
+            puts(i < T - 1 ? "," : b < BATCH - 1 ? "]],\n" : "]]]");
+        }
+
+    /* Three ways to say it. */
+    static float q[BATCH * T * W], k[BATCH * S * W], v[BATCH * S * W];
+    static float by_mask[BATCH * T * W], by_key_mask[BATCH * T * W], by_lengths[BATCH * T * W];
+    for (int i = 0; i < BATCH * T * W; i++) q[i] = (float)(i * 37 % 101) / 50 - 1;
+    for (int i = 0; i < BATCH * S * W; i++) k[i] = (float)(i * 53 % 103) / 50 - 1;
+    for (int i = 0; i < BATCH * S * W; i++) v[i] = (float)(i * 71 % 107) / 50 - 1;
+
+    ok(attn_cross(by_mask, q, k, v, BATCH, T, S, HEADS, DIM, NULL, mask));          /* [2][5][6] floats */
+
+    attn_args a = {0};
+    a.out = by_key_mask;  a.q = q;  a.k = k;  a.v = v;
+    a.batch = BATCH;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.dim = DIM;
+    a.mask = key_only;  a.mask_shape[0] = BATCH;  a.mask_shape[1] = 1;  a.mask_shape[2] = 1;
+    ok(attn_sdpa(&a));                                                              /* [2][6] floats */
+
+    int lengths[BATCH];
+    ok(attn_lengths(lengths, source, PAD, BATCH, S));
+    ok(attn_cross(by_lengths, q, k, v, BATCH, T, S, HEADS, DIM, lengths, NULL));    /* 2 numbers */
+
+    printf("\nlengths counted from the tokens: {%d, %d}\n", lengths[0], lengths[1]);
+    printf("output with the [2, 1, 5, 6] mask, with a [2, 1, 1, 6] mask and with the lengths: %s\n",
+           !memcmp(by_mask, by_key_mask, sizeof by_mask) && !memcmp(by_mask, by_lengths, sizeof by_mask)
+           ? "the same bits" : "DIFFERENT");
+    return 0;
+}

@@ -1,0 +1,75 @@
+/* 04_fully_masked.c: what comes out of a row that may look at nothing, and why is -1e9 not -inf?
+
+   Build:  cc -O2 -I.. 04_fully_masked.c -o 04_fully_masked
+
+   Where people go wrong: -1e9 is a number, and the softmax only knows differences. It loses against a better score,
+   but a row in which everything is -1e9 is a row in which everything is equally good, the hidden keys included.
+
+   Output:
+         mask    weights of the 4 keys            out        lse  masked_rows
+       one key of four hidden: no difference to see
+         -inf    0.665  0.245  0.090  0.000     14.25       2.41            0
+         -1e9    0.665  0.245  0.090  0.000     14.25       2.41            0
+       all four hidden: -inf gives zeros and says so; -1e9 gives the mean of what was to be hidden
+         -inf    0.000  0.000  0.000  0.000      0.00       -inf            1
+         -1e9    0.250  0.250  0.250  0.250     25.00     -1e+09            0
+       one key hidden, its value was never written (NaN): a weight of 0 does not protect, 0 * NaN is NaN
+         -inf    0.665  0.245  0.090  0.000     14.25       2.41            0
+         -1e9    0.665  0.245  0.090  0.000       nan       2.41            0
+       nothing hidden, the same NaN: it is visible, so nobody covers it up
+         none    0.237  0.087  0.032  0.644       nan       3.44            0
+*/
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include <math.h>                                              /* INFINITY, NAN */
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N = 4 };
+
+static const float key[N] = { 2, 1, 0, 3 };                    /* with the query 1: the scores */
+
+static void show(const char *what, const float *mask, const float *value)
+{
+    static const float query[1] = { 1 };
+    float w[N], out, lse;
+    size_t empty;
+    attn_args a = {0};
+    a.out = &out;  a.q = query;  a.k = key;  a.v = value;  a.mask = mask;
+    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.dim = 1;
+    a.weights = w;  a.lse = &lse;  a.masked_rows = &empty;
+    attn_status s = attn_sdpa(&a);
+    if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); }
+
+    printf("  %-6s", what);
+    for (int j = 0; j < N; j++) printf("  %.3f", (double)w[j]);
+    if (out != out) printf("  %8s", "nan"); else printf("  %8.2f", (double)out);
+    if (lse < -1e30f) printf("  %9s", "-inf"); else printf("  %9.3g", (double)lse);
+    printf("  %11d\n", (int)empty);
+}
+
+int main(void)
+{
+    static const float inf = INFINITY, big = 1e9f;
+    const float value[N] = { 10, 20, 30, 40 }, broken[N] = { 10, 20, 30, NAN };
+    const float some_inf[N] = { 0, 0, 0, -inf },       some_big[N] = { 0, 0, 0, -big };
+    const float all_inf[N]  = { -inf, -inf, -inf, -inf }, all_big[N] = { -big, -big, -big, -big };
+
+    printf("  %-6s  %-26s  %8s  %9s  %11s\n", "mask", "weights of the 4 keys", "out", "lse", "masked_rows");
+
+    puts("one key of four hidden: no difference to see");
+    show("-inf", some_inf, value);
+    show("-1e9", some_big, value);
+
+    puts("all four hidden: -inf gives zeros and says so; -1e9 gives the mean of what was to be hidden");
+    show("-inf", all_inf, value);
+    show("-1e9", all_big, value);
+
+    puts("one key hidden, its value was never written (NaN): a weight of 0 does not protect, 0 * NaN is NaN");
+    show("-inf", some_inf, broken);
+    show("-1e9", some_big, broken);
+
+    puts("nothing hidden, the same NaN: it is visible, so nobody covers it up");
+    show("none", NULL, broken);
+    return 0;
+}

@@ -1,0 +1,85 @@
+/* 12_padded_batch.c: does a sentence come out of a padded batch as it does when it is alone?
+
+   Build:  cc -O2 -I.. 12_padded_batch.c -o 12_padded_batch
+
+   Where people go wrong: "almost the same" is how padding bugs look. Here it is the same to the last bit, with pads at
+   the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that nobody looks at them.
+
+   Output:
+       self-attention (encoder)
+         sentence of 7 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+         sentence of 3 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+         sentence of 5 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+       causal self-attention (decoder)
+         sentence of 7 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+         sentence of 3 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+         sentence of 5 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+       numbers in the padded rows of the second sentence: 256, of them zero: 256
+*/
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include <math.h>                                              /* NAN */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 3, N = 7, HEADS = 4, DIM = 16, W = HEADS * DIM };
+
+static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+
+static void fill(float *x, int n, unsigned seed)
+{
+    for (int i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
+    }
+}
+
+static const char *verdict(const float *a, const float *b, int rows)
+{
+    return memcmp(a, b, (size_t)rows * W * sizeof *a) == 0 ? "the same bits" : "DIFFERENT";
+}
+
+int main(void)
+{
+    static const int lengths[BATCH] = { 7, 3, 5 };
+    static float alone[BATCH][N * W], right[BATCH * N * W], left[BATCH * N * W];
+    static float alone_out[BATCH][N * W], right_out[BATCH * N * W], left_out[BATCH * N * W];
+    int starts[BATCH];
+
+    /* The same sentences three times: alone, in a batch with pads behind, in a batch with pads in front. */
+    for (int i = 0; i < BATCH * N * W; i++) right[i] = left[i] = NAN;
+    for (int b = 0; b < BATCH; b++) {
+        size_t bytes = (size_t)lengths[b] * W * sizeof(float);
+        starts[b] = N - lengths[b];
+        fill(alone[b], lengths[b] * W, (unsigned)b + 1);
+        memcpy(right + b * N * W, alone[b], bytes);
+        memcpy(left + (b * N + starts[b]) * W, alone[b], bytes);
+    }
+
+    for (int causal = 0; causal < 2; causal++) {
+        for (int b = 0; b < BATCH; b++)
+            ok(attn_self(alone_out[b], alone[b], alone[b], alone[b], 1, lengths[b], HEADS, DIM, causal, NULL, NULL));
+
+        ok(attn_self(right_out, right, right, right, BATCH, N, HEADS, DIM, causal, lengths, NULL));
+
+        attn_args a = {0};
+        a.out = left_out;  a.q = a.k = a.v = left;
+        a.batch = BATCH;  a.n_q = a.n_k = N;  a.heads = HEADS;  a.dim = DIM;
+        a.k_starts = starts;
+        a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+        ok(attn_sdpa(&a));
+
+        printf("%s\n", causal ? "causal self-attention (decoder)" : "self-attention (encoder)");
+        for (int b = 0; b < BATCH; b++)
+            printf("  sentence of %d in a batch of %d:  pads behind: %s   pads in front: %s\n", lengths[b], N,
+                   verdict(right_out + b * N * W, alone_out[b], lengths[b]),
+                   verdict(left_out + (b * N + starts[b]) * W, alone_out[b], lengths[b]));
+    }
+
+    /* Rows of padded queries: lengths make them zeros. */
+    int zeros = 0;
+    for (int i = lengths[1] * W; i < N * W; i++) zeros += right_out[N * W + i] == 0;
+    printf("numbers in the padded rows of the second sentence: %d, of them zero: %d\n", (N - lengths[1]) * W, zeros);
+    return 0;
+}

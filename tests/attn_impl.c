@@ -1,0 +1,3 @@
+/* The implementation as a user compiles it: one file, one define. Every test links against this object. */
+#define ATTN_IMPLEMENTATION
+#include "attn.h"

@@ -1,0 +1,354 @@
+/* golden.c: fixed cases whose results are kept as hashes in golden.h. Suite bits compares every backend that promises
+ * one answer with the table; determinism.sh builds this file alone with many compilers and options and does the same.
+ *
+ *   cc -O2 -DGOLDEN_MAIN -I. tests/golden.c -o build/golden && build/golden            compare, exit 1 on a difference
+ *   build/golden -p > tests/golden.h                                                   a fresh table
+ *
+ * Inputs come from integer hashing and powers of two, exact on every machine: no libm, no rounding. */
+#include <stdint.h>
+#ifdef GOLDEN_MAIN
+#define ATTN_IMPLEMENTATION
+#endif
+#include "attn.h"
+#include "golden.h"
+#include "golden_cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ------------------------------------------------------------------------------------------------- */
+
+static uint32_t mix(uint32_t stream, uint32_t i)
+{
+    uint32_t x = stream * 0x9E3779B9u + i * 0x85EBCA6Bu + 0x165667B1u;
+    x ^= x >> 16; x *= 0x7FEB352Du;
+    x ^= x >> 15; x *= 0x846CA68Bu;
+    x ^= x >> 16;
+    return x;
+}
+
+static float from_bits(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static float power_of_two(int e) { return from_bits((uint32_t)(e + 127) << 23); }
+
+/* about N(0, 1): four 16-bit digits summed as integers, 18 bits, exact in a float */
+static float bell(uint32_t stream, uint32_t i)
+{
+    uint32_t a = mix(stream, 2 * i), b = mix(stream, 2 * i + 1);
+    int32_t sum = (int32_t)((a & 0xFFFFu) + (a >> 16) + (b & 0xFFFFu) + (b >> 16)) - 131070;
+    return (float)sum * power_of_two(-15);
+}
+
+/* stream: which tensor */
+static float number(const golden_case *c, uint32_t stream, uint32_t i)
+{
+    float x = bell(stream, i);
+    switch (c->data) {
+    case GOLDEN_LOUD: return stream <= 2 ? x * 8.0f : x;              /* one key takes it all, most others underflow */
+    case GOLDEN_HUGE: return stream <= 2 ? x * power_of_two(62) : x;  /* scores overflow to both infinities */
+    case GOLDEN_TINY: return x * power_of_two(-70);                   /* products are denormal */
+    case GOLDEN_FLAT: return stream == 1 ? 0.0f : x;                  /* all scores equal */
+    case GOLDEN_DENORMAL: return stream == 3 ? from_bits(mix(stream, i) & 0x807FFFFFu) : x;
+    case GOLDEN_NEGATIVE:                                             /* V tiny and negative: p * v underflows to -0 */
+        return stream == 3 ? from_bits(0x80000000u | (1u + mix(stream, i) % 9u)) : stream <= 2 ? x * 4.0f : x;
+    case GOLDEN_WILD: {                                               /* NaN, both infinities, big numbers strewn in */
+        uint32_t r = mix(stream + 100u, i);
+        if (r % 97u == 0) return from_bits(0x7FC00000u);
+        if (r % 97u == 1) return from_bits(0x7F800000u);
+        if (r % 97u == 2) return from_bits(0xFF800000u);
+        if (r % 97u == 3) return x * power_of_two(100);
+        return x; }
+    default: return x;
+    }
+}
+
+/* ---- one case ------------------------------------------------------------------------------------------------ */
+
+static uint64_t fnv_word(uint64_t h, uint32_t w)
+{
+    int i;
+    for (i = 0; i < 4; i++) h = (h ^ (w >> 8 * i & 0xFFu)) * UINT64_C(0x100000001B3);
+    return h;
+}
+
+static uint64_t fnv_floats(uint64_t h, const float *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, x + i, sizeof u);
+        h = fnv_word(h, u);
+    }
+    return h;
+}
+
+static void *room(size_t bytes)
+{
+    void *p = malloc(bytes + 16);
+    if (!p) exit(3);
+    return p;
+}
+
+static float *filled(const golden_case *c, uint32_t stream, size_t n)
+{
+    float *x = (float *)room(n * sizeof *x);
+    size_t i;
+    for (i = 0; i < n; i++) x[i] = number(c, stream, (uint32_t)i);
+    return x;
+}
+
+static float *blank(size_t n)
+{
+    float *x = (float *)room(n * sizeof *x);
+    size_t i;
+    for (i = 0; i < n; i++) x[i] = from_bits(0x4B123456u);            /* what is not written must stay */
+    return x;
+}
+
+enum { STREAM_Q = 1, STREAM_K, STREAM_V, STREAM_MASK, STREAM_BIAS, STREAM_SINK, STREAM_KEEP, STREAM_LENGTHS };
+
+/* additive cells: every third hidden, the rest small numbers */
+static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
+{
+    float *m = (float *)room(n * sizeof *m);
+    size_t i;
+    for (i = 0; i < n; i++) {
+        uint32_t r = mix(stream + 50u, (uint32_t)i);
+        m[i] = r % 3u == 0 ? from_bits(0xFF800000u) : bell(stream, (uint32_t)i);
+        if (c->flags & GOLDEN_FLT_MAX && r % 3u == 1) m[i] = from_bits(0xFF7FFFFFu);
+    }
+    return m;
+}
+
+uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
+{
+    attn_args a;
+    const int f = c->flags;
+    int kvh = c->kv_heads ? c->kv_heads : c->heads, dv = c->dim_v ? c->dim_v : c->dim, b;
+    int q_len[8], k_len[8], k_start[8], q_cum[9], k_cum[9], map[8], pos[8];
+    size_t B = (size_t)c->batch, H = (size_t)c->heads, NQ = (size_t)c->n_q, NK = (size_t)c->n_k;
+    size_t gap = f & GOLDEN_STRIDED ? 3 : 0;
+    size_t row_q = H * (size_t)c->dim + gap, row_k = (size_t)kvh * (size_t)c->dim + gap;
+    size_t row_v = (size_t)kvh * (size_t)dv + gap, row_o = H * (size_t)dv + gap, cells = B * H * NQ * NK;
+    size_t n_out, rows_q = B * NQ, rows_k = B * NK, masked = 12345;
+    float *q, *k, *v, *out, *weights = NULL, *lse = NULL, *mask = NULL, *bias = NULL, *slopes = NULL, *sinks = NULL;
+    unsigned char *keep = NULL;
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    attn_status status;
+    memset(&a, 0, sizeof a);
+    a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
+    a.dim = c->dim, a.dim_v = c->dim_v;
+    a.scale = c->scale, a.softcap = c->softcap, a.causal = c->causal, a.align = c->align, a.q_pos = c->q_pos;
+    a.window_left = c->window_left, a.window_right = c->window_right;
+    a.weights_stage = c->stage, a.backend = backend, a.exec = exec;
+    a.layout = f & GOLDEN_BHSD ? ATTN_BHSD : ATTN_BSHD;
+    q_cum[0] = k_cum[0] = 0;
+    for (b = 0; b < c->batch; b++) {
+        uint32_t r = mix(STREAM_LENGTHS, (uint32_t)b);
+        q_len[b] = b == 0 ? c->n_q : (int)(r % (uint32_t)(c->n_q + 1));
+        k_len[b] = b == 0 ? c->n_k : (int)((r >> 8) % (uint32_t)(c->n_k + 1));
+        k_start[b] = (int)((r >> 16) % (uint32_t)(k_len[b] + 1)) / 2;
+        q_cum[b + 1] = q_cum[b] + q_len[b];
+        k_cum[b + 1] = k_cum[b] + k_len[b];
+        map[b] = c->batch - 1 - b;
+        pos[b] = (int)(r % 7u) - 2;
+    }
+    if (f & GOLDEN_Q_LENGTHS) a.q_lengths = q_len;
+    if (f & GOLDEN_K_LENGTHS) a.k_lengths = k_len;
+    if (f & GOLDEN_K_STARTS) a.k_starts = k_start;
+    if (f & GOLDEN_K_MAP) a.k_map = map;
+    if (f & GOLDEN_POS_EACH) a.q_pos_each = pos;
+    if (f & GOLDEN_RAGGED) {
+        a.q_cum = q_cum, a.k_cum = k_cum;
+        rows_q = (size_t)q_cum[c->batch], rows_k = (size_t)k_cum[c->batch];
+    }
+    if (f & GOLDEN_STRIDED) {
+        a.q_stride[1] = (ptrdiff_t)row_q, a.k_stride[1] = (ptrdiff_t)row_k;
+        a.v_stride[1] = (ptrdiff_t)row_v, a.out_stride[1] = (ptrdiff_t)row_o;
+    }
+    n_out = rows_q * row_o;
+    a.q = q = filled(c, STREAM_Q, rows_q * row_q);
+    a.k = k = filled(c, STREAM_K, rows_k * row_k);
+    a.v = v = filled(c, STREAM_V, rows_k * row_v);
+    a.out = out = blank(n_out);
+    if (f & GOLDEN_MASK_FULL) {
+        a.mask = mask = mask_cells(c, STREAM_MASK, cells);
+        a.mask_shape[0] = c->batch, a.mask_shape[1] = c->heads, a.mask_shape[2] = c->n_q;
+    } else if (f & GOLDEN_MASK_KEY) {
+        a.mask = mask = mask_cells(c, STREAM_MASK, B * NK);
+        a.mask_shape[0] = c->batch, a.mask_shape[1] = a.mask_shape[2] = 1;
+    } else if (f & GOLDEN_MASK_ROWS) a.mask = mask = mask_cells(c, STREAM_MASK, NQ * NK);
+    if (f & GOLDEN_KEEP) {
+        size_t i;
+        keep = (unsigned char *)room(NQ * NK);
+        for (i = 0; i < NQ * NK; i++) keep[i] = (unsigned char)(mix(STREAM_KEEP, (uint32_t)i) % 4u);
+        a.keep = keep;
+    }
+    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* nothing before key 256, nor at the end */
+        size_t i;
+        keep = (unsigned char *)room(NQ * NK);
+        for (i = 0; i < NQ * NK; i++)
+            keep[i] = i % NK >= 256 && i % NK < (NK - 1) / 128 * 128 && mix(STREAM_KEEP, (uint32_t)i) % 4u == 0;
+        a.keep = keep;
+    }
+    if (f & GOLDEN_BIAS) a.bias = bias = mask_cells(c, STREAM_BIAS, H * NQ * NK);
+    if (f & GOLDEN_ALIBI) {
+        slopes = (float *)room(H * sizeof *slopes);
+        for (b = 0; b < c->heads; b++) slopes[b] = power_of_two(-1 - b) * 1.25f;
+        a.alibi_slopes = slopes;
+    }
+    if (f & GOLDEN_SINKS) a.sinks = sinks = filled(c, STREAM_SINK, H);
+    if (f & GOLDEN_WEIGHTS) a.weights = weights = blank(cells);
+    if (f & GOLDEN_LSE) a.lse = lse = blank(B * H * NQ);
+    a.masked_rows = &masked;
+    status = attn_sdpa(&a);
+    h = fnv_word(h, (uint32_t)status);
+    h = fnv_floats(h, out, n_out);
+    if (weights) h = fnv_floats(h, weights, cells);
+    if (lse) h = fnv_floats(h, lse, B * H * NQ);
+    h = fnv_word(h, (uint32_t)masked);
+    if (status != ATTN_OK) h = 0;                                     /* never equal to an entry of the table */
+    free(q), free(k), free(v), free(out), free(weights), free(lse), free(mask), free(bias), free(slopes), free(sinks);
+    free(keep);
+    return h;
+}
+
+/* ---- the cases ----------------------------------------------------------------------------------------------- */
+
+#define ALL_MASKS (GOLDEN_MASK_FULL | GOLDEN_KEEP | GOLDEN_BIAS | GOLDEN_ALIBI | GOLDEN_SINKS)
+#define SEE (GOLDEN_WEIGHTS | GOLDEN_LSE)
+#define SIZE(b, h, g, q, k, d) .batch = b, .heads = h, .kv_heads = g, .n_q = q, .n_k = k, .dim = d
+#define LAST(e) .causal = ATTN_CAUSAL_##e
+
+const golden_case golden_cases[] = {
+    { "one", SIZE(1, 1, 0, 1, 1, 1), .flags = SEE },
+    { "toy", SIZE(1, 1, 0, 5, 6, 4), .flags = SEE },
+    { "toy causal", SIZE(2, 2, 0, 16, 16, 16), LAST(TOP_LEFT) },
+    { "no keys", SIZE(2, 2, 0, 3, 0, 8), .flags = SEE },
+    { "dim 1", SIZE(1, 2, 1, 7, 19, 1), .flags = SEE },
+    { "dim 3, dim_v 1", SIZE(2, 4, 2, 7, 31, 3), .dim_v = 1, .flags = SEE },
+    { "dim 8, dim_v 33", SIZE(1, 2, 0, 15, 65, 8), .dim_v = 33, .flags = SEE },
+    { "dim 15", SIZE(1, 3, 0, 17, 127, 15), .flags = SEE },
+    { "dim 40, one key over a chunk", SIZE(1, 2, 0, 9, 129, 40), .flags = SEE },
+    { "dim 64, a chunk", SIZE(1, 2, 0, 25, 128, 64), .flags = SEE },
+    { "dim 64, two chunks less one", SIZE(1, 1, 0, 24, 255, 64) },
+    { "dim 80", SIZE(1, 2, 0, 6, 257, 80) },
+    { "dim 128", SIZE(1, 1, 0, 31, 300, 128) },
+    { "dim 256, dim_v 48", SIZE(1, 1, 0, 4, 70, 256), .dim_v = 48 },
+    { "dim 67, long", SIZE(1, 1, 0, 50, 700, 67) },
+    { "one row, many keys", SIZE(1, 2, 1, 1, 1500, 64), .flags = GOLDEN_LSE },
+    { "one row, batch", SIZE(4, 8, 2, 1, 400, 32), .flags = GOLDEN_LSE },
+    { "groups of 8", SIZE(2, 8, 1, 3, 150, 24), .flags = SEE },
+    { "groups of 2, causal", SIZE(1, 8, 4, 33, 33, 16), LAST(TOP_LEFT), .flags = SEE },
+    { "causal long", SIZE(1, 2, 0, 200, 200, 32), LAST(TOP_LEFT) },
+    { "causal bottom right", SIZE(1, 2, 0, 40, 170, 24), LAST(BOTTOM_RIGHT), .flags = SEE },
+    { "causal, rows before the first key", SIZE(1, 2, 0, 40, 17, 12), LAST(BOTTOM_RIGHT), .flags = SEE },
+    { "causal with lengths", SIZE(4, 2, 0, 30, 140, 16), LAST(BOTTOM_RIGHT),
+      .flags = SEE | GOLDEN_Q_LENGTHS | GOLDEN_K_LENGTHS },
+    { "causal, position", SIZE(3, 2, 0, 20, 90, 16), LAST(TOP_LEFT), .q_pos = 65, .flags = SEE | GOLDEN_POS_EACH },
+    { "window left", SIZE(1, 2, 0, 150, 150, 16), LAST(TOP_LEFT), .window_left = 20, .flags = SEE },
+    { "window both", SIZE(1, 2, 0, 30, 300, 16), .window_left = 9, .window_right = 5, .q_pos = 120, .flags = SEE },
+    { "window aligned", SIZE(1, 1, 0, 10, 290, 16), .window_left = 140, .window_right = 2,
+      .align = ATTN_ALIGN_BOTTOM_RIGHT, .flags = SEE },
+    { "window right of everything", SIZE(1, 1, 0, 4, 20, 8), .window_left = 3, .q_pos = 50, .flags = SEE },
+    { "lengths", SIZE(6, 2, 0, 9, 200, 16), .flags = SEE | GOLDEN_Q_LENGTHS | GOLDEN_K_LENGTHS },
+    { "starts", SIZE(6, 2, 0, 9, 200, 16), .flags = SEE | GOLDEN_K_LENGTHS | GOLDEN_K_STARTS },
+    { "starts, causal", SIZE(4, 2, 1, 40, 40, 8), LAST(TOP_LEFT), .flags = SEE | GOLDEN_K_LENGTHS | GOLDEN_K_STARTS },
+    { "ragged", SIZE(5, 2, 0, 23, 180, 16), .flags = SEE | GOLDEN_RAGGED },
+    { "ragged, heads outside, causal", SIZE(5, 4, 2, 23, 40, 16), LAST(BOTTOM_RIGHT),
+      .flags = SEE | GOLDEN_RAGGED | GOLDEN_BHSD },
+    { "map", SIZE(4, 2, 0, 5, 60, 16), .flags = SEE | GOLDEN_K_MAP | GOLDEN_K_LENGTHS },
+    { "heads outside", SIZE(2, 3, 0, 19, 133, 20), .flags = SEE | GOLDEN_BHSD },
+    { "strided", SIZE(2, 3, 0, 19, 133, 20), .flags = SEE | GOLDEN_STRIDED },
+    { "mask of rows", SIZE(2, 2, 0, 30, 150, 16), .flags = SEE | GOLDEN_MASK_ROWS },
+    { "mask of keys", SIZE(3, 2, 0, 30, 150, 16), .flags = SEE | GOLDEN_MASK_KEY },
+    { "mask full", SIZE(2, 2, 0, 13, 270, 16), .flags = SEE | GOLDEN_MASK_FULL },
+    { "mask of -FLT_MAX", SIZE(2, 2, 0, 13, 33, 16), .flags = SEE | GOLDEN_MASK_FULL | GOLDEN_FLT_MAX },
+    { "keep", SIZE(2, 2, 0, 27, 190, 16), .flags = SEE | GOLDEN_KEEP },
+    { "first and last chunks hidden", SIZE(1, 2, 0, 14, 650, 16), .flags = SEE | GOLDEN_FIRST_CHUNKS_HIDDEN },
+    { "bias", SIZE(2, 2, 0, 27, 190, 16), .flags = SEE | GOLDEN_BIAS },
+    { "alibi", SIZE(1, 4, 0, 40, 190, 16), .flags = SEE | GOLDEN_ALIBI },
+    { "alibi, causal bottom right", SIZE(1, 4, 0, 40, 190, 16), LAST(BOTTOM_RIGHT), .flags = SEE | GOLDEN_ALIBI },
+    { "sinks", SIZE(2, 4, 2, 10, 140, 16), .flags = SEE | GOLDEN_SINKS },
+    { "softcap", SIZE(1, 2, 0, 20, 140, 32), .softcap = 1.5f, .flags = SEE },
+    { "softcap, alibi, bias, mask", SIZE(2, 2, 0, 20, 140, 32), .softcap = 30.0f, .flags = SEE | ALL_MASKS },
+    { "scale", SIZE(1, 2, 0, 20, 140, 32), .scale = 1.0f, .flags = SEE },
+    { "scale negative", SIZE(1, 2, 0, 20, 140, 32), .scale = -0.3f, .flags = SEE },
+    { "stage raw", SIZE(2, 2, 0, 12, 140, 24), LAST(TOP_LEFT), .stage = ATTN_SCORES_RAW, .softcap = 2.0f,
+      .flags = SEE | ALL_MASKS | GOLDEN_K_LENGTHS | GOLDEN_Q_LENGTHS },
+    { "stage capped", SIZE(2, 2, 0, 12, 140, 24), LAST(TOP_LEFT), .stage = ATTN_SCORES_CAPPED, .softcap = 2.0f,
+      .flags = SEE | ALL_MASKS | GOLDEN_K_LENGTHS | GOLDEN_Q_LENGTHS },
+    { "stage biased", SIZE(2, 2, 0, 12, 140, 24), LAST(TOP_LEFT), .stage = ATTN_SCORES_BIASED, .softcap = 2.0f,
+      .flags = SEE | ALL_MASKS | GOLDEN_K_LENGTHS | GOLDEN_Q_LENGTHS },
+    { "saturated", SIZE(1, 2, 0, 29, 260, 32), .data = GOLDEN_LOUD, .scale = 1.0f, .flags = SEE },
+    { "saturated, causal, capped", SIZE(1, 2, 0, 140, 140, 16), LAST(TOP_LEFT), .data = GOLDEN_LOUD, .scale = 1.0f,
+      .softcap = 50.0f, .flags = SEE },
+    { "overflow", SIZE(1, 2, 0, 29, 260, 12), .data = GOLDEN_HUGE, .flags = SEE | GOLDEN_KEEP },
+    { "overflow, capped", SIZE(1, 2, 0, 29, 140, 12), .data = GOLDEN_HUGE, .softcap = 20.0f,
+      .flags = SEE | GOLDEN_BIAS },
+    { "denormal products", SIZE(1, 2, 0, 29, 140, 12), .data = GOLDEN_TINY, .flags = SEE },
+    { "denormal V", SIZE(1, 2, 0, 29, 140, 12), .data = GOLDEN_DENORMAL, .flags = SEE },
+    { "underflow to -0", SIZE(1, 2, 0, 29, 260, 12), .data = GOLDEN_NEGATIVE, .scale = 1.0f,
+      .flags = SEE | GOLDEN_MASK_ROWS },
+    { "flat", SIZE(1, 2, 0, 29, 260, 12), .data = GOLDEN_FLAT, .flags = SEE },
+    { "wild", SIZE(2, 2, 0, 29, 140, 12), .data = GOLDEN_WILD, .flags = SEE | GOLDEN_KEEP },
+    { "wild, causal, few visible", SIZE(2, 2, 1, 40, 300, 3), LAST(BOTTOM_RIGHT), .data = GOLDEN_WILD, .window_left = 9,
+      .flags = SEE },
+    { "wild decode", SIZE(2, 2, 1, 1, 300, 3), .data = GOLDEN_WILD, .window_left = 20, .align = ATTN_ALIGN_BOTTOM_RIGHT,
+      .flags = SEE },
+    { "everything", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .dim_v = 28, .scale = 0.5f, .softcap = 9.0f,
+      .q_pos = 3, .window_left = 200, .window_right = 4,
+      .flags = SEE | ALL_MASKS | GOLDEN_Q_LENGTHS | GOLDEN_K_LENGTHS | GOLDEN_K_STARTS | GOLDEN_POS_EACH |
+               GOLDEN_K_MAP | GOLDEN_STRIDED },
+    { "everything ragged", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .dim_v = 28, .scale = 0.5f, .softcap = 9.0f,
+      .q_pos = 3, .window_left = 200, .window_right = 4,
+      .flags = SEE | ALL_MASKS | GOLDEN_RAGGED | GOLDEN_POS_EACH | GOLDEN_STRIDED },
+};
+const int golden_count = (int)(sizeof golden_cases / sizeof golden_cases[0]);
+
+uint64_t golden_expected(const char *name)
+{
+    size_t i;
+    for (i = 0; i < sizeof golden_table / sizeof golden_table[0]; i++)
+        if (!strcmp(golden_table[i].name, name)) return golden_table[i].hash;
+    return 0;
+}
+
+#ifdef GOLDEN_MAIN /* ---- the program of its own -------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    const int print = argc > 1 && !strcmp(argv[1], "-p");
+    int list[16], n = attn_backends(list, 16), i, j, bad = 0, runs = 0;
+    if (print)
+        printf("/* golden.h: printed by `build/golden -p` from the scalar backend. A hash changes only when the one\n"
+               " * arithmetic changes, which changes every user's bits: say so in the commit. */\n"
+               "static const struct { const char *name; uint64_t hash; } golden_table[] = {\n");
+    for (i = 0; i < golden_count; i++) {
+        const golden_case *c = &golden_cases[i];
+        const uint64_t h = golden_run(c, ATTN_SCALAR, NULL), want = golden_expected(c->name);
+        if (print) printf("    { \"%s\", UINT64_C(0x%08lX%08lX) },\n", c->name, (unsigned long)(h >> 32),
+                          (unsigned long)(h & 0xFFFFFFFFu));
+        for (j = 0; j < n; j++) {                                     /* SSE2 and WASM have their own bits */
+            uint64_t g = h;
+            if (list[j] == ATTN_SSE2 || list[j] == ATTN_WASM) continue;
+            if (list[j] != ATTN_SCALAR) g = golden_run(c, list[j], NULL);
+            runs++;
+            if (g && g == (print ? h : want)) continue;
+            fprintf(stderr, "  \"%s\" on %s: %08lX%08lX\n", c->name, attn_backend_name(list[j]),
+                    (unsigned long)(g >> 32), (unsigned long)(g & 0xFFFFFFFFu));
+            bad++;
+        }
+    }
+    if (print) printf("};\n");
+    else printf("%d hashes, %d differ\n", runs, bad);
+    return bad != 0;
+}
+
+#endif

@@ -1,0 +1,45 @@
+#!/bin/sh
+# golden.sh: the fixed cases of golden.c under every compiler, optimisation, language mode and machine option there is
+# here; their hashes must be those of golden.h. Last line: "golden: N passed, M failed".
+#
+#   sh tests/golden.sh              RUN (qemu, wine ...) is put before each program; CC adds a compiler to gcc and clang
+cd "$(dirname "$0")/.." || exit 1
+mkdir -p build/golden
+passed=0 failed=0
+
+try() # compiler, flags
+{
+    program=build/golden/$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
+    if ! $1 $2 -DGOLDEN_MAIN -I. -Itests tests/golden.c -o "$program" 2>"$program.log"; then
+        case $2 in
+        *-m32*) echo "SKIPPED $*: it does not build here"; return ;;
+        esac
+        echo "FAIL $*: does not build"; sed 's/^/  /' "$program.log" | head -n 5; failed=$((failed + 1)); return
+    fi
+    if text=$($RUN "$program" 2>"$program.log"); then
+        passed=$((passed + 1))
+        printf 'ok   %-6s %-48s %s\n' "$1" "$2" "$text"
+    else
+        failed=$((failed + 1))
+        printf 'FAIL %-6s %-48s %s\n' "$1" "$2" "$text"
+        head -n 5 "$program.log"
+    fi
+}
+
+compilers=
+for cc in gcc clang ${CC:-}; do
+    command -v "$cc" >/dev/null || { echo "SKIPPED $cc: not found"; continue; }
+    case " $compilers " in *" $cc "*) ;; *) compilers="$compilers $cc" ;; esac
+done
+for cc in $compilers; do
+    for mode in c99 gnu11; do
+        for level in -O0 -O2 '-O3 -march=native'; do try "$cc" "-std=$mode $level"; done
+    done
+    try "$cc" '-std=gnu17 -Os'
+    try "$cc" '-std=gnu11 -O3 -march=native -ffp-contract=fast'
+    try "$cc" '-std=gnu11 -O2 -DATTN_NO_SIMD'
+    try "$cc" '-std=gnu11 -O2 -march=native -DATTN_NO_SIMD'
+    try "$cc" '-std=gnu11 -O2 -m32 -msse2 -mfpmath=sse'
+done
+echo "golden: $passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]

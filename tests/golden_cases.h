@@ -1,0 +1,34 @@
+/* golden_cases.h: the fixed cases of golden.c, for test_bits.c and the program of its own. */
+#ifndef GOLDEN_CASES_H
+#define GOLDEN_CASES_H
+
+#include <stdint.h>
+
+/* what the numbers are like */
+enum {
+    GOLDEN_NORMAL, GOLDEN_LOUD, GOLDEN_HUGE, GOLDEN_TINY, GOLDEN_FLAT, GOLDEN_DENORMAL, GOLDEN_NEGATIVE, GOLDEN_WILD
+};
+
+/* which features are on */
+enum {
+    GOLDEN_BHSD = 1, GOLDEN_STRIDED = 2, GOLDEN_Q_LENGTHS = 4, GOLDEN_K_LENGTHS = 8, GOLDEN_K_STARTS = 16,
+    GOLDEN_RAGGED = 32, GOLDEN_K_MAP = 64, GOLDEN_POS_EACH = 128, GOLDEN_MASK_ROWS = 256, GOLDEN_MASK_KEY = 512,
+    GOLDEN_MASK_FULL = 1024, GOLDEN_FLT_MAX = 2048, GOLDEN_KEEP = 4096, GOLDEN_FIRST_CHUNKS_HIDDEN = 8192,
+    GOLDEN_BIAS = 16384, GOLDEN_ALIBI = 1 << 15, GOLDEN_SINKS = 1 << 16, GOLDEN_WEIGHTS = 1 << 17, GOLDEN_LSE = 1 << 18
+};
+
+typedef struct golden_case {
+    const char *name;
+    int batch, heads, kv_heads, n_q, n_k, dim, dim_v;
+    int data, flags;
+    float scale, softcap;
+    int causal, align, q_pos, window_left, window_right, stage;
+} golden_case;
+
+extern const golden_case golden_cases[];
+extern const int golden_count;
+
+uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec);   /* 0 when the call failed */
+uint64_t golden_expected(const char *name);                                      /* from golden.h; 0: not there */
+
+#endif

@@ -1,0 +1,359 @@
+/* harness.c: checks, seeded randomness, guarded memory and an unruly executor. test.h documents all of it. */
+#if !defined(_WIN32) && !defined(__wasm__)
+#define _DEFAULT_SOURCE                   /* MAP_ANONYMOUS, clock_gettime under -std=c99 */
+#define _DARWIN_C_SOURCE
+#define HARNESS_POSIX
+#endif
+
+#include "harness.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <time.h>
+#ifdef HARNESS_POSIX
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+/* ---- checks ---------------------------------------------------------------------------------------------- */
+
+long test_checks;
+uint64_t test_seed = 1;
+int test_scale = 1;
+
+const char *test_note;
+static const char *running = "?";
+static long failures, skips;
+enum { SHOWN_FAILURES = 10 };             /* of one test: the first ones say enough, ten thousand hide them */
+
+void test_fail(const char *file, int line, const char *fmt, ...)
+{
+    const char *slash = strrchr(file, '/');
+    failures++;
+    if (failures > SHOWN_FAILURES) return;
+    printf("  FAIL %s (%s:%d): ", running, slash ? slash + 1 : file, line);
+    va_list args;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+    if (failures == SHOWN_FAILURES) printf("  (further failures of %s are only counted)\n", running);
+}
+
+void test_skip(const char *fmt, ...)
+{
+    skips++;
+    printf("SKIPPED %s: ", running);
+    va_list args;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+}
+
+int test_failed(void) { return failures > 0; }
+
+static double seconds(void)
+{
+#ifdef HARNESS_POSIX
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#else
+    return (double)clock() / CLOCKS_PER_SEC;
+#endif
+}
+
+#ifdef HARNESS_POSIX
+/* A guard page was hit: say in which test, then die as the system would have it. */
+static void crashed(int signal_number)
+{
+    static const char text[] = "  CRASH (outside of a buffer?) in test ";
+    ssize_t wrote = write(1, text, sizeof text - 1);
+    wrote += write(1, running, strlen(running));
+    if (test_note) {
+        wrote += write(1, ": ", 2);
+        wrote += write(1, test_note, strlen(test_note));
+    }
+    wrote += write(1, "\n", 1);
+    signal(wrote ? signal_number : SIGABRT, SIG_DFL);
+    raise(signal_number);
+}
+
+static void watch(int signal_number)
+{
+    struct sigaction old;                 /* sanitizers have handlers of their own, which say more */
+    if (sigaction(signal_number, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL)
+        signal(signal_number, crashed);
+}
+#endif
+
+int test_run(const char *suite, const test_case *t)
+{
+    const char *before = running;
+#ifdef HARNESS_POSIX
+    watch(SIGSEGV);
+    watch(SIGBUS);
+    watch(SIGILL);
+    watch(SIGFPE);
+    watch(SIGABRT);
+#endif
+    long checks = test_checks;
+    double start = seconds();
+    running = t->name;
+    test_note = NULL;
+    failures = skips = 0;
+    t->run();
+    checks = test_checks - checks;
+    if (!failures && !skips && checks == 0) {
+        failures++;                       /* a test that checks nothing cannot fail: that is a failure */
+        printf("  FAIL %s: not one CHECK was reached\n", running);
+    }
+    printf("%-4s %-7s %-34s %9ld checks %6.2f s\n", failures ? "FAIL" : skips ? "skip" : "ok", suite, t->name, checks,
+           seconds() - start);
+    if (failures > SHOWN_FAILURES) printf("  %ld checks failed in all; would catch: %s\n", failures, t->catches);
+    running = before;
+    return failures ? TEST_FAILED : skips ? TEST_SKIPPED : TEST_PASSED;
+}
+
+/* ---- randomness ------------------------------------------------------------------------------------------ */
+
+static uint64_t rng_u64(rng *r)           /* splitmix64, Vigna 2015, public domain */
+{
+    uint64_t z = r->s += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
+
+rng rng_make(uint64_t seed)
+{
+    rng r = {seed};
+    r.s = rng_u64(&r);                    /* neighbouring seeds start far apart */
+    return r;
+}
+
+uint32_t rng_u32(rng *r) { return (uint32_t)(rng_u64(r) >> 32); }
+
+int rng_int(rng *r, int lo, int hi)
+{
+    uint64_t span = (uint64_t)((int64_t)hi - (int64_t)lo) + 1;
+    return (int)((int64_t)lo + (int64_t)((rng_u32(r) * span) >> 32));
+}
+
+/* The sum of 12 uniforms has mean 6 and variance 1; one cubic term puts its fourth moment right (Cornish-Fisher).
+   All in integers and one rounding at the end: no libm and no compiler can change a number. */
+float rng_normal(rng *r)
+{
+    int64_t z = -6 * (INT64_C(1) << 32);                    /* 32 fraction bits */
+    for (int i = 0; i < 6; i++) {
+        uint64_t u = rng_u64(r);
+        z += (int64_t)(u >> 32) + (int64_t)(u & UINT64_C(0xFFFFFFFF));
+    }
+    int64_t one = INT64_C(1) << 24, s = z / 256;            /* 24 fraction bits: the cube of 6 still fits */
+    int64_t cube = s * s / one * s / one;
+    z += (cube - 3 * s) / 240 * 256;
+    return (float)((double)z / 4294967296.0);
+}
+
+void rng_fill(rng *r, float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = rng_normal(r);
+}
+
+/* ---- guarded memory -----------------------------------------------------------------------------------------
+ * POSIX:  [ header | canary ... | bytes ][ guard page ]   the canary has at least 64 bytes
+ * other:  [ header | canary     | bytes | canary ]        written past the end is found when it is freed */
+
+enum { CANARY = 64, FILL = 0xA5, CANARY_BYTE = 0xC3 };
+#define GUARD_MAGIC 0x67756172u
+
+typedef struct guard_header {
+    uint32_t magic;
+    size_t bytes, mapped;
+} guard_header;
+
+static void out_of_memory(size_t bytes)
+{
+    printf("guard_alloc: no memory for %lu bytes\n", (unsigned long)bytes);
+    exit(3);
+}
+
+#ifdef HARNESS_POSIX
+static size_t page_size(void)
+{
+    static size_t page;
+    if (!page) page = (size_t)sysconf(_SC_PAGESIZE);
+    return page;
+}
+#endif
+
+void *guard_alloc(size_t bytes)
+{
+    guard_header head = {GUARD_MAGIC, bytes, 0};
+    unsigned char *base, *data;
+#ifdef HARNESS_POSIX
+    size_t page = page_size();
+    if (bytes > SIZE_MAX - sizeof head - CANARY - 2 * page) out_of_memory(bytes);
+    size_t room = (sizeof head + CANARY + bytes + page - 1) / page * page;
+    head.mapped = room + page;
+    void *map = mmap(NULL, head.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED || mprotect((unsigned char *)map + room, page, PROT_NONE) != 0) out_of_memory(bytes);
+    base = (unsigned char *)map;
+    data = base + room - bytes;
+    memset(base + sizeof head, CANARY_BYTE, (size_t)(data - base) - sizeof head);
+#else
+    if (bytes > SIZE_MAX - sizeof head - 2 * CANARY) out_of_memory(bytes);
+    base = (unsigned char *)malloc(sizeof head + 2 * CANARY + bytes);
+    if (!base) out_of_memory(bytes);
+    data = base + sizeof head + CANARY;
+    memset(data - CANARY, CANARY_BYTE, CANARY);
+    memset(data + bytes, CANARY_BYTE, CANARY);
+#endif
+    memcpy(base, &head, sizeof head);
+    memset(data, FILL, bytes);
+    return data;
+}
+
+static int canary_alive(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != CANARY_BYTE) return 0;
+    return 1;
+}
+
+void guard_free(void *p)
+{
+    if (!p) return;
+    unsigned char *data = (unsigned char *)p, *base = data - CANARY - sizeof(guard_header);
+    guard_header head;
+#ifdef HARNESS_POSIX
+    base -= (uintptr_t)base % page_size();
+#endif
+    memcpy(&head, base, sizeof head);
+    CHECKF(head.magic == GUARD_MAGIC, "guard_free: not from guard_alloc, or its header was overwritten");
+    if (head.magic != GUARD_MAGIC) return;
+    CHECKF(canary_alive(base + sizeof head, (size_t)(data - base) - sizeof head),
+           "something wrote in front of a buffer of %lu bytes", (unsigned long)head.bytes);
+#ifdef HARNESS_POSIX
+    munmap(base, head.mapped);
+#else
+    CHECKF(canary_alive(data + head.bytes, CANARY), "something wrote behind a buffer of %lu bytes",
+           (unsigned long)head.bytes);
+    free(base);
+#endif
+}
+
+float *guard_floats(size_t n)
+{
+    if (n > SIZE_MAX / sizeof(float)) out_of_memory(SIZE_MAX);
+    return (float *)guard_alloc(n * sizeof(float));
+}
+
+/* ---- bits ------------------------------------------------------------------------------------------------ */
+
+uint32_t float_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+float bits_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+int same_bits(const float *a, const float *b, size_t n) { return n == 0 || memcmp(a, b, n * sizeof(float)) == 0; }
+
+uint64_t hash_bits(uint64_t h, const float *x, size_t n)
+{
+    if (h == 0) h = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = float_bits(x[i]);
+        for (int byte = 0; byte < 4; byte++, u >>= 8) h = (h ^ (u & 0xFF)) * UINT64_C(1099511628211);
+    }
+    return h;
+}
+
+/* ---- the executor ---------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    void (*task)(void *arg, int i);
+    void *arg;
+    int *order;                           /* a permutation of 0..n-1 */
+    int n, next;
+#ifdef HARNESS_POSIX
+    pthread_mutex_t lock;
+#endif
+} job;
+
+#ifdef HARNESS_POSIX
+static void *job_worker(void *p)
+{
+    job *w = (job *)p;
+    for (;;) {
+        pthread_mutex_lock(&w->lock);
+        int at = w->next < w->n ? w->next++ : -1;
+        pthread_mutex_unlock(&w->lock);
+        if (at < 0) return NULL;
+        w->task(w->arg, w->order[at]);
+    }
+}
+#endif
+
+static void job_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    int width = (int)(uintptr_t)pool;
+    CHECKF(n >= 0 && task != NULL, "the executor was called with %d tasks", n);
+    if (n <= 0 || !task) return;
+
+    job w = {0};
+    w.task = task, w.arg = arg, w.n = n;
+    w.order = (int *)malloc((size_t)n * sizeof(int));
+    if (!w.order) out_of_memory((size_t)n * sizeof(int));
+    rng r = rng_make(test_seed * 1000003u + (uint64_t)n * 31u + (uint64_t)width);
+    for (int i = 0; i < n; i++) {                           /* Fisher and Yates, growing */
+        int j = rng_int(&r, 0, i);
+        w.order[i] = w.order[j];
+        w.order[j] = i;
+    }
+#ifdef HARNESS_POSIX
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    int started = 0, helpers = (width < n ? width : n) - 1;
+    if (helpers > MOST) helpers = MOST;
+    pthread_mutex_init(&w.lock, NULL);
+    while (started < helpers && pthread_create(&threads[started], NULL, job_worker, &w) == 0) started++;
+    job_worker(&w);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&w.lock);
+#else
+    for (int i = 0; i < n; i++) task(arg, w.order[i]);
+#endif
+    free(w.order);
+}
+
+attn_exec test_exec(int width)
+{
+    attn_exec e = {0};
+    e.pool = (void *)(uintptr_t)(unsigned)width;
+    e.width = width;
+    e.run = job_run;
+    return e;
+}
+
+/* ---- backends -------------------------------------------------------------------------------------------- */
+
+int test_all_backends(int *list, int max) { return attn_backends(list, max); }
+
+int test_one_answer_backends(int *list, int max)
+{
+    int all[16], n_all = attn_backends(all, 16), n = 0;
+    for (int i = 0; i < n_all && n < max; i++)
+        if (all[i] != ATTN_SSE2 && all[i] != ATTN_WASM) list[n++] = all[i];     /* those two round products apart */
+    return n;
+}

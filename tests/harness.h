@@ -1,0 +1,11 @@
+/* harness.h: what harness.c offers to main.c and cases.c alone. Tests include test.h. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include "test.h"
+
+enum { TEST_PASSED, TEST_FAILED, TEST_SKIPPED };
+int test_run(const char *suite, const test_case *t);       /* runs one test, prints one line, returns one of these */
+extern const char *test_note;             /* NULL, or what is being done right now: printed should it crash */
+
+#endif

@@ -1,0 +1,359 @@
+#!/bin/sh
+# make strict: attn.h under every compiler, standard, level of optimisation and way of including it that there is here.
+# Silent when fine; the last line is `strict: N passed, M failed`. A compiler that is missing is named.
+#
+#   sh tests/strict.sh              everything            sh tests/strict.sh macro symbols    checks with such a name
+#   sh tests/strict.sh -l           only list the names   JOBS=8 sh tests/strict.sh           eight at a time
+#
+# A check is a few lines of shell in a folder of its own under build/strict. It fails when it ends with a status other than
+# 0, and also when it prints anything: a warning nobody turned into an error is a failure too. Status 77 is "skipped".
+cd "$(dirname "$0")/.." || exit 1
+ROOT=$PWD; export ROOT
+S=$ROOT/build/strict
+rm -rf "$S" && mkdir -p "$S" || exit 1
+list= words=
+for w in "$@"; do if [ "$w" = -l ]; then list=1; else words="$words $w"; fi; done
+number=1000
+
+cat > "$S/prelude" <<'PRELUDE'
+C_FLAGS='-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef -Wdouble-promotion -pedantic -Werror'
+# what is not C++: -Wstrict-prototypes. What is not the tests': signs (indices are int there)
+HARSH_C="$C_FLAGS -Wstrict-prototypes" HARSH_CXX=$C_FLAGS
+HARSH_TESTS='-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wundef -Wstrict-prototypes -pedantic -Werror'
+skip() { echo "$1"; exit 77; }
+need() { for n in "$@"; do command -v "$n" > /dev/null || skip "no $n here"; done; }
+implementation() { printf '#define ATTN_IMPLEMENTATION\n#include "%s"\n' "${1:-attn.h}"; }
+# a program that notices wrong answers: the second row of a causal mask over two equal keys is the mean of the values
+program() {
+    cat <<C
+#define ATTN_IMPLEMENTATION
+$1
+#include <stdio.h>
+int main(void)
+{
+    const float x[4] = { 0, 0, 0, 0 }, v[4] = { 1, 2, 3, 6 };
+    float out[4];
+    if (attn_self(out, x, x, v, 1, 2, 1, 2, 1, NULL, NULL) != ATTN_OK) return 1;
+    return puts(out[0] == 1 && out[1] == 2 && out[2] == 2 && out[3] == 4 ? "right" : "wrong") < 0;
+}
+C
+}
+right() { [ "$("$@")" = right ] || { echo "wrong answer from: $*"; exit 1; }; }
+PRELUDE
+
+# check NAME: the script comes on standard input
+check() {
+    if [ -n "$words" ]; then
+        hit=; for w in $words; do case $1 in *"$w"*) hit=1;; esac; done
+        if [ -z "$hit" ]; then cat > /dev/null; return; fi
+    fi
+    [ -z "$list" ] || echo "$1"
+    number=$((number + 1)); d=$S/$number
+    mkdir -p "$d/w"; echo "$1" > "$d/name"
+    { cat "$S/prelude"; cat; } > "$d/run.sh"
+}
+
+# ---- standards, optimisation, configurations ------------------------------------------------------------------------
+compile() {     # compile NAME COMPILER FLAGS...: the implementation, with the harshest warnings
+    name=$1 cc=$2; shift 2
+    case $cc in *++) x=cpp harsh='$HARSH_CXX';; *) x=c harsh='$HARSH_C';; esac
+    check "$name" <<SH
+need $cc
+implementation > impl.$x
+$cc $* $harsh -I"\$ROOT" -c impl.$x -o impl.o
+SH
+}
+for cc in gcc clang; do
+    for std in c99 c11 c17 gnu99 gnu17; do compile "$cc -std=$std" $cc -std=$std -O2; done
+    for o in -O0 -Og -O1 -O3 -Os '-O3 -march=native'; do compile "$cc $o" $cc -std=c99 $o; done
+    for d in ATTN_NO_SIMD ATTN_NO_STDIO ATTN_STATIC ATTN_COUNTERS NDEBUG ATTN_IDE; do
+        compile "$cc -D$d" $cc -std=c99 -O2 -D$d
+    done
+    compile "$cc -m32" $cc -std=c99 -O2 -m32
+    compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 -O2 -m32 -msse2 -funsigned-char
+done
+for cc in g++ clang++; do
+    for std in c++11 c++17 c++20 gnu++17; do compile "$cc -std=$std" $cc -std=$std -O2; done
+    for o in -O0 '-O3 -march=native'; do compile "$cc $o" $cc -std=c++11 $o; done
+    compile "$cc -DATTN_STATIC" $cc -std=c++11 -O1 -DATTN_STATIC
+done
+if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
+    for cc in gcc clang g++; do compile "$cc -DATTN_THREADS" $cc -O2 -pthread -DATTN_THREADS; done
+fi
+compile 'mingw' x86_64-w64-mingw32-gcc -std=c99 -O2
+check 'tcc' <<'SH'
+need tcc
+program '#include "attn.h"' > main.c
+tcc -Wall -Werror -I"$ROOT" main.c -o main && right ./main
+SH
+
+# ---- ways of including it ---------------------------------------------------------------------------------------------
+check 'declarations alone, every language' <<'SH'
+need gcc g++
+echo '#include "attn.h"' > one.c; cp one.c one.cpp
+gcc -std=c99 $HARSH_C -I"$ROOT" -c one.c && g++ -std=c++11 $HARSH_CXX -I"$ROOT" -c one.cpp
+SH
+check 'one plain cc line' <<'SH'
+cp "$ROOT/attn.h" .
+program '#include "attn.h"' > main.c
+cc -O2 main.c -o main && right ./main
+SH
+check 'foreign folder, -Iinc' <<'SH'
+need gcc clang
+mkdir -p inc src out; cp "$ROOT/attn.h" inc/
+program '#include "attn.h"' > src/main.c
+gcc -O1 -Iinc src/main.c -o main && right ./main
+cd out && clang -O1 -I../inc ../src/main.c -o main && right ./main
+SH
+check 'angle brackets' <<'SH'
+need gcc
+mkdir inc; cp "$ROOT/attn.h" inc/
+program '#include <attn.h>' > main.c
+gcc -O1 -Iinc main.c -o main && right ./main
+SH
+check 'a path with .. and a blank' <<'SH'
+need gcc clang
+mkdir -p 'my src/a' 'my src/lib' other; cp "$ROOT/attn.h" 'my src/lib/'
+program '#include "a/../lib/attn.h"' > 'my src/main.c'
+gcc -O1 'my src/main.c' -o main && right ./main
+cd other && clang -O1 "$PWD/../my src/main.c" -o main && right ./main
+SH
+check 'file-prefix-map' <<'SH'
+need gcc
+mkdir src; cp "$ROOT/attn.h" src/
+program '#include "attn.h"' > src/main.c
+gcc -O1 -ffile-prefix-map="$PWD"=/nowhere "$PWD/src/main.c" -o main && right ./main
+SH
+check 'through a symlink' <<'SH'
+need gcc clang
+mkdir real link; cp "$ROOT/attn.h" real/; ln -s ../real/attn.h link/attn.h; ln -s real dir
+program '#include "link/attn.h"' > main.c
+gcc -O1 main.c -o main && right ./main
+program '#include "attn.h"' > main.c
+clang -O1 -Idir main.c -o main && right ./main
+SH
+check 'renamed, with ATTN_SELF' <<'SH'
+need gcc clang
+mkdir lib; cp "$ROOT/attn.h" my_attention.h; cp "$ROOT/attn.h" lib/other.h
+{ echo '#define ATTN_SELF "my_attention.h"'; program '#include "my_attention.h"'; } > main.c
+gcc -O1 main.c -o main && right ./main
+{ echo '#define ATTN_SELF "other.h"'; program '#include "lib/other.h"'; } > main.c
+clang -O1 main.c -o main && right ./main
+SH
+check 'renamed, without ATTN_SELF, is an error that says so' <<'SH'
+need gcc
+cp "$ROOT/attn.h" my_attention.h
+program '#include "my_attention.h"' > main.c
+if gcc -O1 main.c -o main 2> log; then right ./main; else grep -q 'attn.h' log || { echo 'the error does not name the file'; exit 1; }; fi
+SH
+check 'included twice' <<'SH'
+need gcc clang
+program '#include "attn.h"
+#include "attn.h"' > a.c
+{ echo '#include "attn.h"'; echo '#include "attn.h"'; program '#include "attn.h"'; } > b.c
+{ program '#include "attn.h"'; echo '#undef ATTN_IMPLEMENTATION'; echo '#include "attn.h"'; } > c.c
+for x in a b c; do gcc -std=c99 -O1 $HARSH_C -I"$ROOT" $x.c -o $x && right ./$x; clang -fsyntax-only $HARSH_C -I"$ROOT" $x.c; done
+SH
+check 'two translation units, C and C++' <<'SH'
+need gcc g++
+implementation > impl.c
+program '#include "attn.h"' | sed '/ATTN_IMPLEMENTATION/d' > main.c; cp main.c main.cpp
+gcc -O1 -I"$ROOT" -c impl.c
+gcc -O1 -I"$ROOT" main.c impl.o -o main && right ./main
+g++ -O1 -I"$ROOT" main.cpp impl.o -o mainpp && right ./mainpp
+implementation > impl2.cpp; g++ -O1 -I"$ROOT" -c impl2.cpp
+gcc -O1 -I"$ROOT" main.c impl2.o -o main2 && right ./main2
+SH
+check 'ATTN_STATIC in two translation units' <<'SH'
+need gcc clang
+program '#define ATTN_STATIC
+#include "attn.h"' > main.c
+printf '#define ATTN_STATIC\n#define ATTN_IMPLEMENTATION\n#include "attn.h"\nint other(void);\nint other(void) { return attn_version(); }\n' > other.c
+for cc in gcc clang; do
+    $cc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c other.c -o main && right ./main
+    $cc -std=c99 -O1 -I"$ROOT" -c other.c -o other.o
+    nm -g --defined-only other.o | grep -v ' other$' || :
+done
+SH
+check 'ATTN_MALLOC, ATTN_FREE, ATTN_ASSERT, ATTN_STACK of the user' <<'SH'
+need gcc
+program '#include <stddef.h>
+static void *my_malloc(void *user, size_t n) { static union { double d; char room[1 << 20]; } r; (void)user; return n < sizeof r ? &r : NULL; }
+static void my_free(void *user, void *p) { (void)user; (void)p; }
+#define ATTN_MALLOC(user, n) my_malloc(user, n)
+#define ATTN_FREE(user, p) my_free(user, p)
+#define ATTN_ASSERT(x) ((void)0)
+#define ATTN_STACK 64
+#include "attn.h"' > main.c
+gcc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c -o main && right ./main
+gcc -std=c99 -O1 -I"$ROOT" -c main.c
+nm main.o | grep -wE 'U (malloc|free|abort|__assert_fail)' || :
+SH
+# names that other people's headers turn into something else (windows.h, complex.h, sys/param.h)
+check 'hostile macros around it' <<'SH'
+need gcc g++
+program '#define near
+#define far
+#define small char
+#define hyper
+#define interface struct
+#define IN
+#define OUT
+#define OPTIONAL
+#define CONST const
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define I 1.0i
+#define roundup(x, y) ((((x) + ((y) - 1)) / (y)) * (y))
+#include "attn.h"' > main.c
+gcc -std=c99 -O1 -I"$ROOT" main.c -o main && right ./main
+cp main.c main.cpp; g++ -std=c++11 -O1 -I"$ROOT" main.cpp -o mainpp && right ./mainpp
+SH
+
+# ---- what must not compile ---------------------------------------------------------------------------------------------
+fast_math() {   # fast_math COMPILER FLAGS...
+    cc=$1; shift
+    check "$cc $* stops" <<SH
+need $cc
+implementation > impl.c
+if $cc $* -I"\$ROOT" -c impl.c -o impl.o 2> log; then echo 'it compiled'; exit 1; fi
+grep 'error' log | head -1 | grep -q 'fast-math' || { echo 'not a clear error:'; head -5 log; exit 1; }
+[ "\$(grep -c 'error:' log)" -eq 1 ] || { echo 'more errors than the one:'; grep error: log | head -5; exit 1; }
+echo '#include "attn.h"' > user.c
+$cc $* -I"\$ROOT" -c user.c -o user.o
+SH
+}
+for o in -ffast-math -Ofast -ffinite-math-only; do fast_math gcc $o; fast_math clang $o; done
+fast_math gcc -O2 -freciprocal-math
+fast_math gcc -O2 -fassociative-math -fno-signed-zeros -fno-trapping-math
+fast_math gcc -O2 -fno-signed-zeros
+
+# ---- what it leaves in an object, in a program, in the user's file ---------------------------------------------------------
+check 'symbols: exported, needed, writable' <<'SH'
+need gcc clang nm
+implementation > impl.c
+# fputc is what clang makes of an fwrite of one byte; the rest is string.h, malloc, stdout and assert
+allowed='memcpy|memset|memmove|memcmp|strlen|malloc|free|stdout|fwrite|fputc|__assert_fail|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_'
+for cc in gcc clang; do for o in -O0 -O2 '-O3 -march=native'; do
+    $cc -fno-pie $o -I"$ROOT" -c impl.c -o impl.o
+    nm -g --defined-only impl.o | awk '$NF !~ /^attn_[a-z0-9]/ { print "exported: " $NF }'
+    nm -u impl.o | awk -v ok="^($allowed)\$" -v what="$cc $o" '$2 !~ ok { print what " needs: " $2 }'
+    # the only state: one cached word of CPU features
+    nm -S impl.o | awk '$3 ~ /^[bBdDC]$/ && !($4 == "attn__cpu_word" && length($2) && $2 + 0 <= 8) { print "writable: " $4 }'
+done; done
+SH
+check 'symbols: ATTN_NO_STDIO, NDEBUG' <<'SH'
+need gcc nm
+implementation > impl.c
+gcc -O2 -DATTN_NO_STDIO -DNDEBUG -I"$ROOT" -c impl.c -o impl.o
+nm -u impl.o | grep -wE 'stdout|fwrite|printf|puts|putchar|fputs|fputc|__assert_fail' || :
+SH
+check 'ATTN_NO_SIMD: no vector instruction of its own' <<'SH'
+need gcc objdump
+implementation > impl.c
+gcc -O1 -DATTN_NO_SIMD -I"$ROOT" -c impl.c -o impl.o
+objdump -d impl.o | grep -E '%[yz]mm|vfmadd|mulps' || :
+program '#include "attn.h"' > main.c
+gcc -O1 -DATTN_NO_SIMD -I"$ROOT" main.c -o main && right ./main
+SH
+check 'links without -lm, -pthread and libgcc' <<'SH'
+need gcc clang
+program '#include "attn.h"' > main.c
+for cc in gcc clang; do $cc -std=gnu99 -O2 -I"$ROOT" -c main.c -o main.o && $cc -nodefaultlibs main.o -lc -o main && right ./main; done
+SH
+check 'macros: none without its prefix' <<'SH'
+need gcc clang
+implementation > impl.c
+echo '#include "attn.h"' > user.c
+for cc in gcc clang; do for f in user impl; do
+    # -dD keeps the #defines and says where each comes from; one that is undefined again is no leak
+    $cc -E -dD -I"$ROOT" $f.c | awk -v what="$cc $f" '
+        /^# [0-9]+ "/ { ours = $3 ~ /attn\.h"$/; next }
+        /^#define / { n = $2; sub(/\(.*/, "", n); if (ours) leak[n] = 1 }
+        /^#undef / { delete leak[$2] }
+        END { for (n in leak) if (n !~ /^ATTN/) print what ": leaves the macro " n }'
+done; done
+SH
+check 'types and functions: none without its prefix' <<'SH'
+need gcc
+implementation > impl.c
+# everything that attn.h declares at file scope, by way of a second declaration that must not collide
+gcc -E -I"$ROOT" impl.c | awk '/^# [0-9]+ "/ { ours = $3 ~ /attn\.h"$/; next } ours' |
+    grep -oE '^(typedef )?(struct|union|enum) [a-zA-Z_][a-zA-Z_0-9]*|^static[^=;({]*[ *]([a-zA-Z_][a-zA-Z_0-9]*)\(' |
+    sed 's/($//; s/.*[ *]//' | grep -vE '^attn_|^__' | sort -u || :
+SH
+check 'the code of the user stays his own' <<'SH'
+need gcc clang objdump
+{ implementation; echo 'void mine(float *x, const float *y, int n);'
+  echo 'void mine(float *x, const float *y, int n) { int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
+sed '/attn/d' a.c | sed '/ATTN/d' > b.c
+for cc in gcc clang; do for f in a b; do
+    $cc -O3 -ffunction-sections -I"$ROOT" -c $f.c -o $f.o
+    objdump -d -j .text.mine $f.o | sed -n '/<mine>:/,$p' | cut -f3- > $f.s
+done; cmp a.s b.s; [ -s a.s ] || echo 'nothing to compare'; done
+grep -nE '#[ ]*pragma|_Pragma|__pragma' "$ROOT/attn.h" | grep -E 'GCC (target|optimize)|STDC FP_CONTRACT|clang (attribute|optimize)' || :
+SH
+
+# ---- the rest of the project ------------------------------------------------------------------------------------------------
+for cc in gcc clang; do
+    check "$cc: tests" <<SH
+need $cc
+for f in "\$ROOT"/tests/*.c "\$ROOT"/tests/*/*.c; do
+    [ -f "\$f" ] || continue
+    $cc -std=c99 -fsyntax-only -DATTN_COUNTERS \$HARSH_TESTS -I"\$ROOT" -I"\$ROOT/tests" "\$f"
+done
+SH
+    check "$cc: examples" <<SH
+need $cc
+for f in "\$ROOT"/examples/*.c; do
+    [ -f "\$f" ] || continue
+    $cc -std=c99 -fsyntax-only \$HARSH_TESTS -I"\$ROOT" "\$f"
+done
+SH
+done
+check 'lines, blanks, leftovers' <<'SH'
+cd "$ROOT"
+for f in attn.h Makefile tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] README.md; do
+    [ -f "$f" ] || continue
+    # columns are characters: continuation bytes of UTF-8 do not count
+    LC_ALL=C awk -v f="$f" '
+        { l = $0; gsub(/[\200-\277]/, "", l) }
+        length(l) > 120 && f != "README.md" { printf "%s:%d: %d columns\n", f, FNR, length(l) }
+        /[ \t]$/ && f != "README.md" { printf "%s:%d: blanks at the end\n", f, FNR }
+        /\t/ && f != "Makefile" && f !~ /sh$/ { printf "%s:%d: a tab\n", f, FNR }
+        /\r/ { printf "%s:%d: a carriage return\n", f, FNR }' "$f"
+    [ -z "$(tail -c1 "$f")" ] || echo "$f: does not end with a newline"
+done
+grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] 2> /dev/null || :
+for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null || bash -n "$f"; done
+[ "$(wc -l < Makefile)" -lt 150 ] || echo 'Makefile: 150 lines or more'
+SH
+
+[ -z "$list" ] || exit 0
+
+# ---- run them ----------------------------------------------------------------------------------------------------------------
+cat > "$S/runner" <<'RUNNER'
+cd "$1/w" && sh -e ../run.sh > ../log 2>&1
+echo $? > ../status
+RUNNER
+ls -d "$S"/1* 2> /dev/null | xargs -n1 -P"${JOBS:-$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)}" sh "$S/runner"
+passed=0 failed=0
+for d in "$S"/1*; do
+    [ -f "$d/status" ] || continue
+    name=$(cat "$d/name")
+    case $(cat "$d/status") in
+    77) echo "strict: skipped $name: $(tail -1 "$d/log")"; continue;;
+    0)  if [ ! -s "$d/log" ]; then passed=$((passed + 1)); rm -rf "$d"; continue; fi;;
+    esac
+    failed=$((failed + 1))
+    echo "strict: FAILED $name (${d#"$ROOT/"})"
+    # the same mistake under fifty compilers is shown once
+    mistake=$(grep -m1 -E 'error|warning' "$d/log" | sed 's/.*\(error\|warning\)//; s/\[.*//')
+    if [ -n "$mistake" ] && grep -qxF "$mistake" "$S/seen" 2> /dev/null; then echo "    as above:$mistake"; continue; fi
+    echo "$mistake" >> "$S/seen"
+    head -15 "$d/log" | sed 's/^/    /'
+done
+echo "strict: $passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,68 @@
+/* test.h: the whole test harness. One .c file per subject, one suite per file, one program for all of them.
+ *
+ *   build/test                    run everything
+ *   build/test masks poison       run the suites or tests whose name contains one of these words
+ *   build/test -l                 list the tests and what each of them would catch
+ *   build/test -s 1234            another seed (a failing random case prints the seed that replays it)
+ *   build/test -n 10              random tests draw 10 times as many cases
+ *
+ * A test calls CHECK and goes on; a failed CHECK prints where and why and the test counts as failed. */
+#ifndef TEST_H
+#define TEST_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn.h"
+
+typedef struct test_case {
+    const char *name;
+    void (*run)(void);
+    const char *catches;              /* the mistake this test would notice */
+} test_case;
+
+/* Every suite ends with {0}; main.c holds the list. */
+#define SUITE(id) const test_case suite_##id[]
+
+/* ---- checks ---------------------------------------------------------------------------------------------- */
+extern long test_checks;              /* evaluated so far */
+void test_fail(const char *file, int line, const char *fmt, ...);
+void test_skip(const char *fmt, ...); /* says loudly what is not tested and why; counted as skipped */
+#define CHECK(cond) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, "%s", #cond))
+/* CHECKF(cond, "row %d of seed %llu", row, seed): the same with a sentence */
+#define CHECKF(cond, ...) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
+int test_failed(void);                /* 1 when the running test has failed: leave long loops early */
+
+/* ---- randomness: splitmix64, same numbers everywhere ----------------------------------------------------- */
+extern uint64_t test_seed;            /* -s, default 1 */
+extern int test_scale;                /* -n, default 1: multiply the number of random cases by it */
+typedef struct rng { uint64_t s; } rng;
+rng rng_make(uint64_t seed);
+uint32_t rng_u32(rng *r);
+int rng_int(rng *r, int lo, int hi);                       /* lo..hi inclusive */
+float rng_normal(rng *r);                                  /* N(0, 1) */
+void rng_fill(rng *r, float *x, size_t n);                 /* N(0, 1) */
+
+/* ---- memory with a guard page directly behind it (and canaries before), so that one read past the end faults --- */
+void *guard_alloc(size_t bytes);      /* never NULL; ends exactly at the guard when bytes % 4 == 0; filled with 0xA5 */
+void guard_free(void *p);             /* checks the canaries; NULL is fine */
+float *guard_floats(size_t n);        /* guard_alloc(n * sizeof(float)) */
+
+/* ---- bits -------------------------------------------------------------------------------------------------- */
+uint32_t float_bits(float x);
+float bits_float(uint32_t u);
+int same_bits(const float *a, const float *b, size_t n);   /* 1 when equal bit for bit */
+uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little-endian words; start with h = 0 */
+
+/* ---- an executor that is not a plain loop -------------------------------------------------------------------- */
+attn_exec test_exec(int width);       /* runs tasks on real threads where there are any, in a scrambled order */
+
+/* the backends of this machine that promise one answer (FMA arithmetic), best first; returns how many */
+int test_one_answer_backends(int *list, int max);
+int test_all_backends(int *list, int max);                 /* all, SSE2 included */
+
+#endif

@@ -1,0 +1,989 @@
+/* Every argument of every function wrong in turn: the right status, a sentence that names the field and the values, and
+   not one byte written. And the other way round: what looks strange but is legal is accepted. */
+#if defined(__linux__)
+#define _DEFAULT_SOURCE                   /* mmap with MAP_NORESERVE, for strides beyond 32 bits */
+#include <sys/mman.h>
+#endif
+#include <limits.h>
+#include "test.h"
+
+/* ---- a call in which everything is right ----------------------------------------------------------------------- */
+
+enum { BATCH = 2, N_Q = 3, N_K = 4, HEADS = 4, KV_HEADS = 2, DIM = 5, DIM_V = 6 };
+enum { Q_SIZE = BATCH * N_Q * HEADS * DIM, K_SIZE = BATCH * N_K * KV_HEADS * DIM,
+       V_SIZE = BATCH * N_K * KV_HEADS * DIM_V, OUT_SIZE = BATCH * N_Q * HEADS * DIM_V,
+       LSE_SIZE = BATCH * HEADS * N_Q, WEIGHTS_SIZE = LSE_SIZE * N_K };
+
+/* Everything a call may touch, with canaries between: compared bytewise before and after. */
+typedef struct world {
+    float c0[16], out[OUT_SIZE], c1[16], weights[WEIGHTS_SIZE], c2[16], lse[LSE_SIZE], c3[16];
+    float q[Q_SIZE], c4[16], k[K_SIZE], c5[16], v[V_SIZE], c6[16];
+    float mask[WEIGHTS_SIZE], c7[16], bias[WEIGHTS_SIZE], c8[16], slopes[HEADS], c9[16], sinks[HEADS], c10[16];
+    unsigned char keep[WEIGHTS_SIZE], c11[64];
+    int q_lengths[BATCH], k_lengths[BATCH], k_starts[BATCH], q_pos_each[BATCH], q_cum[BATCH + 1], k_cum[BATCH + 1];
+    int k_map[BATCH], c12[16];
+    size_t masked_rows, c13[8];
+    float work[65536], c14[16];
+} world;
+static world w, before;
+
+static attn_args good(void)
+{
+    static const int q_cum[] = { 0, 3, 5 }, k_cum[] = { 0, 2, 6 };
+    attn_args a;
+    rng r = rng_make(test_seed);
+    int i;
+    memset(&w, 0xA5, sizeof w);
+    rng_fill(&r, w.q, Q_SIZE); rng_fill(&r, w.k, K_SIZE); rng_fill(&r, w.v, V_SIZE);
+    rng_fill(&r, w.mask, WEIGHTS_SIZE); rng_fill(&r, w.bias, WEIGHTS_SIZE);
+    rng_fill(&r, w.slopes, HEADS); rng_fill(&r, w.sinks, HEADS);
+    memset(w.keep, 1, sizeof w.keep);
+    for (i = 0; i < BATCH; i++) {
+        w.q_lengths[i] = N_Q; w.k_lengths[i] = N_K; w.k_starts[i] = 0; w.q_pos_each[i] = i; w.k_map[i] = i;
+    }
+    memcpy(w.q_cum, q_cum, sizeof q_cum); memcpy(w.k_cum, k_cum, sizeof k_cum);
+    memset(&a, 0, sizeof a);
+    a.out = w.out; a.q = w.q; a.k = w.k; a.v = w.v;
+    a.batch = BATCH; a.n_q = N_Q; a.n_k = N_K; a.heads = HEADS; a.kv_heads = KV_HEADS; a.dim = DIM; a.dim_v = DIM_V;
+    return a;
+}
+
+/* everything switched on that goes together */
+static attn_args full(void)
+{
+    attn_args a = good();
+    a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
+    a.mask = w.mask; a.bias = w.bias; a.keep = w.keep; a.alibi_slopes = w.slopes; a.sinks = w.sinks;
+    a.q_lengths = w.q_lengths; a.k_lengths = w.k_lengths; a.k_starts = w.k_starts; a.q_pos_each = w.q_pos_each;
+    a.k_map = w.k_map; a.causal = ATTN_CAUSAL_TOP_LEFT; a.window_left = 3; a.softcap = 20;
+    a.work = w.work; a.work_size = sizeof w.work;
+    return a;
+}
+
+static attn_args ragged(void)
+{
+    attn_args a = good();
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum;
+    return a;
+}
+
+/* ---- what "refused" means -------------------------------------------------------------------------------------- */
+
+/* every word (separated by blanks) stands in the sentence */
+static int says(const char *why, const char *words)
+{
+    char word[64];
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        if (n > 63) return 0;
+        memcpy(word, words, n); word[n] = 0;
+        if (!strstr(why, word)) return 0;
+        words += n; words += strspn(words, " ");
+    }
+    return 1;
+}
+
+static void refused(int line, const char *how, const attn_args *a, attn_status status, const char *words)
+{
+    char why[512];
+    const char *want = attn_status_str(status);
+    attn_status got;
+    memcpy(&before, &w, sizeof w);
+    memset(why, 0xA5, sizeof why);
+    got = attn_check(a, why, sizeof why);
+    test_checks += 5;
+    if (!memchr(why, 0, sizeof why)) { test_fail(__FILE__, line, "%s: the sentence does not end", how); return; }
+    if (got != status)
+        test_fail(__FILE__, line, "%s: attn_check gives %s, not %s: %s", how, attn_status_str(got), want, why);
+    if (!says(why, words)) test_fail(__FILE__, line, "%s: the sentence does not say [%s]: %s", how, words, why);
+    if (strchr(why, '\n') || strncmp(why, "ok", 2) == 0) test_fail(__FILE__, line, "%s: not a sentence: %s", how, why);
+    if (attn_check(a, NULL, 0) != got) test_fail(__FILE__, line, "%s: another status without a buffer", how);
+    got = attn_sdpa(a);
+    if (got != status) test_fail(__FILE__, line, "%s: attn_sdpa gives %s, not %s", how, attn_status_str(got), want);
+    if (memcmp(&w, &before, sizeof w) != 0) test_fail(__FILE__, line, "%s: something was written", how);
+}
+
+/* Sizes and options alone make it wrong, so attn_sdpa_workspace knows it too. */
+static void no_workspace(int line, const char *how, const attn_args *a)
+{
+    size_t size = attn_sdpa_workspace(a);
+    test_checks++;
+    if (size != SIZE_MAX) test_fail(__FILE__, line, "%s: attn_sdpa_workspace gives %lu", how, (unsigned long)size);
+}
+
+static void accepted(int line, const char *how, const attn_args *a)
+{
+    char why[512];
+    attn_status got = attn_check(a, why, sizeof why);
+    test_checks += 4;
+    if (got != ATTN_OK) { test_fail(__FILE__, line, "%s: refused: %s", how, why); return; }
+    if (strncmp(why, "ok", 2) != 0 || strchr(why, '\n'))
+        test_fail(__FILE__, line, "%s: not one line that begins with ok: %s", how, why);
+    if (attn_sdpa_workspace(a) == SIZE_MAX) test_fail(__FILE__, line, "%s: no workspace", how);
+    got = attn_sdpa(a);
+    if (got != ATTN_OK) test_fail(__FILE__, line, "%s: attn_sdpa gives %s", how, attn_status_str(got));
+}
+
+/* WRONG(base, status, "words of the sentence", statements that spoil a) */
+#define WRONG(base, status, words, ...) \
+    do { attn_args a = base(); __VA_ARGS__; refused(__LINE__, #__VA_ARGS__, &a, status, words); } while (0)
+#define WRONG_SIZE(base, status, words, ...) \
+    do { attn_args a = base(); __VA_ARGS__; refused(__LINE__, #__VA_ARGS__, &a, status, words); \
+         no_workspace(__LINE__, #__VA_ARGS__, &a); } while (0)
+#define RIGHT(base, ...) \
+    do { attn_args a = base(); __VA_ARGS__; accepted(__LINE__, #__VA_ARGS__, &a); } while (0)
+
+static void set3(int *shape, int x, int y, int z) { shape[0] = x; shape[1] = y; shape[2] = z; }
+
+/* ---- attn_sdpa ------------------------------------------------------------------------------------------------- */
+
+static void right_as_it_stands(void)
+{
+    RIGHT(good, (void)0);
+    RIGHT(full, (void)0);
+    RIGHT(ragged, (void)0);
+}
+
+static void nulls(void)
+{
+    char why[128];
+    CHECK(attn_check(NULL, why, sizeof why) == ATTN_E_NULL);
+    CHECK(attn_sdpa(NULL) == ATTN_E_NULL);
+    CHECK(attn_sdpa_workspace(NULL) == SIZE_MAX);
+    WRONG(good, ATTN_E_NULL, "out", a.out = NULL);
+    WRONG(good, ATTN_E_NULL, "q", a.q = NULL);
+    WRONG(good, ATTN_E_NULL, "k", a.k = NULL);
+    WRONG(good, ATTN_E_NULL, "v", a.v = NULL);
+    WRONG(full, ATTN_E_NULL, "out", a.out = NULL);
+}
+
+static void sizes(void)
+{
+    WRONG_SIZE(good, ATTN_E_SIZE, "batch -1", a.batch = -1);
+    WRONG_SIZE(good, ATTN_E_SIZE, "n_q -1", a.n_q = -1);
+    WRONG_SIZE(good, ATTN_E_SIZE, "n_k -7", a.n_k = -7);
+    WRONG_SIZE(good, ATTN_E_SIZE, "n_k", a.n_k = INT_MIN);
+    WRONG_SIZE(good, ATTN_E_SIZE, "heads 0", a.heads = 0);
+    WRONG_SIZE(good, ATTN_E_SIZE, "heads -4", a.heads = -4);
+    WRONG_SIZE(good, ATTN_E_SIZE, "kv_heads -2", a.kv_heads = -2);
+    WRONG_SIZE(good, ATTN_E_SIZE, "dim 0", a.dim = 0);
+    WRONG_SIZE(good, ATTN_E_SIZE, "dim -5", a.dim = -5);
+    WRONG_SIZE(good, ATTN_E_SIZE, "dim_v -6", a.dim_v = -6);
+    WRONG_SIZE(good, ATTN_E_SIZE, "k_batch -1", a.k_batch = -1; a.k_map = w.k_map);
+    WRONG_SIZE(good, ATTN_E_HEADS, "kv_heads heads 3 4", a.kv_heads = 3);
+    WRONG_SIZE(good, ATTN_E_HEADS, "kv_heads heads 8 4", a.kv_heads = 8);
+    WRONG_SIZE(good, ATTN_E_HEADS, "kv_heads heads", a.kv_heads = 1 << 30);
+}
+
+static void strides(void)
+{
+    static const char *const fields[4] = { "q_stride", "k_stride", "v_stride", "out_stride" };
+    int t, d;
+    for (t = 0; t < 4; t++) for (d = 0; d < 3; d++) {
+        char words[32];
+        attn_args a = good();
+        ptrdiff_t *s = t == 0 ? a.q_stride : t == 1 ? a.k_stride : t == 2 ? a.v_stride : a.out_stride;
+        int x;
+        snprintf(words, sizeof words, "%s[%d] -1", fields[t], d);
+        s[d] = -1;
+        refused(__LINE__, words, &a, ATTN_E_STRIDE, words);
+        no_workspace(__LINE__, words, &a);
+        /* one float less than what lies inside: heads of dim, rows of heads, entries of rows */
+        x = (t == 0 || t == 1 ? DIM : DIM_V);
+        if (d < 2) x *= t == 0 || t == 3 ? HEADS : KV_HEADS;
+        if (d < 1) x *= t == 0 || t == 3 ? N_Q : N_K;
+        snprintf(words, sizeof words, "%s %d", fields[t], x - 1);
+        s[d] = x - 1;
+        refused(__LINE__, words, &a, ATTN_E_STRIDE, words);
+        no_workspace(__LINE__, words, &a);
+        s[d] = x;
+        accepted(__LINE__, words, &a);
+    }
+    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride -4", a.mask = w.mask; a.mask_stride = -4);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride -4", a.keep = w.keep; a.keep_stride = -4);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride -4", a.bias = w.bias; a.bias_stride = -4);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride 3 4", a.mask = w.mask; a.mask_stride = N_K - 1);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride 3 4", a.keep = w.keep; a.keep_stride = N_K - 1);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride 3 4", a.bias = w.bias; a.bias_stride = N_K - 1);
+    RIGHT(good, a.mask = w.mask; a.mask_stride = N_K + 1);
+    /* the layouts said by strides: BHSD, and heads of q, k, v packed in one row */
+    RIGHT(good, a.q_stride[0] = HEADS * N_Q * DIM; a.q_stride[1] = DIM; a.q_stride[2] = N_Q * DIM);
+    RIGHT(good, a.layout = ATTN_BHSD; a.q_stride[0] = N_Q * HEADS * DIM; a.q_stride[1] = HEADS * DIM;
+          a.q_stride[2] = DIM);
+}
+
+static void options(void)
+{
+    float nan = bits_float(0x7FC00000u), inf = bits_float(0x7F800000u);
+    WRONG_SIZE(good, ATTN_E_OPTION, "layout 2", a.layout = 2);
+    WRONG_SIZE(good, ATTN_E_OPTION, "layout -1", a.layout = -1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "scale nan", a.scale = nan);
+    WRONG_SIZE(good, ATTN_E_OPTION, "scale inf", a.scale = inf);
+    WRONG_SIZE(good, ATTN_E_OPTION, "scale -inf", a.scale = -inf);
+    WRONG_SIZE(good, ATTN_E_OPTION, "softcap -1", a.softcap = -1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "softcap nan", a.softcap = nan);
+    WRONG_SIZE(good, ATTN_E_OPTION, "softcap inf", a.softcap = inf);
+    WRONG_SIZE(good, ATTN_E_OPTION, "causal 3", a.causal = 3);
+    WRONG_SIZE(good, ATTN_E_OPTION, "causal -1", a.causal = -1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "align 2", a.align = 2; a.window_left = 1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "align -1", a.align = -1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "window_left -1", a.window_left = -1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "window_right -2", a.window_right = -2);
+    WRONG_SIZE(good, ATTN_E_OPTION, "weights_stage 4", a.weights = w.weights; a.weights_stage = 4);
+    WRONG_SIZE(good, ATTN_E_OPTION, "weights_stage -1", a.weights = w.weights; a.weights_stage = -1);
+    WRONG_SIZE(good, ATTN_E_OPTION, "backend 99", a.backend = 99);
+    WRONG_SIZE(good, ATTN_E_OPTION, "backend -1", a.backend = -1);
+    RIGHT(good, a.scale = -1);
+    RIGHT(good, a.scale = 1e-30f);
+    RIGHT(good, a.softcap = 1e30f);
+    RIGHT(good, a.window_left = INT_MAX; a.window_right = INT_MAX);
+    RIGHT(good, a.window_left = 1; a.align = ATTN_ALIGN_BOTTOM_RIGHT);
+    RIGHT(good, a.causal = ATTN_CAUSAL_TOP_LEFT; a.q_pos = INT_MAX);
+    RIGHT(good, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT; a.q_pos = INT_MAX);
+    RIGHT(good, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT; a.q_pos = INT_MIN);
+    RIGHT(full, a.q_pos = INT_MAX; w.q_pos_each[0] = INT_MAX; w.q_pos_each[1] = INT_MIN; a.window_right = INT_MAX);
+    RIGHT(full, a.q_pos = INT_MIN; w.q_pos_each[0] = INT_MIN; a.window_left = INT_MAX);
+    RIGHT(good, a.weights = w.weights; a.weights_stage = ATTN_SCORES_RAW);
+    RIGHT(good, a.weights = w.weights; a.weights_stage = ATTN_SCORES_CAPPED);
+    RIGHT(good, a.weights = w.weights; a.weights_stage = ATTN_SCORES_BIASED);
+}
+
+/* A backend that this machine lacks, and every one it has. */
+static void backends(void)
+{
+    int list[16], n = attn_backends(list, 16), b, i, usable, few[2] = { -7, -7 };
+    CHECK(n >= 1 && n <= 16);
+    CHECK(attn_backends(NULL, 0) == n);
+    CHECK(attn_backends(few, 1) == n);
+    CHECK(few[0] == list[0] && few[1] == -7);
+    for (b = ATTN_SCALAR; b <= ATTN_WASM; b++) {
+        char words[64];
+        attn_args a = good();
+        for (usable = i = 0; i < n; i++) usable |= list[i] == b;
+        a.backend = b;
+        CHECK(attn_backend_name(b) && attn_backend_name(b)[0]);
+        if (usable) { accepted(__LINE__, attn_backend_name(b), &a); continue; }
+        snprintf(words, sizeof words, "backend %s", attn_backend_name(b));
+        refused(__LINE__, words, &a, ATTN_E_BACKEND, words);
+        no_workspace(__LINE__, words, &a);
+    }
+    for (usable = i = 0; i < n; i++) usable |= list[i] == ATTN_SCALAR;
+    CHECK(usable);
+    CHECK(attn_backend_name(ATTN_AUTO) && attn_backend_name(99) && attn_backend_name(-1));
+    CHECK(strcmp(attn_backend_name(ATTN_SCALAR), "scalar") == 0);
+}
+
+static void lengths(void)
+{
+    WRONG(good, ATTN_E_LENGTHS, "q_lengths[1] 4 n_q 3", a.q_lengths = w.q_lengths; w.q_lengths[1] = N_Q + 1);
+    WRONG(good, ATTN_E_LENGTHS, "q_lengths[0] -1", a.q_lengths = w.q_lengths; w.q_lengths[0] = -1);
+    WRONG(good, ATTN_E_LENGTHS, "k_lengths[1] 9 n_k 4", a.k_lengths = w.k_lengths; w.k_lengths[1] = 9);
+    WRONG(good, ATTN_E_LENGTHS, "k_lengths[1] -3", a.k_lengths = w.k_lengths; w.k_lengths[1] = -3);
+    WRONG(good, ATTN_E_LENGTHS, "k_lengths[0]", a.k_lengths = w.k_lengths; w.k_lengths[0] = INT_MIN);
+    WRONG(good, ATTN_E_LENGTHS, "k_starts[1] -1", a.k_starts = w.k_starts; w.k_starts[1] = -1);
+    WRONG(good, ATTN_E_LENGTHS, "k_starts[0] 5 4", a.k_starts = w.k_starts; w.k_starts[0] = N_K + 1);
+    WRONG(good, ATTN_E_LENGTHS, "k_starts[1] 3 2",
+          a.k_starts = w.k_starts; a.k_lengths = w.k_lengths; w.k_starts[1] = 3; w.k_lengths[1] = 2);
+    RIGHT(good, a.q_lengths = w.q_lengths; w.q_lengths[0] = 0);
+    RIGHT(good, a.k_lengths = w.k_lengths; w.k_lengths[0] = 0; w.k_lengths[1] = 0);
+    RIGHT(good, a.k_starts = w.k_starts; w.k_starts[0] = N_K);
+    RIGHT(good, a.k_starts = w.k_starts; a.k_lengths = w.k_lengths; w.k_starts[0] = w.k_lengths[0] = 2);
+    WRONG(good, ATTN_E_MAP, "k_map[0] -1", a.k_map = w.k_map; w.k_map[0] = -1);
+    WRONG(good, ATTN_E_MAP, "k_map[1] 2", a.k_map = w.k_map; w.k_map[1] = BATCH);
+    WRONG(good, ATTN_E_MAP, "k_map[1] 1 K/V", a.k_map = w.k_map; a.k_batch = 1);
+    RIGHT(good, a.k_map = w.k_map; a.k_batch = 1; w.k_map[1] = 0);
+    RIGHT(good, a.k_map = w.k_map; w.k_map[0] = w.k_map[1] = 1);
+}
+
+static void ragged_tables(void)
+{
+    WRONG(ragged, ATTN_E_LENGTHS, "q_cum[0] -1", w.q_cum[0] = -1);
+    WRONG(ragged, ATTN_E_LENGTHS, "k_cum[0] -1", w.k_cum[0] = -1);
+    WRONG(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", w.q_cum[2] = 2);                  /* falls from 3 */
+    WRONG(ragged, ATTN_E_LENGTHS, "k_cum[1] -2", w.k_cum[1] = -2);
+    WRONG(ragged, ATTN_E_LENGTHS, "k_cum[2] 6 7", w.k_cum[1] = 7);
+    WRONG(ragged, ATTN_E_SIZE, "n_q 2 3", a.n_q = 2);                             /* entry 0 has 3 rows */
+    WRONG(ragged, ATTN_E_SIZE, "n_k 3 4", a.n_k = 3);
+    WRONG(ragged, ATTN_E_CONFLICT, "q_cum q_lengths", a.q_lengths = w.q_lengths);
+    WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_lengths", a.k_lengths = w.k_lengths);
+    WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_starts", a.k_starts = w.k_starts);
+    RIGHT(ragged, a.n_q = a.n_k = 0);
+    RIGHT(ragged, w.q_cum[1] = 0; a.n_q = 5);
+    RIGHT(ragged, w.q_cum[1] = w.q_cum[2] = w.k_cum[1] = w.k_cum[2] = 0);
+    RIGHT(ragged, a.layout = ATTN_BHSD);
+    RIGHT(ragged, w.q_cum[0] = w.k_cum[0] = 1);                                   /* the first rows belong to nobody */
+    RIGHT(ragged, a.q_cum = NULL);                                                /* ragged on one side */
+    RIGHT(ragged, a.k_cum = NULL);
+}
+
+static void shapes(void)
+{
+    static const char *const fields[3] = { "mask_shape", "keep_shape", "bias_shape" };
+    static const int bad[][3] = { { 3, 1, 3 }, { 2, 2, 3 }, { 2, 4, 2 }, { 0, 4, 3 }, { 2, 0, 3 }, { 2, 4, 0 },
+                                  { -1, 1, 1 }, { 1, 1, 4 }, { 4, 1, 1 }, { 1, 5, 1 }, { 1, 1, INT_MAX } };
+    static const int fine[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 4, 1 }, { 1, 1, 3 }, { 2, 4, 1 }, { 2, 1, 3 },
+                                   { 1, 4, 3 }, { 2, 4, 3 } };
+    int f, i;
+    for (f = 0; f < 3; f++) {
+        for (i = 0; i < 11; i++) {
+            attn_args a = good();
+            if (f == 0) a.mask = w.mask; else if (f == 1) a.keep = w.keep; else a.bias = w.bias;
+            memcpy(f == 0 ? a.mask_shape : f == 1 ? a.keep_shape : a.bias_shape, bad[i], sizeof bad[i]);
+            refused(__LINE__, fields[f], &a, ATTN_E_SHAPE, fields[f]);
+            no_workspace(__LINE__, fields[f], &a);
+        }
+        for (i = 0; i < 8; i++) {
+            attn_args a = good();
+            if (f == 0) a.mask = w.mask; else if (f == 1) a.keep = w.keep; else a.bias = w.bias;
+            memcpy(f == 0 ? a.mask_shape : f == 1 ? a.keep_shape : a.bias_shape, fine[i], sizeof fine[i]);
+            accepted(__LINE__, fields[f], &a);
+        }
+    }
+    WRONG(good, ATTN_E_SHAPE, "mask_shape[0] 3 2", a.mask = w.mask; set3(a.mask_shape, 3, 1, 3));
+    WRONG(good, ATTN_E_SHAPE, "keep_shape[1] 2 4", a.keep = w.keep; set3(a.keep_shape, 1, 2, 3));
+    WRONG(good, ATTN_E_SHAPE, "bias_shape[2] 2 3", a.bias = w.bias; set3(a.bias_shape, 1, 4, 2));
+}
+
+static void conflicts(void)
+{
+    WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 1);
+    WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 2);
+}
+
+static void no_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    int i;
+    (void)pool;
+    for (i = n; i-- > 0;) task(arg, i);
+}
+
+static void executors(void)
+{
+    attn_exec e;
+    e.pool = NULL; e.width = 2; e.run = NULL;
+    WRONG(good, ATTN_E_NULL, "exec run", a.exec = &e);
+    e.run = no_run; e.width = 0;
+    WRONG(good, ATTN_E_OPTION, "exec width 0", a.exec = &e);
+    e.width = -3;
+    WRONG(good, ATTN_E_OPTION, "exec width -3", a.exec = &e);
+    e.width = 2;
+    RIGHT(good, a.exec = &e);
+    e.width = 1000;
+    RIGHT(good, a.exec = &e);
+}
+
+/* batch, n_q or n_k of 0 is legal */
+static void zero_sizes(void)
+{
+    char why[256];
+    int list[16], n = test_all_backends(list, 16), b, i;
+    for (b = 0; b < n; b++) {
+        attn_args a = good();
+        a.backend = list[b];
+        a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
+        a.batch = 0;
+        memcpy(&before, &w, sizeof w); before.masked_rows = 0;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECK(memcmp(&w, &before, sizeof w) == 0);
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
+        CHECKF(says(why, "ok batch 0 nothing"), "%s", why);
+        a = good();
+        a.backend = list[b];
+        a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
+        a.n_q = 0;
+        memcpy(&before, &w, sizeof w); before.masked_rows = 0;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECK(memcmp(&w, &before, sizeof w) == 0);
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
+        CHECKF(says(why, "ok n_q 0 nothing"), "%s", why);
+        a = good();                                               /* no keys: every row is empty */
+        a.backend = list[b];
+        a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
+        a.n_k = 0;
+        memcpy(&before, &w, sizeof w); before.masked_rows = LSE_SIZE;
+        memset(before.out, 0, sizeof before.out);
+        for (i = 0; i < LSE_SIZE; i++) before.lse[i] = bits_float(0xFF800000u);
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECK(memcmp(&w, &before, sizeof w) == 0);
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
+        CHECKF(says(why, "ok n_k 0"), "%s", why);
+    }
+    RIGHT(good, a.n_k = 0; a.k = NULL; a.v = NULL);
+    RIGHT(good, a.batch = 0; a.out = NULL; a.q = NULL; a.k = NULL; a.v = NULL);
+}
+
+/* ---- overlap --------------------------------------------------------------------------------------------------- */
+
+/* Contiguous outputs laid over everything else, by one float on either side, and exactly beside it. */
+static void overlap_plain(void)
+{
+    static const char *const names[] = { "q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "keep", "k_lengths",
+                                         "q_lengths", "k_starts", "q_pos_each", "k_map" };
+    static float arena[4096];
+    int x, o, side;
+    for (x = 0; x < 13; x++) for (o = 0; o < 3; o++) for (side = 0; side < 6; side++) {
+        attn_args a = full();
+        static const size_t sizes[] = { Q_SIZE, K_SIZE, V_SIZE, N_Q * N_K, HEADS * N_Q * N_K, HEADS, HEADS,
+                                        N_Q * N_K / 4, BATCH, BATCH, BATCH, BATCH, BATCH };
+        static const char *const outs[] = { "out", "weights", "lse" };
+        size_t in = sizes[x], size = o == 0 ? OUT_SIZE : o == 1 ? WEIGHTS_SIZE : LSE_SIZE;
+        float *input = arena + 1000, *output;
+        char words[64], how[96];
+        int legal = side >= 4;
+        memset(arena, 0, sizeof arena);
+        switch (x) {
+        case 0: a.q = input; break;
+        case 1: a.k = input; break;
+        case 2: a.v = input; break;
+        case 3: a.mask = input; break;
+        case 4: a.bias = input; break;
+        case 5: a.alibi_slopes = input; break;
+        case 6: a.sinks = input; break;
+        case 7: a.keep = (unsigned char *)input; break;
+        case 8: a.k_lengths = (int *)input; break;
+        case 9: a.q_lengths = (int *)input; break;
+        case 10: a.k_starts = (int *)input; break;
+        case 11: a.q_pos_each = (int *)input; break;
+        default: a.k_map = (int *)input; break;
+        }
+        output = side == 0 ? input : side == 1 ? input + in - 1 : side == 2 ? input - size + 1 :
+                 side == 3 ? input - (size - in) / 2 : side == 4 ? input + in : input - size;
+        if (side == 3 && in > size) output = input + (in - size) / 2;
+        if (o == 0) a.out = output; else if (o == 1) a.weights = output; else a.lse = output;
+        snprintf(words, sizeof words, "%s %s", outs[o], names[x]);
+        snprintf(how, sizeof how, "%s over %s, arrangement %d", outs[o], names[x], side);
+        if (legal) accepted(__LINE__, how, &a);
+        else refused(__LINE__, how, &a, ATTN_E_OVERLAP, words);
+    }
+    WRONG(full, ATTN_E_OVERLAP, "out weights", a.weights = w.out);
+    WRONG(full, ATTN_E_OVERLAP, "out weights", a.weights = w.out + OUT_SIZE - 1);
+    WRONG(full, ATTN_E_OVERLAP, "out lse", a.lse = w.out + 3);
+    WRONG(full, ATTN_E_OVERLAP, "weights lse", a.lse = w.weights + WEIGHTS_SIZE - 1);
+    WRONG(full, ATTN_E_OVERLAP, "masked_rows", a.masked_rows = (size_t *)(void *)(w.out + 4));
+    WRONG(full, ATTN_E_OVERLAP, "masked_rows", a.masked_rows = (size_t *)(void *)(w.q + 4));
+    WRONG(full, ATTN_E_OVERLAP, "work", a.work = w.out);
+    WRONG(full, ATTN_E_OVERLAP, "work", a.work = w.q + 7);
+    WRONG(full, ATTN_E_OVERLAP, "work", a.lse = w.work + 1);
+    RIGHT(good, a.k = w.q; a.v = w.q; a.dim_v = DIM; a.kv_heads = HEADS; a.n_k = N_Q);      /* inputs may share */
+}
+
+typedef struct box { ptrdiff_t at, stride[3]; int n[3], dim; } box;       /* elements of a strided tensor in an arena */
+
+static void box_mark(const box *b, unsigned char *arena, unsigned char bit)
+{
+    int i, j, h, c;
+    for (i = 0; i < b->n[0]; i++) for (j = 0; j < b->n[1]; j++) for (h = 0; h < b->n[2]; h++)
+        for (c = 0; c < b->dim; c++) arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
+}
+
+/* strides that nest in any order of the axes, some with room between */
+static void box_draw(box *b, rng *r, int batch, int rows, int heads, int dim)
+{
+    int axis[3] = { 0, 1, 2 }, i;
+    ptrdiff_t inner = dim;
+    b->n[0] = batch; b->n[1] = rows; b->n[2] = heads; b->dim = dim;
+    for (i = 2; i > 0; i--) { int j = rng_int(r, 0, i), t = axis[i]; axis[i] = axis[j]; axis[j] = t; }
+    for (i = 0; i < 3; i++) {
+        if (rng_int(r, 0, 1)) inner += rng_int(r, 0, 1) ? inner : rng_int(r, 1, 9);
+        b->stride[axis[i]] = inner;
+        inner *= b->n[axis[i]];
+    }
+}
+
+static void box_random_call(attn_args *a, rng *r)
+{
+    *a = good();
+    a->batch = rng_int(r, 1, 3); a->n_q = rng_int(r, 1, 4); a->n_k = rng_int(r, 1, 4);
+    a->kv_heads = rng_int(r, 1, 2); a->heads = a->kv_heads * rng_int(r, 1, 2);
+    a->dim = rng_int(r, 1, 4); a->dim_v = rng_int(r, 0, 1) ? a->dim : rng_int(r, 1, 4);
+}
+
+/* attn_check of out against q (0), k (1) or v (2) where they lie in the arena */
+static void box_check(attn_args *a, const box *out, const box *in, int what, float *arena, attn_status want,
+                      uint64_t seed)
+{
+    char why[256];
+    attn_status got;
+    a->out = arena + out->at; memcpy(a->out_stride, out->stride, sizeof out->stride);
+    if (what == 0) { a->q = arena + in->at; memcpy(a->q_stride, in->stride, sizeof in->stride); }
+    else if (what == 1) { a->k = arena + in->at; memcpy(a->k_stride, in->stride, sizeof in->stride); }
+    else { a->v = arena + in->at; memcpy(a->v_stride, in->stride, sizeof in->stride); }
+    got = attn_check(a, why, sizeof why);
+    CHECKF(got == want, "seed %llu: batch %d, %d rows, %d keys, heads %d and %d, dim %d and %d; out {%ld, %ld, %ld} at "
+           "%ld, %c {%ld, %ld, %ld} at %ld %s, but: %s", (unsigned long long)seed, a->batch, a->n_q, a->n_k, a->heads,
+           a->kv_heads, a->dim, a->dim_v, (long)out->stride[0], (long)out->stride[1], (long)out->stride[2],
+           (long)out->at, "qkv"[what], (long)in->stride[0], (long)in->stride[1], (long)in->stride[2], (long)in->at,
+           want ? "share a cell" : "share nothing", why);
+}
+
+/* Random strides, counted cell by cell in an arena: when a cell is shared it is an error. (Whether odd strides
+   interleave without touching can be a puzzle: there caution is fine.) */
+static void overlap_strided(void)
+{
+    enum { ARENA = 60000 };
+    static unsigned char cells[ARENA];
+    static float arena[ARENA];
+    int cases = 3000 * test_scale, i, x, found = 0;
+    for (i = 0; i < cases && !test_failed(); i++) {
+        uint64_t seed = test_seed * 1000003u + (uint64_t)i;
+        rng r = rng_make(seed);
+        attn_args a;
+        box out, in;
+        int what = rng_int(&r, 0, 2), shared = 0;
+        box_random_call(&a, &r);
+        box_draw(&out, &r, a.batch, a.n_q, a.heads, a.dim_v);
+        if (what == 0) box_draw(&in, &r, a.batch, a.n_q, a.heads, a.dim);
+        else box_draw(&in, &r, a.batch, a.n_k, a.kv_heads, what == 1 ? a.dim : a.dim_v);
+        in.at = 20000 + rng_int(&r, 0, 40);
+        out.at = in.at + rng_int(&r, 0, 2) * rng_int(&r, -30, 30);
+        memset(cells, 0, sizeof cells);
+        box_mark(&out, cells, 1); box_mark(&in, cells, 2);
+        for (x = 0; x < ARENA; x++) shared |= cells[x] == 3;
+        found += shared;
+        if (shared) box_check(&a, &out, &in, what, arena, ATTN_E_OVERLAP, seed);
+    }
+    CHECKF(test_failed() || (found > cases / 5 && found < cases * 9 / 10), "%d of %d cases share a cell", found, cases);
+}
+
+/* Columns of one buffer, at every level: elements of a head, whole heads, whole rows or entries beside each other. */
+static void overlap_columns(void)
+{
+    static float arena[60000];
+    int cases = 3000 * test_scale, i, t;
+    for (i = 0; i < cases && !test_failed(); i++) {
+        uint64_t seed = test_seed * 1000033u + (uint64_t)i;
+        rng r = rng_make(seed);
+        attn_args a;
+        box out, in;
+        int what = rng_int(&r, 0, 2), axis[3] = { 0, 1, 2 }, level = rng_int(&r, 0, 3);
+        ptrdiff_t inner, slot = 0;
+        box_random_call(&a, &r);
+        out.n[0] = in.n[0] = a.batch;
+        out.n[1] = a.n_q; in.n[1] = what == 0 ? a.n_q : a.n_k;
+        out.n[2] = a.heads; in.n[2] = what == 0 ? a.heads : a.kv_heads;
+        out.dim = a.dim_v; in.dim = what == 2 ? a.dim_v : a.dim;
+        for (t = 2; t > 0; t--) { int j = rng_int(&r, 0, t), k = axis[t]; axis[t] = axis[j]; axis[j] = k; }
+        inner = out.dim > in.dim ? out.dim : in.dim;
+        for (t = 0; t < 4; t++) {
+            if (t == level) { slot = inner + rng_int(&r, 0, 3); inner += slot; }
+            inner += rng_int(&r, 0, 1) * rng_int(&r, 0, 5);
+            if (t == 3) break;
+            out.stride[axis[t]] = in.stride[axis[t]] = inner;
+            inner *= out.n[axis[t]] > in.n[axis[t]] ? out.n[axis[t]] : in.n[axis[t]];
+        }
+        in.at = 20000;
+        out.at = rng_int(&r, 0, 1) ? in.at + slot : in.at - slot;
+        box_check(&a, &out, &in, what, arena, ATTN_OK, seed);
+    }
+}
+
+/* The cases a program really has: out as the fourth part of a packed row, out as every other head. */
+static void interleaved_is_legal(void)
+{
+    static float rows[BATCH * N_Q * 4 * HEADS * DIM], want[BATCH * N_Q * HEADS * DIM];
+    attn_args a = good();
+    rng r = rng_make(test_seed);
+    int i, t;
+    rng_fill(&r, rows, BATCH * N_Q * 4 * HEADS * DIM);
+    a.kv_heads = HEADS; a.dim_v = DIM; a.n_k = N_Q;
+    a.q = rows; a.k = rows + HEADS * DIM; a.v = rows + 2 * HEADS * DIM;
+    a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = 4 * HEADS * DIM;
+    a.out = want;
+    accepted(__LINE__, "packed q, k, v", &a);
+    a.out = rows + 3 * HEADS * DIM; a.out_stride[1] = 4 * HEADS * DIM;
+    accepted(__LINE__, "packed q, k, v, out", &a);
+    for (i = 0; i < BATCH * N_Q; i++)
+        CHECK(same_bits(want + i * HEADS * DIM, rows + (i * 4 + 3) * HEADS * DIM, HEADS * DIM));
+    a = good();
+    a.dim_v = DIM;
+    a.q = rows; a.out = rows + DIM;
+    for (t = 0; t < 3; t++) a.q_stride[t] = a.out_stride[t] = 2 * DIM * (t == 2 ? 1 : t == 1 ? HEADS : HEADS * N_Q);
+    accepted(__LINE__, "every other head", &a);
+}
+
+/* ---- sizes that do not fit ------------------------------------------------------------------------------------- */
+
+static attn_args tiny(void)
+{
+    attn_args a = good();
+    a.batch = a.heads = a.kv_heads = a.dim = a.dim_v = 1;
+    return a;
+}
+
+static void overflow(void)
+{
+    int big = INT_MAX, half = 1 << 30;
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = a.heads = a.dim = big; a.kv_heads = 0);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.dim = big; a.kv_heads = 0);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.dim_v = big; a.kv_heads = 0);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.dim = 4);       /* 2^64 bytes */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.dim = 2);       /* 2^63 bytes */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.dim = 1; a.dim_v = 4);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << 20; a.n_q = a.n_k = 1 << 21; a.weights = w.weights);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << 20; a.n_q = a.n_k = 1 << 21; a.mask = w.mask;
+               set3(a.mask_shape, 1 << 20, 1, 1 << 21));
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "bias", a.heads = 1 << 20; a.n_q = a.n_k = 1 << 21; a.bias = w.bias);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "keep", a.batch = 1 << 22; a.n_q = a.n_k = 1 << 21; a.keep = w.keep;
+               set3(a.keep_shape, 1 << 22, 1, 1 << 21));
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[0] = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.k_stride[0] = PTRDIFF_MAX / 4);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "v ", a.v_stride[0] = a.v_stride[1] = PTRDIFF_MAX / 4);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "out", a.out_stride[0] = PTRDIFF_MAX / 2);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.mask = w.mask; a.mask_stride = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "bias", a.bias = w.bias; a.bias_stride = PTRDIFF_MAX / 4);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.keep = w.keep; a.keep_stride = PTRDIFF_MAX);
+}
+
+/* Products that overflow 32 bits and nothing else are ordinary sizes on a 64-bit machine. */
+static void beyond_32_bits(void)
+{
+#if defined(__linux__) && SIZE_MAX > 0xFFFFFFFFu
+    enum { ROWS = 3, KEYS = 5 };
+    const ptrdiff_t step = (ptrdiff_t)1 << 30;                    /* 4 GB from row to row */
+    size_t bytes = (size_t)step * 4 * (KEYS + 1);
+    float *q, *k, *v, *far[4], out[ROWS * 4], *far_out, m[ROWS * KEYS], *far_m;
+    int list[16], n = test_all_backends(list, 16), b, i, j, t;
+    rng r = rng_make(test_seed);
+    attn_args a;
+    for (t = 0; t < 4; t++) {
+        far[t] = (float *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (far[t] == (float *)MAP_FAILED) {
+            test_skip("no %lu MB of addresses: strides beyond 32 bits are not tested", (unsigned long)(bytes >> 20));
+            while (t-- > 0) munmap(far[t], bytes);
+            return;
+        }
+    }
+    q = guard_floats(ROWS * 4); k = guard_floats(KEYS * 4); v = guard_floats(KEYS * 4);
+    rng_fill(&r, q, ROWS * 4); rng_fill(&r, k, KEYS * 4); rng_fill(&r, v, KEYS * 4); rng_fill(&r, m, ROWS * KEYS);
+    for (j = 0; j < KEYS; j++) {
+        memcpy(far[0] + j * step, k + j * 4, 16); memcpy(far[1] + j * step, v + j * 4, 16);
+        if (j < ROWS) memcpy(far[2] + j * step, q + j * 4, 16);
+    }
+    far_m = far[3] + 1000; far_out = far[2] + 1000;
+    for (i = 0; i < ROWS; i++) memcpy(far_m + i * step, m + i * KEYS, KEYS * sizeof *m);
+    for (b = 0; b < n; b++) {
+        memset(&a, 0, sizeof a);
+        a.q = q; a.k = k; a.v = v; a.out = out; a.mask = m; a.backend = list[b];
+        a.batch = a.heads = 1; a.n_q = ROWS; a.n_k = KEYS; a.dim = 4;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        a.k = far[0]; a.v = far[1]; a.q = far[2]; a.out = far_out; a.mask = far_m;
+        a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = a.out_stride[1] = a.mask_stride = step;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        for (i = 0; i < ROWS; i++)
+            CHECKF(same_bits(far_out + i * step, out + i * 4, 4), "row %d, %s", i, attn_backend_name(list[b]));
+    }
+    for (t = 0; t < 4; t++) munmap(far[t], bytes);
+    guard_free(q); guard_free(k); guard_free(v);
+#else
+    test_skip("strides beyond 32 bits: needs a 64-bit machine and mmap");
+#endif
+}
+
+/* ---- workspace ------------------------------------------------------------------------------------------------- */
+
+/* exactly the size asked for is enough, at any alignment; one byte less is refused; the bits are the same */
+static void workspace(void)
+{
+    static const int rows[] = { 1, 3, 40, 200 }, keys[] = { 4, 130, 700 };
+    static float q[200 * 16], k[700 * 16], v[700 * 16], out[2][200 * 16];
+    int list[16], n = test_all_backends(list, 16), b, i, j, e, shift;
+    rng r = rng_make(test_seed);
+    rng_fill(&r, q, 200 * 16); rng_fill(&r, k, 700 * 16); rng_fill(&r, v, 700 * 16);
+    for (b = 0; b < n; b++) for (i = 0; i < 4; i++) for (j = 0; j < 3; j++) for (e = 0; e < 3; e++) {
+        attn_exec exec = test_exec(e == 2 ? 3 : 1);
+        attn_args a;
+        size_t need;
+        char why[256], words[64];
+        memset(&a, 0, sizeof a);
+        a.q = q; a.k = k; a.v = v; a.out = out[0];
+        a.batch = 1; a.heads = 2; a.dim = 8; a.n_q = rows[i]; a.n_k = keys[j]; a.backend = list[b];
+        if (e) a.exec = &exec;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        need = attn_sdpa_workspace(&a);
+        CHECK(need != SIZE_MAX);
+        a.out = out[1];
+        for (shift = 0; shift < 4; shift++) {
+            unsigned char *work = (unsigned char *)guard_alloc(need + (size_t)shift);
+            memset(out[1], 0xA5, sizeof out[1]);
+            a.work = work + shift; a.work_size = need;
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            CHECK(same_bits(out[0], out[1], (size_t)rows[i] * 16));
+            if (need > 0) {
+                memset(out[1], 0xA5, sizeof out[1]);
+                a.work_size = need - 1;
+                CHECK(attn_sdpa(&a) == ATTN_E_WORK);
+                CHECK(float_bits(out[1][0]) == 0xA5A5A5A5u);
+                CHECK(attn_check(&a, why, sizeof why) == ATTN_E_WORK);
+                snprintf(words, sizeof words, "work_size %lu %lu", (unsigned long)need, (unsigned long)need - 1);
+                CHECKF(says(why, words), "no [%s] in: %s", words, why);
+                CHECK(attn_sdpa_workspace(&a) == need);           /* work_size is not part of the question */
+            }
+            guard_free(work);
+        }
+    }
+}
+
+/* "ask once": a bigger call never needs less */
+static void workspace_grows(void)
+{
+    static const int steps[] = { 0, 1, 2, 5, 6, 7, 8, 15, 16, 17, 24, 31, 33, 64, 127, 128, 129, 200, 256, 257, 511,
+                                 513, 1000, 2047, 2049, 5000, 100000, 1000000 };
+    enum { STEPS = sizeof steps / sizeof *steps };
+    int list[16], n = test_all_backends(list, 16), b, i, j, x, e;
+    attn_exec exec = test_exec(4);
+    for (b = 0; b < n; b++) for (e = 0; e < 2; e++) for (x = 0; x < 4; x++) {
+        size_t t[STEPS][STEPS];
+        for (i = 0; i < STEPS && !test_failed(); i++) for (j = 0; j < STEPS; j++) {
+            attn_args a = good();
+            a.backend = list[b];
+            a.exec = e ? &exec : NULL;
+            a.heads = 8; a.kv_heads = x == 1 ? 2 : 8; a.dim = x == 2 ? 128 : 64; a.dim_v = x == 3 ? 7 : 0;
+            a.batch = 1; a.n_q = steps[i]; a.n_k = steps[j];
+            t[i][j] = attn_sdpa_workspace(&a);
+            CHECKF(t[i][j] != SIZE_MAX, "n_q %d n_k %d", steps[i], steps[j]);
+            CHECKF(i == 0 || t[i][j] >= t[i - 1][j], "%s, exec %d, shape %d, %d keys: %d rows need %lu, %d rows %lu",
+                   attn_backend_name(list[b]), e, x, steps[j], steps[i - 1], (unsigned long)t[i - 1][j], steps[i],
+                   (unsigned long)t[i][j]);
+            CHECKF(j == 0 || t[i][j] >= t[i][j - 1], "%s, exec %d, shape %d, %d rows: %d keys need %lu, %d keys %lu",
+                   attn_backend_name(list[b]), e, x, steps[i], steps[j - 1], (unsigned long)t[i][j - 1], steps[j],
+                   (unsigned long)t[i][j]);
+            a.batch = 7;
+            CHECKF(attn_sdpa_workspace(&a) >= t[i][j], "%d rows, %d keys: batch 7 needs less than 1", steps[i],
+                   steps[j]);
+        }
+    }
+}
+
+/* ---- the sentence ---------------------------------------------------------------------------------------------- */
+
+static void why_buffers(void)
+{
+    char whole[512], *part;
+    size_t size, n, i;
+    int wrong;
+    for (wrong = 0; wrong < 2; wrong++) {
+        attn_args a = good();
+        attn_status status = wrong ? ATTN_E_LENGTHS : ATTN_OK;
+        a.k_lengths = w.k_lengths;
+        if (wrong) w.k_lengths[1] = 9;
+        CHECK(attn_check(&a, whole, sizeof whole) == status);
+        n = strlen(whole);
+        CHECK(n > 10 && n < 400);
+        for (size = 0; size < n + 3; size++) {
+            size_t keep = size == 0 ? 0 : size - 1 < n ? size - 1 : n;
+            part = (char *)guard_alloc(size + 4);
+            CHECK(attn_check(&a, part, size) == status);
+            if (size) CHECKF(memcmp(part, whole, keep) == 0 && part[keep] == 0, "size %lu", (unsigned long)size);
+            for (i = size; i < size + 4; i++)
+                CHECKF((unsigned char)part[i] == 0xA5, "wrote past size %lu", (unsigned long)size);
+            guard_free(part);
+        }
+        CHECK(attn_check(&a, NULL, 0) == status);
+    }
+    {
+        attn_args a = good();
+        a.k_lengths = w.k_lengths; w.k_lengths[1] = 9;
+        CHECK(attn_check(&a, whole, sizeof whole) == ATTN_E_LENGTHS);
+        CHECKF(says(whole, "n_k is 4 k_lengths[1] is 9"), "not the promised sentence: %s", whole);
+    }
+}
+
+static void status_words(void)
+{
+    int s, t;
+    for (s = 0; s >= -15; s--) {
+        const char *name = attn_status_str((attn_status)s);
+        CHECKF(name && name[0], "status %d has no words", s);
+        for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
+    }
+    CHECK(attn_status_str((attn_status)-16) && attn_status_str((attn_status)1));
+    CHECK(attn_version() == ATTN_VERSION);
+}
+
+/* ---- level 2 --------------------------------------------------------------------------------------------------- */
+
+#define UNTOUCHED(status, call) \
+    do { memcpy(&before, &w, sizeof w); CHECK((call) == (status)); \
+         CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s wrote something", #call); } while (0)
+
+static void self_and_cross(void)
+{
+    const int B = 2, N = 3, K = 4, H = 2, D = 5;
+    int *len = w.k_lengths;
+    (void)good();
+    len[0] = 3; len[1] = 1;
+    UNTOUCHED(ATTN_E_NULL, attn_self(NULL, w.q, w.k, w.v, B, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_NULL, attn_self(w.out, NULL, w.k, w.v, B, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_NULL, attn_self(w.out, w.q, NULL, w.v, B, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_NULL, attn_self(w.out, w.q, w.k, NULL, B, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_self(w.out, w.q, w.k, w.v, -1, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_self(w.out, w.q, w.k, w.v, B, -1, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_self(w.out, w.q, w.k, w.v, B, N, 0, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_self(w.out, w.q, w.k, w.v, B, N, H, 0, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_OPTION, attn_self(w.out, w.q, w.k, w.v, B, N, H, D, 2, NULL, NULL));
+    UNTOUCHED(ATTN_E_OPTION, attn_self(w.out, w.q, w.k, w.v, B, N, H, D, -1, NULL, NULL));
+    UNTOUCHED(ATTN_E_OVERLAP, attn_self(w.q, w.q, w.k, w.v, B, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_OVERLAP, attn_self(w.v + 1, w.q, w.k, w.v, B, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_E_OVERLAP, attn_self(w.mask, w.q, w.k, w.v, B, N, H, D, 0, NULL, w.mask));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_self(w.out, w.q, w.k, w.v, INT_MAX, INT_MAX, INT_MAX, INT_MAX, 0, NULL, NULL));
+    len[1] = 4;
+    UNTOUCHED(ATTN_E_LENGTHS, attn_self(w.out, w.q, w.k, w.v, B, N, H, D, 0, len, NULL));
+    len[1] = -1;
+    UNTOUCHED(ATTN_E_LENGTHS, attn_self(w.out, w.q, w.k, w.v, B, N, H, D, 0, len, NULL));
+    len[1] = 0;
+    CHECK(attn_self(w.out, w.q, w.k, w.v, B, N, H, D, 1, len, w.mask) == ATTN_OK);
+    UNTOUCHED(ATTN_OK, attn_self(w.out, w.q, w.k, w.v, 0, N, H, D, 0, NULL, NULL));
+    UNTOUCHED(ATTN_OK, attn_self(w.out, w.q, w.k, w.v, B, 0, H, D, 0, NULL, NULL));
+
+    UNTOUCHED(ATTN_E_NULL, attn_cross(NULL, w.q, w.k, w.v, B, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_NULL, attn_cross(w.out, NULL, w.k, w.v, B, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_NULL, attn_cross(w.out, w.q, NULL, w.v, B, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_NULL, attn_cross(w.out, w.q, w.k, NULL, B, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_cross(w.out, w.q, w.k, w.v, -2, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_cross(w.out, w.q, w.k, w.v, B, -2, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_cross(w.out, w.q, w.k, w.v, B, N, -2, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_cross(w.out, w.q, w.k, w.v, B, N, K, -2, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_SIZE, attn_cross(w.out, w.q, w.k, w.v, B, N, K, H, -2, NULL, NULL));
+    UNTOUCHED(ATTN_E_OVERLAP, attn_cross(w.k + 2, w.q, w.k, w.v, B, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_cross(w.out, w.q, w.k, w.v, INT_MAX, 1, INT_MAX, INT_MAX, INT_MAX, NULL, NULL));
+    len[0] = 5;
+    UNTOUCHED(ATTN_E_LENGTHS, attn_cross(w.out, w.q, w.k, w.v, B, N, K, H, D, len, NULL));
+    len[0] = 4;
+    CHECK(attn_cross(w.out, w.q, w.k, w.v, B, N, K, H, D, len, w.mask) == ATTN_OK);
+    UNTOUCHED(ATTN_OK, attn_cross(w.out, w.q, w.k, w.v, 0, N, K, H, D, NULL, NULL));
+    UNTOUCHED(ATTN_OK, attn_cross(w.out, w.q, w.k, w.v, B, 0, K, H, D, NULL, NULL));
+    CHECK(attn_cross(w.out, w.q, w.k, w.v, B, N, 0, H, D, NULL, NULL) == ATTN_OK);
+    CHECK(float_bits(w.out[0]) == 0 && float_bits(w.out[B * N * H * D - 1]) == 0);
+    CHECK(float_bits(w.out[B * N * H * D]) == 0xA5A5A5A5u || OUT_SIZE == B * N * H * D);
+}
+
+/* ---- level 1 --------------------------------------------------------------------------------------------------- */
+
+static void mask_builders(void)
+{
+    static const int ids[8] = { 1, 2, 0, 0, 3, 0, 0, 0 };
+    const int big = INT_MAX;
+    float *m = w.out;
+    (void)good();
+    UNTOUCHED(ATTN_E_NULL, attn_mask_causal(NULL, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_causal(m, -1, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_causal(m, 3, -1, 0));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_causal(m, big, big, 0));
+    UNTOUCHED(ATTN_OK, attn_mask_causal(m, 0, 4, 0));
+    UNTOUCHED(ATTN_OK, attn_mask_causal(m, 3, 0, 0));
+
+    UNTOUCHED(ATTN_E_NULL, attn_mask_window(NULL, 3, 4, 1, 1, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_window(m, -1, 4, 1, 1, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_window(m, 3, -1, 1, 1, 0));
+    UNTOUCHED(ATTN_E_OPTION, attn_mask_window(m, 3, 4, -1, 1, 0));
+    UNTOUCHED(ATTN_E_OPTION, attn_mask_window(m, 3, 4, 1, -1, 0));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_window(m, big, big, 1, 1, 0));
+    UNTOUCHED(ATTN_OK, attn_mask_window(m, 0, 0, 1, 1, 0));
+
+    UNTOUCHED(ATTN_E_NULL, attn_mask_padding(NULL, ids, 0, 2, 4));
+    UNTOUCHED(ATTN_E_NULL, attn_mask_padding(m, NULL, 0, 2, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_padding(m, ids, 0, -2, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_padding(m, ids, 0, 2, -4));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_padding(m, ids, 0, big, big));
+    UNTOUCHED(ATTN_OK, attn_mask_padding(m, ids, 0, 0, 4));
+
+    UNTOUCHED(ATTN_E_NULL, attn_mask_cross(NULL, ids, 0, 2, 3, 4));
+    UNTOUCHED(ATTN_E_NULL, attn_mask_cross(m, NULL, 0, 2, 3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_cross(m, ids, 0, -1, 3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_cross(m, ids, 0, 2, -1, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_cross(m, ids, 0, 2, 3, -1));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_cross(m, ids, 0, 2, big, big));
+    UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 0, 4));
+
+    UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(NULL, w.k_lengths, 2, 3, 4));
+    UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(m, NULL, 2, 3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_lengths(m, w.k_lengths, -2, 3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_lengths(m, w.k_lengths, 2, -3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_lengths(m, w.k_lengths, 2, 3, -4));
+    UNTOUCHED(ATTN_E_LENGTHS, attn_mask_lengths(m, w.k_lengths, 2, 3, 3));
+    w.k_lengths[1] = -1;
+    UNTOUCHED(ATTN_E_LENGTHS, attn_mask_lengths(m, w.k_lengths, 2, 3, 4));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_lengths(m, w.q_lengths, 2, big, big));
+
+    UNTOUCHED(ATTN_E_NULL, attn_mask_keep(NULL, w.keep, 4));
+    UNTOUCHED(ATTN_E_NULL, attn_mask_keep(m, NULL, 4));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_keep(m, w.keep, SIZE_MAX));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_keep(m, w.keep, SIZE_MAX / 4 + 1));
+    UNTOUCHED(ATTN_OK, attn_mask_keep(m, w.keep, 0));
+
+    UNTOUCHED(ATTN_E_NULL, attn_mask_merge(NULL, 2, w.mask, 1, 3, 4));
+    UNTOUCHED(ATTN_E_NULL, attn_mask_merge(m, 2, NULL, 1, 3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_merge(m, -2, w.mask, 1, 3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_merge(m, 2, w.mask, 1, -3, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_mask_merge(m, 2, w.mask, 1, 3, -4));
+    UNTOUCHED(ATTN_E_SHAPE, attn_mask_merge(m, 2, w.mask, 3, 3, 4));
+    UNTOUCHED(ATTN_E_SHAPE, attn_mask_merge(m, 2, w.mask, 0, 3, 4));
+    UNTOUCHED(ATTN_E_SHAPE, attn_mask_merge(m, 2, w.mask, -1, 3, 4));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_merge(m, 2, w.mask, 1, big, big));
+    UNTOUCHED(ATTN_OK, attn_mask_merge(m, 0, w.mask, 1, 3, 4));
+
+    UNTOUCHED(ATTN_E_NULL, attn_lengths(NULL, ids, 0, 2, 4));
+    UNTOUCHED(ATTN_E_NULL, attn_lengths(w.k_lengths, NULL, 0, 2, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_lengths(w.k_lengths, ids, 0, -2, 4));
+    UNTOUCHED(ATTN_E_SIZE, attn_lengths(w.k_lengths, ids, 0, 2, -4));
+    UNTOUCHED(ATTN_E_LENGTHS, attn_lengths(w.k_lengths, ids, 2, 2, 4));            /* 2 stands before other tokens */
+    UNTOUCHED(ATTN_OK, attn_lengths(w.k_lengths, ids, 0, 0, 4));
+}
+
+static void t5_arguments(void)
+{
+    float *m = w.out, *table = w.bias;
+    const int big = INT_MAX;
+    (void)good();
+    UNTOUCHED(ATTN_E_NULL, attn_bias_t5(NULL, table, 8, 16, 0, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_NULL, attn_bias_t5(m, NULL, 8, 16, 0, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 0, 16, 0, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, -8, 16, 0, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, -1, 0, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 0, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, -2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, -3, 4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, 3, -4, 0));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 2, 16, 0, 2, 3, 4, 0));          /* one bucket in each direction */
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 2, 0, 2, 3, 4, 0));           /* nothing left for the logarithm */
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, INT_MAX, INT_MAX, 0, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_bias_t5(m, table, 8, 16, 0, 2, big, big, 0));
+    UNTOUCHED(ATTN_OK, attn_bias_t5(m, table, 8, 16, 0, 2, 0, 4, 0));
+}
+
+/* args_memory.c: these need an implementation of their own */
+void args_allocation_fails(void);
+void args_caller_workspace(void);
+void args_garbage_memory(void);
+
+extern SUITE(args);
+SUITE(args) = {
+    { "right", right_as_it_stands, "a base case that is refused, so that every test below would pass for nothing" },
+    { "nulls", nulls, "a NULL dereferenced or ignored" },
+    { "sizes", sizes, "a negative or impossible size that gets through" },
+    { "strides", strides, "a stride that folds rows onto each other, a legal layout refused" },
+    { "options", options, "an unknown option silently taken as the default, int overflow in positions" },
+    { "backends", backends, "an instruction set the machine lacks being called, names missing" },
+    { "lengths", lengths, "a length, start or map entry out of range read as an index" },
+    { "ragged_tables", ragged_tables, "a falling or too long ragged table, silently mixed with lengths" },
+    { "shapes", shapes, "a broadcast shape that fits nothing" },
+    { "conflicts", conflicts, "two settings that exclude each other, one silently ignored" },
+    { "executors", executors, "an executor without a function or without a width" },
+    { "zero_sizes", zero_sizes, "nothing to do treated as an error, or something written" },
+    { "overlap_plain", overlap_plain, "out over an input by one float" },
+    { "overlap_strided", overlap_strided, "a true overlap between strided tensors missed" },
+    { "overlap_columns", overlap_columns, "columns of one buffer, side by side, refused as if they overlapped" },
+    { "interleaved", interleaved_is_legal, "packed rows that hold q, k, v and out refused" },
+    { "overflow", overflow, "a product of sizes that wraps around and passes" },
+    { "beyond_32_bits", beyond_32_bits, "an int in an address computation" },
+    { "workspace", workspace, "a byte written past the workspace, alignment assumed, other bits without malloc" },
+    { "workspace_grows", workspace_grows, "a workspace asked for the largest call too small for a smaller one" },
+    { "why", why_buffers, "a sentence cut without its terminator or written past its buffer" },
+    { "status", status_words, "a status without words" },
+    { "self_cross", self_and_cross, "a level-2 argument that is not checked" },
+    { "mask_builders", mask_builders, "a level-1 argument that is not checked" },
+    { "t5_arguments", t5_arguments, "a T5 argument that is not checked" },
+    { "allocation", args_allocation_fails, "memory leaked or something written when the n-th allocation fails" },
+    { "no_malloc", args_caller_workspace, "an allocation although a workspace was given" },
+    { "garbage", args_garbage_memory, "work memory that is read before it is written" },
+    { 0 } };

@@ -1,0 +1,750 @@
+/* test_bits.c: one answer, bit for bit. Every test says the same thing to the library in two ways and compares bits:
+ * threads, batch, layout, kinds of mask, rows at once or one by one, backends, and fixed cases against golden.h. */
+#include "answer.h"
+#include "cases.h"
+#include "golden_cases.h"
+
+#if defined(__SSE__) || defined(_M_X64)
+#include <xmmintrin.h>
+#endif
+
+/* ---- 1  random cases with difficult numbers in them ------------------------------------------------------------ */
+
+typedef struct subject {
+    sdpa_case c;
+    attn_args a;                          /* as c.a, always with lse and masked_rows, one thread, no workspace */
+    answer plain;
+    rng r;
+} subject;
+
+/* anything for a pointer that only says that something is wanted */
+static float asked;
+static size_t counted;
+
+static float *own(subject *t, size_t n)
+{
+    float *x = (float *)case_own(&t->c, n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = bits_float(0xFFC12345u);            /* what nobody may look at is a NaN */
+    return x;
+}
+static int *own_ints(subject *t, int n) { return (int *)case_own(&t->c, (size_t)n * sizeof(int)); }
+
+static float *copied(subject *t, const float *from, size_t n)
+{
+    float *x = own(t, n);
+    memcpy(x, from, n * sizeof *x);
+    return x;
+}
+
+enum { LOUD = 1, NEGATIVE, TOO_LARGE, WILD };
+
+/* Half of the cases get numbers that saturate, underflow, overflow or are none. */
+static void season(subject *t)
+{
+    sdpa_case *c = &t->c;
+    int kind = rng_int(&t->r, 0, 8);
+    if (kind < LOUD || kind > WILD || !c->q_size || !c->k_size || !c->v_size) return;
+    float *q = copied(t, c->q, c->q_size), *k = copied(t, c->k, c->k_size), *v = copied(t, c->v, c->v_size);
+    t->a.q = q, t->a.k = k, t->a.v = v;
+    for (size_t i = 0; i < c->q_size; i++) q[i] *= kind == WILD ? 1.0f : kind == TOO_LARGE ? 1e18f : 40.0f;
+    for (size_t i = 0; i < c->k_size; i++) k[i] *= kind == TOO_LARGE ? 3e18f : 1.0f;
+    for (size_t i = 0; kind == NEGATIVE && i < c->v_size; i++)                /* p * v underflows to -0 */
+        v[i] = bits_float(0x80000001u + rng_u32(&t->r) % 9u);
+    for (int n = rng_int(&t->r, 1, 6); kind == WILD && n > 0; n--) {
+        static const uint32_t bad[] = {0x7FC00000u, 0xFFC54321u, 0x7F800000u, 0xFF800000u, 0x7FA00001u, 0x7149F2CAu};
+        const uint32_t *one = &bad[rng_int(&t->r, 0, 5)];
+        int which = rng_int(&t->r, 0, 3);
+        if (which == 0) memcpy(q + rng_int(&t->r, 0, (int)c->q_size - 1), one, 4);
+        else if (which == 1) memcpy(k + rng_int(&t->r, 0, (int)c->k_size - 1), one, 4);
+        else memcpy(v + rng_int(&t->r, 0, (int)c->v_size - 1), one, 4);
+    }
+}
+
+/* ready: what did not exist is finite from here on, so that lengths may be taken away */
+static void subject_make(subject *t, uint64_t seed, double work, int ready)
+{
+    memset(t, 0, sizeof *t);
+    t->r = rng_make(seed);
+    case_random_upto(&t->r, &t->c, work);
+    if (ready) case_fill(&t->c, &t->r);
+    t->a = t->c.a;
+    t->a.exec = NULL, t->a.work = NULL, t->a.work_size = 0;
+    t->a.lse = &asked, t->a.masked_rows = &counted;
+    int list[16], n = test_one_answer_backends(list, 16);
+    t->a.backend = list[seed % (uint64_t)n];
+    season(t);
+    t->plain = answer_of(&t->a);
+    CHECKF(t->plain.status == ATTN_OK, "%s; %s", attn_status_str(t->plain.status), case_text(&t->c));
+}
+
+static void subject_free(subject *t)
+{
+    answer_free(&t->plain);
+    case_free(&t->c);
+}
+
+static size_t first_difference(const float *a, const float *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && same_bits(a + i, b + i, 1)) i++;
+    return i;
+}
+
+/* Which number differs, for the message of a failed check. */
+static const char *difference(const answer *a, const answer *b)
+{
+    static char text[160];
+    size_t i;
+    if (a->status != b->status) snprintf(text, sizeof text, "%s", attn_status_str(a->status ? a->status : b->status));
+    else if (a->n_out == b->n_out && (i = first_difference(a->out, b->out, a->n_out)) < a->n_out)
+        snprintf(text, sizeof text, "out[%lu] %08x %08x", (unsigned long)i, float_bits(a->out[i]),
+                 float_bits(b->out[i]));
+    else if (a->lse && b->lse && (i = first_difference(a->lse, b->lse, a->n_lse)) < a->n_lse)
+        snprintf(text, sizeof text, "lse[%lu] %08x %08x", (unsigned long)i, float_bits(a->lse[i]),
+                 float_bits(b->lse[i]));
+    else if (a->weights && b->weights && (i = first_difference(a->weights, b->weights, a->n_weights)) < a->n_weights)
+        snprintf(text, sizeof text, "weights[%lu] %08x %08x", (unsigned long)i, float_bits(a->weights[i]),
+                 float_bits(b->weights[i]));
+    else snprintf(text, sizeof text, "masked_rows %lu %lu", (unsigned long)a->masked, (unsigned long)b->masked);
+    return text;
+}
+
+/* Runs another form of the same question; the answer must be t->plain. */
+static void same(subject *t, const attn_args *a, const char *form, int number)
+{
+    answer r = answer_of(a);
+    CHECKF(answer_same(&t->plain, &r), "%s %d: %s (%s); %s", form, number, difference(&t->plain, &r),
+           attn_backend_name(a->backend), case_text(&t->c));
+    answer_free(&r);
+}
+
+/* Many random subjects for one property. */
+static void each_subject(int cases, double work, int ready, uint64_t salt, void (*property)(subject *t))
+{
+    static subject t;
+    for (int n = 0; n < cases * test_scale && !test_failed(); n++) {
+        subject_make(&t, test_seed * 1000003u + salt * 7001u + (uint64_t)n, n % 8 ? work : 8 * work, ready);
+        if (t.plain.status == ATTN_OK) property(&t);
+        subject_free(&t);
+    }
+}
+
+/* ---- 2  how it is run ------------------------------------------------------------------------------------------- */
+
+static void property_threads(subject *t)
+{
+    static const int widths[] = {1, 2, 3, 5, 8, 64};
+    int from = rng_int(&t->r, 0, 5);
+    for (int x = 0; x < 3; x++) {                                             /* three of the six each time */
+        attn_exec exec = test_exec(widths[(from + x * 2) % 6 == 5 && x ? 4 : (from + x * 2) % 6]);
+        attn_args a = t->a;
+        a.exec = &exec;
+        unsigned char *work = NULL;
+        if (rng_int(&t->r, 0, 1)) {
+            size_t size = attn_sdpa_workspace(&a), shift = (size_t)rng_int(&t->r, 0, 67);
+            if (size != SIZE_MAX)
+                work = (unsigned char *)guard_alloc(size + shift), a.work = work + shift, a.work_size = size;
+        }
+        same(t, &a, work ? "threads and workspace" : "threads", exec.width);
+        guard_free(work);
+    }
+}
+static void test_threads(void) { each_subject(220, 60000, 0, 1, property_threads); }
+
+static void property_backends(subject *t)
+{
+    int list[16], n = test_one_answer_backends(list, 16);
+    for (int x = 0; x < n; x++) {
+        attn_args a = t->a;
+        a.backend = list[x];
+        same(t, &a, "backend", a.backend);
+    }
+}
+static void test_backends(void) { each_subject(800, 60000, 0, 2, property_backends); }
+
+/* Looking at more changes nothing; 4-byte alignment is enough for everything. */
+static void property_asking(subject *t)
+{
+    attn_args a = t->a;
+    a.lse = NULL, a.masked_rows = NULL, a.weights = NULL;
+    a.weights_stage = ATTN_PROBABILITIES;
+    same(t, &a, "nothing asked", 0);
+    for (int stage = ATTN_PROBABILITIES; stage <= ATTN_SCORES_BIASED; stage++) {
+        a.weights = stage == t->a.weights_stage || !t->a.weights ? &asked : NULL;
+        a.weights_stage = stage;
+        if (!a.weights) {                                                     /* another stage shows other numbers */
+            answer r, *p = &t->plain;
+            a.weights = &asked;
+            r = answer_of(&a);
+            CHECKF(r.status == ATTN_OK && same_bits(r.out, p->out, p->n_out), "stage %d; %s", stage, case_text(&t->c));
+            answer_free(&r);
+        } else same(t, &a, "stage", stage);
+    }
+    a = t->a;
+    sdpa_case *c = &t->c;
+    a.q = (float *)memcpy(own(t, c->q_size + 3), a.q, c->q_size * 4);         /* the end is no longer the page's end */
+    a.k = (float *)memcpy(own(t, c->k_size + 1), a.k, c->k_size * 4);
+    a.v = (float *)memcpy(own(t, c->v_size + 2), a.v, c->v_size * 4);
+    same(t, &a, "moved", 1);
+}
+static void test_asking(void) { each_subject(150, 60000, 0, 3, property_asking); }
+
+/* ---- 3  a part of the question alone ------------------------------------------------------------------------------ */
+
+/* mask, keep or bias of entry b, heads h0.., rows i0.., columns j0..: a dense {1, heads, rows} matrix */
+static void *cut_cells(subject *t, const void *from, size_t cell, const ptrdiff_t step[3], const int at[4],
+                       const int n[3], int shape[3], ptrdiff_t *stride)
+{
+    if (!from) return NULL;
+    unsigned char *to = (unsigned char *)case_own(&t->c, (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * cell + cell),
+                  *p = to;
+    for (int h = 0; h < n[0]; h++)
+        for (int i = 0; i < n[1]; i++, p += (size_t)n[2] * cell)
+            memcpy(p,
+                   (const unsigned char *)from +
+                       (size_t)oracle_cell_at(step, at[0], at[1] + h, at[2] + i, at[3]) * cell,
+                   (size_t)n[2] * cell);
+    shape[0] = 1, shape[1] = n[0], shape[2] = n[1] > 0 ? n[1] : 1;
+    *stride = 0;
+    return to;
+}
+
+/* Entry b alone; head h alone or all (-1); row i alone or all (-1); keys j0 .. j1-1 alone, j0 is 0 or where they start.
+   What lies before j0 and behind j1 must be invisible to what is asked for. */
+static attn_args cut(subject *t, int b, int h, int i, int j0, int j1)
+{
+    attn_args a = t->a;
+    const oracle_shape *s = &t->c.s;
+    int h0 = h < 0 ? 0 : h, i0 = i < 0 ? 0 : i, heads = h < 0 ? s->heads : 1, rows = i < 0 ? oracle_rows(&a, b) : 1;
+    int at[4] = {b, h0, i0, j0}, n[3] = {heads, rows, j1 - j0};
+    a.batch = 1, a.k_batch = 0, a.n_q = rows, a.n_k = j1 - j0;
+    a.heads = heads, a.kv_heads = h < 0 ? s->kv_heads : 1;
+    a.q = t->a.q + oracle_q_at(&t->a, s, b, h0, i0);
+    a.k = t->a.k + (j1 > j0 ? oracle_k_at(&t->a, s, b, h0, j0) : 0);
+    a.v = t->a.v + (j1 > j0 ? oracle_v_at(&t->a, s, b, h0, j0) : 0);
+    for (int x = 0; x < 3; x++) {
+        a.q_stride[x] = s->q[x], a.k_stride[x] = s->k[x], a.v_stride[x] = s->v[x], a.out_stride[x] = s->out[x];
+        if (x == 0 || t->a.q_cum) a.q_stride[0] = a.out_stride[0] = 0;        /* one entry has no stride */
+        if (x == 0 || t->a.k_cum) a.k_stride[0] = a.v_stride[0] = 0;
+    }
+    a.q_cum = a.k_cum = a.q_lengths = a.k_lengths = a.k_map = NULL;
+    a.k_starts = NULL;
+    if (oracle_start(&t->a, b) > j0) {
+        int *start = own_ints(t, 1);
+        start[0] = oracle_start(&t->a, b) - j0;
+        a.k_starts = start;
+    }
+    int *pos = own_ints(t, 1);
+    pos[0] = (int)(oracle_pos(&t->a, b) + i0 - j0);
+    a.q_pos = 0, a.q_pos_each = pos;
+    if (a.causal) a.causal = ATTN_CAUSAL_TOP_LEFT;
+    a.align = ATTN_ALIGN_TOP_LEFT;
+    a.mask = (float *)cut_cells(t, a.mask, 4, s->mask, at, n, a.mask_shape, &a.mask_stride);
+    a.bias = (float *)cut_cells(t, a.bias, 4, s->bias, at, n, a.bias_shape, &a.bias_stride);
+    a.keep = (unsigned char *)cut_cells(t, a.keep, 1, s->keep, at, n, a.keep_shape, &a.keep_stride);
+    if (a.alibi_slopes) a.alibi_slopes += h0;
+    if (a.sinks) a.sinks += h0;
+    return a;
+}
+
+/* The rows of the part, compared with where they stand in the whole. */
+static void same_part(subject *t, const attn_args *a, int b, int h, int i, int j0, const char *form)
+{
+    const oracle_shape *s = &t->c.s;
+    const answer *all = &t->plain;
+    answer r = answer_of(a);
+    int h0 = h < 0 ? 0 : h, i0 = i < 0 ? 0 : i;
+    size_t d = (size_t)s->dim_v, n = (size_t)a->n_k;
+    CHECKF(r.status == ATTN_OK, "%s: %s; %s", form, attn_status_str(r.status), case_text(&t->c));
+    for (int x = 0; x < a->heads * a->n_q && r.status == ATTN_OK && !test_failed(); x++) {
+        size_t at =
+            ((size_t)b * (size_t)s->heads + (size_t)(h0 + x / a->n_q)) * (size_t)s->n_q + (size_t)(i0 + x % a->n_q);
+        size_t p = (size_t)x, c = first_difference(r.out + p * d, all->out + at * d, d);
+        CHECKF(c == d, "%s %d/%d/%d from key %d: out[%lu] of head %d, row %d: %08x, in the whole %08x (%s); %s", form,
+               b, h, i, j0, (unsigned long)c, h0 + x / a->n_q, i0 + x % a->n_q,
+               float_bits(r.out[p * d + (c < d ? c : 0)]), float_bits(all->out[at * d + (c < d ? c : 0)]),
+               attn_backend_name(a->backend), case_text(&t->c));
+        CHECKF(same_bits(r.lse + p, all->lse + at, 1), "%s %d/%d/%d from key %d: lse %08x, in the whole %08x; %s", form,
+               b, h, i, j0, float_bits(r.lse[p]), float_bits(all->lse[at]), case_text(&t->c));
+        CHECKF(!r.weights || same_bits(r.weights + p * n, all->weights + at * (size_t)s->n_k + j0, n),
+               "%s %d/%d/%d from key %d: weights; %s", form, b, h, i, j0, case_text(&t->c));
+    }
+    answer_free(&r);
+}
+
+static void property_parts(subject *t)
+{
+    const oracle_shape *s = &t->c.s;
+    int held = t->c.n_owned;
+    for (int b = 0; b < s->batch; b++) {
+        int rows = oracle_rows(&t->a, b), start = oracle_start(&t->a, b), end = oracle_end(&t->a, b);
+        attn_args a = cut(t, b, -1, -1, 0, end);
+        same_part(t, &a, b, -1, -1, 0, "entry alone");
+        if (start) {
+            a = cut(t, b, -1, -1, start, end);
+            same_part(t, &a, b, -1, -1, start, "padding cut off");
+        }
+        int h = rng_int(&t->r, 0, s->heads - 1);
+        a = cut(t, b, h, -1, rng_int(&t->r, 0, 1) ? start : 0, end);
+        same_part(t, &a, b, h, -1, end - a.n_k, "head alone");
+        while (t->c.n_owned > held) guard_free(t->c.owned[--t->c.n_owned]);
+        for (int x = 0; x < 4 && rows > 0; x++) {
+            int i = x == 0 ? rows - 1 : rng_int(&t->r, 0, rows - 1), last = end, raw = t->a.weights_stage != 0;
+            h = rng_int(&t->r, 0, 1) ? -1 : rng_int(&t->r, 0, s->heads - 1);
+            for (int g = 0, seen; !raw && g < s->heads; g++) {               /* up to the last key any head sees */
+                for (seen = end; seen > start && !oracle_sees(&t->a, s, b, g, i, seen - 1); seen--) {}
+                last = g == 0 || seen > last ? seen : last;
+            }
+            int from = rng_int(&t->r, 0, 1) ? start : 0, to = rng_int(&t->r, 0, 2) ? last : end;
+            a = cut(t, b, h, i, from < to ? from : to, to);
+            same_part(t, &a, b, h, i, to - a.n_k, "row alone");
+            while (t->c.n_owned > held) guard_free(t->c.owned[--t->c.n_owned]);
+        }
+    }
+}
+static void test_parts(void) { each_subject(400, 60000, 0, 4, property_parts); }
+
+/* Columns of out are independent of each other: dim_v may be cut anywhere. */
+static void property_columns(subject *t)
+{
+    const oracle_shape *s = &t->c.s;
+    if (s->dim_v < 2) return;
+    int x0 = rng_int(&t->r, 1, s->dim_v - 1);
+    for (int part = 0; part < 2; part++) {
+        attn_args a = t->a;
+        a.dim_v = part ? s->dim_v - x0 : x0;
+        a.v += part && t->c.v_size ? x0 : 0;
+        for (int x = 0; x < 3; x++)
+            a.v_stride[x] = s->v[x] > 0 ? s->v[x] : 0, a.out_stride[x] = s->out[x] > 0 ? s->out[x] : 0;
+        answer r = answer_of(&a);
+        CHECKF(r.status == ATTN_OK, "%s; %s", attn_status_str(r.status), case_text(&t->c));
+        size_t rows = r.n_lse, d = (size_t)a.dim_v;
+        for (size_t i = 0; i < rows && r.status == ATTN_OK && !test_failed(); i++)
+            CHECKF(same_bits(r.out + i * d, t->plain.out + i * (size_t)s->dim_v + (part ? x0 : 0), d),
+                   "columns cut at %d, part %d, row %lu; %s", x0, part, (unsigned long)i, case_text(&t->c));
+        CHECK(!r.lse || same_bits(r.lse, t->plain.lse, rows));
+        answer_free(&r);
+    }
+}
+static void test_columns(void) { each_subject(250, 60000, 0, 5, property_columns); }
+
+/* ---- 4  the same thing written down in another way ------------------------------------------------------------------- */
+
+enum {
+    LAYOUT_BSHD,
+    LAYOUT_BHSD,
+    LAYOUT_GAPS,
+    LAYOUT_GAPS_BHSD,
+    LAYOUT_PACKED,
+    LAYOUT_RAGGED,
+    LAYOUT_RAGGED_BHSD,
+    LAYOUTS
+};
+
+/* All q, k, v copied into another layout, each query entry with K and V of its own (no k_map), each head too when `expand`. */
+static int relaid(subject *t, int layout, int expand, attn_args *to)
+{
+    const attn_args *a = &t->a;
+    const oracle_shape *s = &t->c.s;
+    int ragged = layout == LAYOUT_RAGGED || layout == LAYOUT_RAGGED_BHSD, gaps = layout == LAYOUT_GAPS;
+    int kvh = expand ? s->heads : s->kv_heads, held = s->batch + 1;
+    if (ragged && a->k_starts) return 0;
+    gaps |= layout == LAYOUT_GAPS_BHSD;
+    *to = *a;
+    memset(to->q_stride, 0, sizeof to->q_stride);
+    memset(to->k_stride, 0, sizeof to->k_stride);
+    memset(to->v_stride, 0, sizeof to->v_stride);
+    memset(to->out_stride, 0, sizeof to->out_stride);
+    to->layout =
+        layout == LAYOUT_BHSD || layout == LAYOUT_GAPS_BHSD || layout == LAYOUT_RAGGED_BHSD ? ATTN_BHSD : ATTN_BSHD;
+    to->k_map = NULL, to->k_batch = 0, to->kv_heads = kvh;
+    to->n_q = s->n_q, to->n_k = s->n_k;
+    int *q_cum = own_ints(t, held), *k_cum = own_ints(t, held), *rows = own_ints(t, held), *ends = own_ints(t, held);
+    q_cum[0] = k_cum[0] = 0;
+    for (int b = 0; b < s->batch; b++) {
+        rows[b] = oracle_rows(a, b), ends[b] = oracle_end(a, b);
+        q_cum[b + 1] = q_cum[b] + rows[b], k_cum[b + 1] = k_cum[b] + ends[b];
+    }
+    to->q_cum = ragged ? q_cum : NULL, to->k_cum = ragged ? k_cum : NULL;
+    to->q_lengths = ragged || !(a->q_lengths || a->q_cum) ? NULL : rows;
+    to->k_lengths = ragged || !(a->k_lengths || a->k_cum) ? NULL : ends;
+    if (gaps) {
+        int inner = to->layout == ATTN_BHSD ? 1 : 2, outer = 3 - inner, n_q = s->n_q > 0 ? s->n_q : 1, n_k = s->n_k;
+        n_k = n_k > 0 ? n_k : 1;
+        to->q_stride[inner] = s->dim + 3, to->k_stride[inner] = s->dim + 1, to->v_stride[inner] = s->dim_v + 2;
+        to->q_stride[outer] = to->q_stride[inner] * (inner == 1 ? n_q : s->heads) + 5;
+        to->k_stride[outer] = to->k_stride[inner] * (inner == 1 ? n_k : kvh) + 7;
+        to->v_stride[outer] = to->v_stride[inner] * (inner == 1 ? n_k : kvh) + 1;
+        to->out_stride[inner] = s->dim_v + 1;
+    }
+    ptrdiff_t row = (ptrdiff_t)s->heads * s->dim + (ptrdiff_t)kvh * (s->dim + s->dim_v);
+    if (layout == LAYOUT_PACKED) to->q_stride[1] = to->k_stride[1] = to->v_stride[1] = row;
+    const oracle_shape n = oracle_shape_of(to);
+    size_t nq = answer_extent(n.q, to->q_cum, n.batch, n.n_q, n.heads, n.dim);
+    size_t nk = answer_extent(n.k, to->k_cum, n.batch, n.n_k, n.kv_heads, n.dim);
+    size_t nv = answer_extent(n.v, to->k_cum, n.batch, n.n_k, n.kv_heads, n.dim_v);
+    float *q, *k, *v;
+    if (layout == LAYOUT_PACKED) {
+        if (n.n_q != n.n_k || !nv) return 0;
+        q = own(t, nv + (size_t)(row - (ptrdiff_t)kvh * s->dim_v));
+        k = q + s->heads * s->dim;
+        v = k + kvh * s->dim;
+    } else {
+        q = own(t, nq), k = own(t, nk), v = own(t, nv);
+    }
+    for (int b = 0; b < s->batch; b++)
+        for (int h = 0; h < s->heads; h++) {
+            for (int i = 0; i < rows[b]; i++)
+                memcpy(q + oracle_q_at(to, &n, b, h, i), a->q + oracle_q_at(a, s, b, h, i), (size_t)s->dim * 4);
+            for (int j = oracle_start(a, b); j < ends[b]; j++) {
+                memcpy(k + oracle_k_at(to, &n, b, h, j), a->k + oracle_k_at(a, s, b, h, j), (size_t)s->dim * 4);
+                memcpy(v + oracle_v_at(to, &n, b, h, j), a->v + oracle_v_at(a, s, b, h, j), (size_t)s->dim_v * 4);
+            }
+        }
+    to->q = q, to->k = k, to->v = v;
+    return 1;
+}
+
+static void property_layouts(subject *t)
+{
+    for (int layout = 0; layout < LAYOUTS; layout++) {
+        int held = t->c.n_owned;
+        attn_args a;
+        if (relaid(t, layout, (int)(t->c.seed + (uint64_t)layout) & 1, &a)) same(t, &a, "layout", layout);
+        while (t->c.n_owned > held) guard_free(t->c.owned[--t->c.n_owned]);
+    }
+}
+static void test_layouts(void) { each_subject(160, 40000, 0, 6, property_layouts); }
+
+/* Everything that hides, as one full matrix: keep bytes or -inf; causal, window and lengths are taken away. */
+static attn_args rewritten(subject *t, int as_bytes)
+{
+    attn_args a = t->a;
+    const oracle_shape *s = &t->c.s;
+    size_t cells = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q * (size_t)s->n_k;
+    unsigned char *keep = as_bytes ? (unsigned char *)case_own(&t->c, cells) : NULL;
+    float *mask = as_bytes ? NULL : own(t, cells);
+    int *pos = own_ints(t, s->batch + 1);
+    for (int b = 0; b < s->batch; b++) {
+        pos[b] = (int)oracle_pos(&a, b);
+        for (int h = 0; h < s->heads; h++)
+            for (int i = 0; i < s->n_q; i++)
+                for (int j = 0; j < s->n_k; j++) {
+                    size_t at = oracle_weight_at(s, b, h, i, j);
+                    int sees = oracle_sees(&a, s, b, h, i, j);
+                    if (as_bytes) keep[at] = (unsigned char)(sees ? 1 + i % 255 : 0);
+                    else mask[at] = !sees ? -INFINITY : a.mask ? a.mask[oracle_cell_at(s->mask, b, h, i, j)] : 0.0f;
+                }
+    }
+    int *shape = as_bytes ? a.keep_shape : a.mask_shape;
+    shape[0] = s->batch > 0 ? s->batch : 1, shape[1] = s->heads, shape[2] = s->n_q > 0 ? s->n_q : 1;
+    if (as_bytes) a.keep = keep, a.keep_stride = 0;
+    else
+        a.mask = mask, a.mask_stride = 0, a.keep = NULL, memset(a.keep_shape, 0, sizeof a.keep_shape),
+        a.keep_stride = 0;
+    a.n_q = s->n_q, a.n_k = s->n_k;
+    a.causal = ATTN_CAUSAL_NONE, a.align = ATTN_ALIGN_TOP_LEFT, a.window_left = a.window_right = 0;
+    a.q_pos = 0, a.q_pos_each = pos;
+    if (!a.k_starts && !a.k_cum) a.k_lengths = NULL;
+    return a;
+}
+
+static void property_masks(subject *t)
+{
+    int raw = t->a.weights && (t->a.weights_stage == ATTN_SCORES_RAW || t->a.weights_stage == ATTN_SCORES_CAPPED);
+    for (int as_bytes = 0; as_bytes < 2; as_bytes++) {
+        attn_args a = rewritten(t, as_bytes);
+        if (raw) a.weights = NULL;                          /* a hidden key that exists has a score, another has not */
+        same(t, &a, as_bytes ? "as keep bytes" : "as a matrix", 0);
+    }
+}
+static void test_masks(void) { each_subject(400, 40000, 1, 7, property_masks); }
+
+/* Keys and values out of a cache, appended in portions; entries through a map in another order. */
+static void property_cache(subject *t)
+{
+    const oracle_shape *s = &t->c.s;
+    attn_args a = t->a;
+    if (a.k_starts || s->batch < 1 || s->n_k < 1) return;
+    attn_kv kv;
+    attn_kv_args make;
+    memset(&make, 0, sizeof make);
+    make.batch = s->batch, make.kv_heads = s->kv_heads, make.dim = s->dim, make.dim_v = s->dim_v;
+    make.capacity = s->n_k + rng_int(&t->r, 0, 20);
+    CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
+    int *count = own_ints(t, s->batch), *map = own_ints(t, s->batch);
+    size_t g = (size_t)s->kv_heads;
+    float *k = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->dim);
+    float *v = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->dim_v);
+    for (int b = 0; b < s->batch; b++) map[b] = (b + 1) % s->batch;
+    for (int from = 0, n; from < s->n_k; from += n) {
+        n = rng_int(&t->r, 0, 2) ? rng_int(&t->r, 1, s->n_k - from) : 1;
+        n = from > 40 ? s->n_k - from : n;
+        for (int b = 0; b < s->batch; b++) {
+            int end = oracle_end(&a, b), e = map[b];
+            count[e] = end < from ? 0 : end - from < n ? end - from : n;
+            for (int j = 0; j < count[e]; j++)
+                for (int h = 0; h < s->kv_heads; h++) {
+                    size_t row = ((size_t)e * (size_t)n + (size_t)j) * g + (size_t)h;
+                    int head = h * (s->heads / s->kv_heads);
+                    memcpy(k + row * (size_t)s->dim, a.k + oracle_k_at(&a, s, b, head, from + j), (size_t)s->dim * 4);
+                    memcpy(v + row * (size_t)s->dim_v, a.v + oracle_v_at(&a, s, b, head, from + j),
+                           (size_t)s->dim_v * 4);
+                }
+        }
+        CHECK(attn_kv_append(&kv, k, v, n, count) == ATTN_OK);
+    }
+    a.kv = &kv, a.k = a.v = NULL, a.k_map = map, a.k_batch = 0, a.n_k = s->n_k;
+    a.k_lengths = NULL, a.k_cum = NULL;
+    for (int x = 0; x < 3; x++) a.k_stride[x] = a.v_stride[x] = 0;
+    attn_exec exec = test_exec(rng_int(&t->r, 1, 5));
+    a.exec = &exec;
+    same(t, &a, "cache, width", exec.width);
+    attn_kv_free(&kv);
+}
+static void test_cache(void) { each_subject(250, 40000, 0, 8, property_cache); }
+
+/* ---- 5  directed ------------------------------------------------------------------------------------------------------ */
+
+/* One row over many keys: the work of a chunk goes to any thread, the fold does not. */
+static void test_split(void)
+{
+    static const int n_of[] = {129, 256, 300, 1000, 2049, 5000}, widths[] = {1, 2, 3, 5, 8, 64};
+    int list[16], n_list = test_one_answer_backends(list, 16);
+    for (int z = 0; z < 6; z++)
+        for (int heads = 1; heads <= 4; heads += 3) {
+            enum { D = 24 };
+            int n = n_of[z];
+            rng r = rng_make(test_seed + (uint64_t)z);
+            float *q = guard_floats((size_t)(2 * heads * D)), *k = guard_floats((size_t)(2 * n * D));
+            float *v = guard_floats((size_t)(2 * n * D)), sinks[4] = {0.0f, 1.0f, 2.0f, 3.0f};
+            rng_fill(&r, q, (size_t)(2 * heads * D));
+            rng_fill(&r, k, (size_t)(2 * n * D));
+            rng_fill(&r, v, (size_t)(2 * n * D));
+            for (int x = 0; x < 2 * n * D; x++) k[x] *= 3.0f;
+            attn_args a;
+            memset(&a, 0, sizeof a);
+            a.q = q, a.k = k, a.v = v, a.batch = 2, a.heads = heads, a.kv_heads = 1, a.n_q = 1, a.n_k = n, a.dim = D;
+            a.lse = &asked, a.weights = &asked, a.sinks = z % 2 ? sinks : NULL;
+            a.backend = ATTN_SCALAR;
+            a.window_left = z == 3 ? 400 : 0, a.q_pos = z == 3 ? n - 100 : 0;   /* whole chunks out of sight */
+            answer plain = answer_of(&a);
+            CHECK(plain.status == ATTN_OK);
+            for (int x = 0; x < n_list; x++)
+                for (int y = 0; y < 6; y++) {
+                    attn_exec exec = test_exec(widths[y]);
+                    a.exec = &exec, a.backend = list[x];
+                    answer p = answer_of(&a);
+                    CHECKF(answer_same(&plain, &p), "%d keys, %d heads, width %d, %s: %s", n, heads, widths[y],
+                           attn_backend_name(list[x]), difference(&plain, &p));
+                    answer_free(&p);
+                }
+            answer_free(&plain);
+            guard_free(q);
+            guard_free(k);
+            guard_free(v);
+        }
+}
+
+/* A whole prompt, and the same prompt row by row through a growing cache. */
+static void test_tokens(void)
+{
+    enum { N = 280, H = 4, G = 2, D = 16 };
+    int list[16], n_list = test_one_answer_backends(list, 16);
+    float *q = guard_floats(N * H * D), *k = guard_floats(N * G * D), *v = guard_floats(N * G * D);
+    rng r = rng_make(test_seed + 5);
+    rng_fill(&r, q, N * H * D);
+    rng_fill(&r, k, N * G * D);
+    rng_fill(&r, v, N * G * D);
+    for (int x = 0; x < n_list; x++) {
+        attn_args a;
+        memset(&a, 0, sizeof a);
+        a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = H, a.kv_heads = G, a.n_q = a.n_k = N, a.dim = D;
+        a.causal = ATTN_CAUSAL_TOP_LEFT, a.lse = &asked, a.backend = list[x];
+        answer all = answer_of(&a);
+        attn_kv kv;
+        attn_kv_args make;
+        memset(&make, 0, sizeof make);
+        make.batch = 1, make.kv_heads = G, make.dim = D, make.capacity = N;
+        CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
+        a.k = a.v = NULL, a.kv = &kv, a.n_k = 0, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        for (int i = 0, n; i < N && !test_failed(); i += n) {
+            n = i % 50 == 3 ? 7 : 1;                                          /* sometimes several at once */
+            n = i + n > N ? N - i : n;
+            CHECK(attn_kv_append(&kv, k + i * G * D, v + i * G * D, n, NULL) == ATTN_OK);
+            a.q = q + i * H * D, a.n_q = n;
+            answer step = answer_of(&a);
+            for (int h = 0; h < H; h++)
+                for (int y = 0; y < n; y++)
+                    CHECKF(step.status == ATTN_OK &&
+                               same_bits(step.out + (h * n + y) * D, all.out + (h * N + i + y) * D, D) &&
+                               same_bits(step.lse + h * n + y, all.lse + h * N + i + y, 1),
+                           "row %d, head %d: token by token is not the whole prompt (%s)", i + y, h,
+                           attn_backend_name(list[x]));
+            answer_free(&step);
+        }
+        answer_free(&all);
+        attn_kv_free(&kv);
+    }
+    guard_free(q);
+    guard_free(k);
+    guard_free(v);
+}
+
+/* attn_self and attn_cross are attn_sdpa with names */
+static void test_levels(void)
+{
+    enum { B = 2, N = 37, M = 150, H = 3, D = 8 };
+    static float q[B * N * H * D], k[B * M * H * D], v[B * M * H * D], out[B * N * H * D], mask[B * N * M];
+    int lengths[B] = {M, 61}, own_lengths[B] = {N, 20};
+    rng r = rng_make(test_seed + 6);
+    rng_fill(&r, q, B * N * H * D);
+    rng_fill(&r, k, B * M * H * D);
+    rng_fill(&r, v, B * M * H * D);
+    for (int x = 0; x < B * N * M; x++) mask[x] = rng_int(&r, 0, 3) ? rng_normal(&r) : -INFINITY;
+    for (int form = 0; form < 8; form++) {
+        int self = form & 1, causal = form >> 1 & 1;
+        attn_args a;
+        memset(&a, 0, sizeof a);
+        a.q = q, a.k = k, a.v = v, a.out = out, a.batch = B, a.heads = H, a.n_q = N, a.n_k = self ? N : M, a.dim = D;
+        if (form & 4) a.mask = mask, a.mask_shape[0] = B, a.mask_shape[1] = 1, a.mask_shape[2] = N;
+        a.k_lengths = self ? own_lengths : lengths, a.q_lengths = self ? own_lengths : NULL;
+        a.causal = self && causal ? ATTN_CAUSAL_TOP_LEFT : 0;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        uint64_t want = hash_bits(0, out, B * N * H * D);
+        memset(out, 0xA5, sizeof out);
+        attn_status status = self ? attn_self(out, q, k, v, B, N, H, D, causal, own_lengths, a.mask)
+                                  : attn_cross(out, q, k, v, B, N, M, H, D, lengths, a.mask);
+        CHECKF(status == ATTN_OK && hash_bits(0, out, B * N * H * D) == want, "form %d: %s", form,
+               attn_status_str(status));
+    }
+}
+
+/* ---- 6  hostile floating-point environments ------------------------------------------------------------------------------ */
+
+#if defined(__SSE__) || defined(_M_X64)
+#define HAVE_CONTROL
+typedef unsigned control_word;
+static control_word control_get(void) { return _mm_getcsr() & ~0x3Fu; }     /* without the sticky flags */
+static void control_set(control_word w) { _mm_setcsr(w); }
+/* flush to zero and denormals are zero; rounding down, up, toward zero; all of it with traps on invalid, /0, overflow */
+static const control_word hostile[] = {0x1F80u | 0x8040u, 0x1F80u | 0x2000u, 0x1F80u | 0x4000u, 0x1F80u | 0x6000u,
+                                       (0x1F80u & ~0x0680u) | 0xE040u};
+enum { HOSTILE = 5 };
+#elif defined(__aarch64__)
+#define HAVE_CONTROL
+typedef uint64_t control_word;
+static control_word control_get(void)
+{
+    uint64_t w;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(w));
+    return w;
+}
+static void control_set(control_word w) { __asm__ __volatile__("msr fpcr, %0" : : "r"(w)); }
+static const control_word hostile[] = {UINT64_C(1) << 24, UINT64_C(1) << 22, UINT64_C(2) << 22, UINT64_C(3) << 22};
+enum { HOSTILE = 4 };
+#endif
+
+#ifdef HAVE_CONTROL
+typedef struct hostile_job {
+    void (*task)(void *arg, int i);
+    void *arg;
+    control_word word;
+} hostile_job;
+
+static int words_lost;
+static void hostile_task(void *p, int i)
+{
+    hostile_job *j = (hostile_job *)p;
+    control_word before = control_get();
+    control_set(j->word);
+    j->task(j->arg, i);
+    if (control_get() != (j->word & ~(control_word)0x3F)) words_lost++;
+    control_set(before);
+}
+/* Threads that belong to somebody else: every one of them flushes or rounds as it likes. */
+static void hostile_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    hostile_job *j = (hostile_job *)pool;
+    attn_exec inner = test_exec(3);
+    j->task = task, j->arg = arg;
+    inner.run(inner.pool, n, hostile_task, j);
+}
+
+static void property_hostile(subject *t)
+{
+    control_word usual = control_get();
+    for (int x = 0; x < HOSTILE; x++)
+        for (int threads = 0; threads < 2; threads++) {
+            hostile_job job = {NULL, NULL, hostile[x]};
+            attn_exec exec = {0};
+            attn_args a = t->a;
+            exec.pool = &job, exec.width = 3, exec.run = hostile_run;
+            if (threads) a.exec = &exec;
+            words_lost = 0;
+            control_set(hostile[x]);
+            answer r = answer_of(&a);
+            control_word after = control_get();
+            control_set(usual);
+            CHECKF(answer_same(&t->plain, &r), "control word %lx%s: %s; %s", (unsigned long)hostile[x],
+                   threads ? ", threads" : "", difference(&t->plain, &r), case_text(&t->c));
+            CHECKF(after == (hostile[x] & ~(control_word)0x3F), "the control word was %lx and is %lx",
+                   (unsigned long)hostile[x], (unsigned long)after);
+            CHECKF(!words_lost, "%d tasks did not put the control word back", words_lost);
+            answer_free(&r);
+        }
+}
+static void test_hostile(void)
+{
+    each_subject(60, 40000, 0, 9, property_hostile);
+    control_word usual = control_get();
+    int list[16], n_list = test_one_answer_backends(list, 16);
+    for (int i = 0; i < golden_count; i++)
+        for (int y = 0; y < n_list; y++) {                  /* denormal inputs and products are among these */
+            hostile_job job = {NULL, NULL, hostile[i % HOSTILE]};
+            attn_exec exec = {0};
+            exec.pool = &job, exec.width = 3, exec.run = hostile_run;
+            uint64_t h = golden_run(&golden_cases[i], list[y], &exec);
+            CHECKF(h == golden_expected(golden_cases[i].name), "\"%s\" in hostile threads on %s", golden_cases[i].name,
+                   attn_backend_name(list[y]));
+        }
+    CHECK(control_get() == usual);
+}
+#else
+static void test_hostile(void) { test_skip("no way to set the floating-point control word is known here"); }
+#endif
+
+/* ---- 7  fixed cases and paths taken ------------------------------------------------------------------------------------- */
+
+static void test_golden(void)
+{
+    int list[16], n_list = test_one_answer_backends(list, 16);
+    for (int i = 0; i < golden_count; i++) {
+        const golden_case *c = &golden_cases[i];
+        uint64_t want = golden_expected(c->name);
+        CHECKF(want != 0, "golden.h has no entry \"%s\"; build/golden -p prints a fresh table", c->name);
+        for (int y = 0; y < n_list; y++) {
+            uint64_t h = golden_run(c, list[y], NULL);
+            CHECKF(h == want, "\"%s\" on %s: %08lx%08lx", c->name, attn_backend_name(list[y]), (unsigned long)(h >> 32),
+                   (unsigned long)(h & 0xFFFFFFFFu));
+        }
+    }
+}
+
+SUITE(bits) = {
+    {"bits threads", test_threads, "work divided so that a sum depends on the width, races, a workspace too small"},
+    {"bits backends", test_backends, "a backend that rounds, orders, selects or flushes otherwise than the scalar one"},
+    {"bits asking", test_asking, "weights or lse computed in a way that changes out; alignment taken for granted"},
+    {"bits parts", test_parts,
+     "an entry, head or row that depends on its neighbours; chunks not cut from the first key"},
+    {"bits columns", test_columns, "columns of out that depend on each other or on the width of a tile"},
+    {"bits layouts", test_layouts, "wrong strides, ragged offsets, packed QKV, expanded against grouped heads"},
+    {"bits masks", test_masks, "flags, lengths and windows that are not the same as the matrix they stand for"},
+    {"bits cache", test_cache, "keys out of a cache that are summed otherwise than plain rows"},
+    {"bits split", test_split, "the fold of a split row depending on who computed its chunks"},
+    {"bits tokens", test_tokens, "token by token not being the whole prompt"},
+    {"bits levels", test_levels, "attn_self or attn_cross passing something on wrongly"},
+    {"bits hostile", test_hostile, "flushing or rounding of the caller's threads reaching the result, or not put back"},
+    {"bits golden", test_golden, "any change of the arithmetic, on any compiler or machine"},
+    {0},
+};

@@ -1,0 +1,211 @@
+/* test_math.c: the scalar functions attn.h has instead of libm. They are private, so this file holds an implementation
+ * of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth of a float's ulp; the
+ * limits are the promises of the documentation. `-n 10` and more visits every float of exp's range. */
+#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
+#define ATTN_STATIC
+#define ATTN_IMPLEMENTATION
+#include "test.h"
+
+#include <float.h>
+
+/* error of a float result in units of the last place of what it should be */
+static double ulps(float got, double want)
+{
+    int exponent;
+    frexp(want, &exponent);
+    if (exponent < -125) exponent = -125;                   /* denormals share the last place of FLT_MIN */
+    return fabs((double)got - want) / ldexp(1.0, exponent - 24);
+}
+
+static float draw_bits(rng *r) { return bits_float(rng_u32(r)); }
+
+/* a float of random mantissa (only its first `bits` bits) and an exponent in lo..hi */
+static float draw_float(rng *r, int bits, int lo, int hi)
+{
+    float m = (float)(rng_u32(r) >> (32 - bits) | 1u << (bits - 1));
+    return ldexpf(rng_u32(r) & 1 ? m : -m, rng_int(r, lo, hi) - bits);
+}
+
+/* ---- fma ------------------------------------------------------------------------------------------------- */
+
+static int same_value(float a, float b) { return float_bits(a) == float_bits(b) || (a != a && b != b); }
+
+static void check_fma(float a, float b, float c, long *wrong, const char *kind)
+{
+    float want = fmaf(a, b, c), one = attn__fma(a, b, c), two = attn__fma_exact(a, b, c);
+    if (same_value(want, one) && same_value(want, two)) return;
+    if ((*wrong)++) return;
+    test_fail(__FILE__, __LINE__, "%s: fma(%a, %a, %a) is %a, attn__fma %a, attn__fma_exact %a", kind, (double)a,
+              (double)b, (double)c, (double)want, (double)one, (double)two);
+}
+
+static void test_fma(void)
+{
+    static const float special[] = {0.0f,      -0.0f,      1.0f,     -1.0f, FLT_MIN, -FLT_MIN, FLT_MAX,
+                                    -FLT_MAX,  FLT_EPSILON, INFINITY, -INFINITY, NAN, 1.5f,     0.5f,
+                                    0x1p-149f, -0x1p-149f, 0x1p127f, 0x1.fffffcp-127f};
+    enum { SPECIALS = sizeof special / sizeof special[0] };
+    if (fmaf(0x1.000002p0f, 0x1.000002p0f, -0x1.000004p0f) != 0x1p-46f) {
+        test_skip("libm's fmaf is not a fused multiply-add here: nothing to compare with");
+        return;
+    }
+    rng r = rng_make(test_seed);
+    long wrong = 0, n = 400000L * test_scale;
+    for (int i = 0; i < SPECIALS; i++)
+        for (int j = 0; j < SPECIALS; j++)
+            for (int k = 0; k < SPECIALS; k++) check_fma(special[i], special[j], special[k], &wrong, "special values");
+    for (long i = 0; i < n && !wrong; i++) {
+        float a = draw_float(&r, 24, -20, 20), b = draw_float(&r, 24, -20, 20), p = a * b;
+        check_fma(draw_bits(&r), draw_bits(&r), draw_bits(&r), &wrong, "any bits");
+        check_fma(a, b, draw_float(&r, 24, -45, 45), &wrong, "any exponents");
+        check_fma(a, b, -p, &wrong, "cancellation to the error of the product");
+        check_fma(a, b, -nextafterf(p, (float)rng_int(&r, -1, 1) * INFINITY), &wrong, "cancellation to a few ulps");
+        /* a short product beside a sum that ends half an ulp away, or just off it by a bit far below */
+        float x = draw_float(&r, rng_int(&r, 1, 12), 0, 4), y = draw_float(&r, rng_int(&r, 1, 12), 0, 4);
+        check_fma(x, y, draw_float(&r, 24, 20, 34), &wrong, "ties");
+        check_fma(x + ldexpf(x, -22), y, draw_float(&r, 24, 20, 60), &wrong, "almost ties");
+        /* the sum in double is itself a tie for the float: rounding twice would show */
+        x = draw_float(&r, 24, -30, -24), y = draw_float(&r, 24, -2, 2);
+        check_fma(x, y, draw_float(&r, 23, 0, 2), &wrong, "rounded twice");
+        x = draw_float(&r, 24, -80, -60), y = draw_float(&r, 24, -80, -60);
+        check_fma(x, y, draw_float(&r, 20, -149, -120), &wrong, "denormal sums");
+        x = draw_float(&r, 24, 60, 70), y = draw_float(&r, 24, 58, 70);
+        check_fma(x, y, draw_float(&r, 24, 120, 128), &wrong, "overflow");
+    }
+    CHECKF(wrong == 0, "attn__fma is not a fused multiply-add");
+}
+
+/* ---- exp ------------------------------------------------------------------------------------------------- */
+
+static double exp_error(float x)
+{
+    return ulps(attn__exp(x), exp((double)x));
+}
+
+static void test_exp(void)
+{
+    const double smallest = log((double)FLT_MIN);           /* below: +0 */
+    const uint32_t last = float_bits(-87.3365402f);
+    double worst = 0.0;
+    float at = 0.0f;
+    rng r = rng_make(test_seed);
+
+    /* bit patterns from -0 to ln(FLT_MIN): all of them, or every 400th or so */
+    uint32_t step = test_scale >= 10 ? 1 : (uint32_t)(400 / test_scale) | 1;
+    for (uint32_t u = 0x80000000u + rng_u32(&r) % step; u <= last; u += step) {
+        double error = exp_error(bits_float(u));
+        if (error > worst) worst = error, at = bits_float(u);
+    }
+    for (int i = 0; i < 1000000; i++) {                     /* and where most scores are */
+        float x = -87.3365f * ((float)rng_u32(&r) / 4294967296.0f);
+        double error = exp_error(x);
+        if (error > worst) worst = error, at = x;
+    }
+    for (int n = 0; n <= 252; n++)                          /* and where one polynomial hands over to the next */
+        for (int d = -50; d <= 50; d++) {
+            float x = bits_float(float_bits((float)(-0.34657359027997264 * n)) + (uint32_t)d);
+            if (!(x <= 0.0f) || (double)x < smallest) continue;
+            double error = exp_error(x);
+            if (error > worst) worst = error, at = x;
+        }
+    CHECKF(worst <= 1.5, "exp(%.9g) is off by %.3f ulp", (double)at, worst);
+    printf("  exp: at most %.3f ulp (at %.9g), %s\n", worst, (double)at, step == 1 ? "all floats" : "a sample");
+
+    CHECK(float_bits(attn__exp(0.0f)) == float_bits(1.0f));
+    CHECK(float_bits(attn__exp(-0.0f)) == float_bits(1.0f));
+    CHECK(float_bits(attn__exp(-INFINITY)) == 0);
+    CHECK(float_bits(attn__exp(-FLT_MAX)) == 0);
+    CHECK(attn__exp(NAN) != attn__exp(NAN));
+    CHECK(attn__exp(bits_float(0xFFC12345u)) != attn__exp(bits_float(0xFFC12345u)));
+    long denormal = 0, early = 0;
+    for (int d = -3000; d <= 3000; d++) {                   /* the step from FLT_MIN to nothing is where it should be */
+        float x = bits_float(last + (uint32_t)d), y = attn__exp(x);
+        if ((double)x < smallest) early += float_bits(y) != 0;
+        else denormal += !(y >= FLT_MIN);
+    }
+    CHECKF(early == 0, "%ld values below ln(FLT_MIN) do not give +0", early);
+    CHECKF(denormal == 0, "%ld values above ln(FLT_MIN) give a denormal or 0", denormal);
+}
+
+/* ---- log ------------------------------------------------------------------------------------------------- */
+
+static void test_log(void)
+{
+    double worst = 0.0;
+    float at = 1.0f;
+    rng r = rng_make(test_seed);
+    for (long i = 0; i < 1000000L * test_scale; i++) {
+        float x[4];
+        x[0] = bits_float(1 + rng_u32(&r) % 0x7F7FFFFFu);                           /* any positive number */
+        x[1] = bits_float(0x3F800000u + rng_u32(&r) % 0x08000000u);                 /* sums of weights: 1 .. 65536 */
+        x[2] = bits_float(0x3F800000u - 2000000u + rng_u32(&r) % 4000000u);         /* near 1: results near 0 */
+        x[3] = bits_float(0x3F800000u - 2000u + (uint32_t)(i % 4000));
+        for (int k = 0; k < 4; k++) {
+            double error = x[k] == 1.0f ? 0.0 : ulps(attn__log(x[k]), log((double)x[k]));
+            if (error > worst) worst = error, at = x[k];
+        }
+    }
+    CHECKF(worst <= 1.5, "log(%.9g) is off by %.3f ulp", (double)at, worst);
+    printf("  log: at most %.3f ulp (at %.9g)\n", worst, (double)at);
+    CHECK(float_bits(attn__log(1.0f)) == 0);
+    CHECK(attn__log(0.0f) == -INFINITY);
+    CHECK(attn__log(INFINITY) == INFINITY);
+    CHECK(attn__log(NAN) != attn__log(NAN));
+    CHECK(attn__log(-1.0f) != attn__log(-1.0f));
+}
+
+/* ---- tanh ------------------------------------------------------------------------------------------------ */
+
+static void test_tanh(void)
+{
+    double worst = 0.0;
+    float at = 0.0f;
+    rng r = rng_make(test_seed);
+    long odd = 0, beyond = 0;
+    for (long i = 0; i < 1000000L * test_scale; i++) {
+        float x[3];
+        x[0] = bits_float(1 + rng_u32(&r) % 0x7F800000u);                           /* up to infinity */
+        x[1] = 10.0f * ((float)(rng_u32(&r) >> 8) / 16777216.0f) + FLT_MIN;
+        x[2] = bits_float(float_bits(0.625f) - 500u + (uint32_t)(i % 1000));        /* where the polynomial ends */
+        for (int k = 0; k < 3; k++) {
+            float y = attn__tanh(x[k]);
+            double error = ulps(y, tanh((double)x[k]));
+            if (error > worst) worst = error, at = x[k];
+            odd += float_bits(attn__tanh(-x[k])) != float_bits(-y);
+            beyond += !(y <= 1.0f);
+        }
+    }
+    CHECKF(worst <= 3.0, "tanh(%.9g) is off by %.3f ulp", (double)at, worst);
+    printf("  tanh: at most %.3f ulp (at %.9g)\n", worst, (double)at);
+    CHECKF(odd == 0, "tanh(-x) is not -tanh(x) for %ld values", odd);
+    CHECKF(beyond == 0, "tanh leaves [-1, 1] for %ld values", beyond);
+    CHECK(attn__tanh(0.0f) == 0.0f);
+    CHECK(attn__tanh(9.1f) == 1.0f && attn__tanh(-9.1f) == -1.0f);
+    CHECK(attn__tanh(INFINITY) == 1.0f && attn__tanh(-INFINITY) == -1.0f);
+    CHECK(attn__tanh(FLT_MAX) == 1.0f && attn__tanh(-FLT_MAX) == -1.0f);
+    CHECK(attn__tanh(NAN) != attn__tanh(NAN));
+}
+
+/* ---- 1/sqrt(dim) ----------------------------------------------------------------------------------------- */
+
+static void test_default_scale(void)
+{
+    for (int dim = 1; dim <= 4096; dim++) {
+        float got = attn__default_scale(dim);
+        CHECKF(ulps(got, 1.0 / sqrt((double)dim)) <= 1.0, "1/sqrt(%d) is %.9g", dim, (double)got);
+    }
+    for (int k = 0; k <= 15; k++) {
+        float got = attn__default_scale(1 << 2 * k);
+        CHECKF(got == ldexpf(1.0f, -k), "1/sqrt(4^%d) is %.9g, not exactly 2^-%d", k, (double)got, k);
+    }
+    CHECK(ulps(attn__default_scale(0x7FFFFFFF), 1.0 / sqrt(2147483647.0)) <= 1.0);
+}
+
+SUITE(math) = {
+    {"fma", test_fma, "a multiply-add that rounds twice, on targets that have none and on those that claim one"},
+    {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
+    {"log", test_log, "log off by more than 1.5 ulp, log(1) != 0"},
+    {"tanh", test_tanh, "a softcap that is not odd, leaves [-1, 1] or is off by more than 3 ulp"},
+    {"default_scale", test_default_scale, "1/sqrt(dim) off by more than an ulp, or inexact where it is a power of two"},
+    {0}
+};
