@@ -22,7 +22,8 @@ export CC CFLAGS RUN
 
 help: ## say what can be made (this list)
 	@echo "attn.h: copy the header, there is nothing to build. For its tests and examples:"
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | \
+	    while read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
 	@echo "CC, CFLAGS, RUN (qemu, wine, valgrind) and ARGS can be set: see the top of the Makefile."
 
 demo: ## look at the three masks of a translation model (needs only cc)
@@ -43,15 +44,15 @@ examples: ## build every example with its own cc line, compare with the output i
 readme: ## build and run every block of code in README.md
 	@sh tests/readme.sh
 
-conformance: ## the ONNX standard's node tests of Attention (ONNX=folder)
-	@$(MAKE) --no-print-directory build/conformance
-	@$(RUN) build/conformance $(ONNX)
+conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
+	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
+	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
 
 golden: ## outputs hashed under other compilers and flags: the same bits
 	@sh tests/golden.sh
 
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
-	@sh tests/mutate.sh
+	@sh tests/mutate.sh $(ARGS)
 
 clean: ## remove build/
 	rm -rf build

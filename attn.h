@@ -68,8 +68,8 @@
    (keys are counted from the first that exists), and 32-bit x87 builds have excess precision. A NaN is always stored
    as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and put back.
 
-   PRECISION. Chunks of 128 keys, exp to 1 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.6e-8
-   (512 keys, dim 64), 1.4e-8 (2048 keys), 2.4e-8 (1024 keys, dim 128).
+   PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
+   (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
    tensors may end at a page. No alignment is required anywhere.
@@ -93,30 +93,125 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Status: a KIND. attn_check() writes the sentence. On any error no byte of output has been written. */
-typedef enum attn_status { ATTN_OK = 0,
-    ATTN_E_NULL = -1, ATTN_E_SIZE = -2, ATTN_E_HEADS = -3, ATTN_E_STRIDE = -4, ATTN_E_LENGTHS = -5,
-    ATTN_E_MAP = -6, ATTN_E_SHAPE = -7, ATTN_E_OPTION = -8, ATTN_E_CONFLICT = -9, ATTN_E_OVERLAP = -10,
-    ATTN_E_OVERFLOW = -11, ATTN_E_WORK = -12, ATTN_E_MEMORY = -13, ATTN_E_BACKEND = -14, ATTN_E_FULL = -15 } attn_status;
+/* Every status is a KIND of error; attn_check() writes the sentence that says which argument and why.
+   On any error not one byte of output has been written. */
+typedef enum attn_status {
+    ATTN_OK = 0,
+    ATTN_E_NULL = -1,                     /* a required pointer is NULL */
+    ATTN_E_SIZE = -2,                     /* a size is negative, or too small for what it must hold */
+    ATTN_E_HEADS = -3,                    /* kv_heads does not divide heads */
+    ATTN_E_STRIDE = -4,                   /* a stride is negative or smaller than what lies inside it */
+    ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range or falls */
+    ATTN_E_MAP = -6,                      /* a k_map entry is out of range */
+    ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is neither 1 nor the full size */
+    ATTN_E_OPTION = -8,                   /* an option has a value that does not exist */
+    ATTN_E_CONFLICT = -9,                 /* two settings exclude each other */
+    ATTN_E_OVERLAP = -10,                 /* an output overlaps an input or another output */
+    ATTN_E_OVERFLOW = -11,                /* a size does not fit the address space */
+    ATTN_E_WORK = -12,                    /* the memory given is too small */
+    ATTN_E_MEMORY = -13,                  /* an allocation failed */
+    ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
+    ATTN_E_FULL = -15                     /* the cache has no room for so many keys */
+} attn_status;
+
+/* The line above in words, for any number. A literal, never NULL. */
 ATTNDEF const char *attn_status_str(attn_status s);
+
+/* ATTN_VERSION of the compiled implementation: 10000 * major + 100 * minor + patch. */
 ATTNDEF int attn_version(void);
 
-/* 1. LOOK. m is additive, EVERY cell written: 0 visible, -INFINITY hidden. Pad ids are COLUMNS, never rows. */
-ATTNDEF attn_status attn_mask_causal (float *m, int n_q, int n_k, int pos);               /* [n_q][n_k], j <= i+pos */
-ATTNDEF attn_status attn_mask_window (float *m, int n_q, int n_k, int left, int right, int pos); /* as attn_args  */
-ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);   /* [batch][n][n] */
-ATTNDEF attn_status attn_mask_cross  (float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k);
+/* ---- 1. LOOK ------------------------------------------------------------------------------------------------
+   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden. Every builder
+   writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2 or 3. The same can be said
+   without a matrix (causal, window_left, k_lengths, keep ...): faster, and with the same bits.
+
+   All of them are thread safe (they write m alone and allocate nothing) and return ATTN_E_SIZE for a negative size,
+   ATTN_E_NULL for a NULL where cells are to be read or written, ATTN_E_OVERFLOW for a matrix that no memory could
+   hold; then nothing has been written. A size of 0 is legal and writes nothing. */
+
+/* m [n_q][n_k]. Row i stands at position i + pos and sees the keys up to there: j <= i + pos.
+   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows see nothing.
+       3 x 3, pos 0      2 x 5, pos 3          1 = visible
+         1 0 0             1 1 1 1 0
+         1 1 0             1 1 1 1 1
+         1 1 1                                                                                                     */
+ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
+
+/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its own counted in both:
+   p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
+       4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
+                           1 0 0 0              1 1 0 0              1 1 1 1
+                           1 1 0 0              1 1 1 0              0 1 1 1
+                           0 1 1 0              0 1 1 1              0 0 1 1
+                           0 0 1 1              0 0 1 1              0 0 0 1                                       */
+ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos);
+
+/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they stand, never a row:
+   a padded row still sees the real tokens, which hurts nobody. For self attention; in a decoder, merge with
+   attn_mask_causal.
+       ids 7 8 9 pad       1 1 1 0
+                           1 1 1 0
+                           1 1 1 0
+                           1 1 1 0   <- the padded row                                                             */
+ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);
+
+/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked at: hides the
+   columns whose token is pad_id. For cross attention; the ids of the rows play no part.
+       source_ids 7 8 pad, n_q 2       1 1 0
+                                       1 1 0                                                                       */
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k);
+
+/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff j < k_lengths[b].
+   A length not in 0..n_k: ATTN_E_LENGTHS. */
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k);
-ATTNDEF attn_status attn_mask_keep   (float *m, const unsigned char *keep, size_t cells);        /* 1 = attend */
-ATTNDEF attn_status attn_mask_merge  (float *m, int batch, const float *by, int by_batch, int n_q, int n_k);
-                                     /* m: hidden if either is, else the sum; by_batch 1 = one matrix for all */
-ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n); /* error: pad inside */
-ATTNDEF attn_status attn_bias_t5(float *bias /* [heads][n_q][n_k] */, const float *table /* [buckets][heads] AS IN THE
-                                 CHECKPOINT */, int buckets, int max_distance, int one_way, int heads, int n_q, int n_k, int pos);
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
-                                const char *const *row_names, const char *const *col_names); /* as snprintf, UTF-8 */
-ATTNDEF void   attn_mask_print(const float *m, int n_q, int n_k,
-                               const char *const *row_names, const char *const *col_names);  /* stdout */
+
+/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of PyTorch's
+   scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention have the opposite polarity. */
+ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells);
+
+/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never a NaN from
+   -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides: say -INFINITY from the start.)
+   by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch, else ATTN_E_SHAPE. m and by may not
+   overlap.
+         1 1 0        1 0 0        1 0 0
+         1 1 0   and  1 1 0   =    1 1 0
+         1 1 0        1 1 1        1 1 0                                                                           */
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k);
+
+/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens behind a pad (left
+   padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length is written. Use attn_mask_padding. */
+ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
+
+/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as relative_attention_bias.weight
+   stands in the checkpoint. Pass it as attn_args.bias, with scale 1 (T5 does not scale). Row i stands at i + pos.
+   buckets       32 in T5; at most 512 (256 one-way)
+   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4 (one-way buckets/2)
+   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share bucket 0
+   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE; one_way neither 0 nor
+   1: ATTN_E_OPTION.
+       buckets of row 0 with 8 buckets, max_distance 16, both ways:      keys ahead 0 1 2 3 4 5 6 7 8
+                                                                         bucket     0 5 6 6 6 6 7 7 7              */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
+                                 int n_q, int n_k, int pos);
+
+/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and columns [n_k]; NULL:
+   none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two decimals. Columns are aligned by code
+   points (scripts of double width, CJK, look shifted). As snprintf: at most size bytes are written, terminated unless
+   size is 0; returns the length of the whole without the terminator. No rows, no columns or no m: nothing is drawn.
+                The  cat  sat <pad>
+       The        0 -inf -inf  -inf
+       cat        0    0 -inf  -inf
+       sat        0    0    0  -inf
+       <pad>      0    0    0  -inf                                                                                */
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
+                                const char *const *col_names);
+
+/* The same to stdout, without a buffer. Not there with ATTN_NO_STDIO. */
+#ifndef ATTN_NO_STDIO
+ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
+                             const char *const *col_names);
+#endif
+
 
 /* ---- 2. CALL ------------------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already projected.
@@ -347,16 +442,19 @@ ATTNDEF void       attn_pool_destroy(attn_pool *p);
 #define ATTN__NOINLINE __attribute__((noinline))
 #define ATTN__UNUSED  __attribute__((unused))
 #define ATTN__ATTR(isa) __attribute__((target(isa)))
+#define ATTN__PREFETCH(p) __builtin_prefetch(p)
 #elif defined(_MSC_VER)
 #define ATTN__INLINE  static __forceinline
 #define ATTN__NOINLINE __declspec(noinline)
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
+#define ATTN__PREFETCH(p) ((void)(p))
 #else
 #define ATTN__INLINE  static
 #define ATTN__NOINLINE
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
+#define ATTN__PREFETCH(p) ((void)(p))
 #endif
 
 /* -DATTN_COUNTERS: count how often each path was taken, so that a test can fail on one that never was. */
@@ -402,6 +500,7 @@ typedef struct attn__entry {
 #define ATTN__KV_SLOT(c)  ((const int *)(c)->priv[1])
 #define ATTN__KV_K(c)     ((float *)(c)->priv[2])
 #define ATTN__KV_V(c)     ((float *)(c)->priv[3])
+ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s) { return attn__up((size_t)s->capacity, 16) * (size_t)s->dim; }
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
@@ -467,13 +566,13 @@ ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact
 #endif
 
 /* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low bits of the sum
- * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1 ulp elsewhere. The shape of q (pairs,
+ * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4 ulp elsewhere. The shape of q (pairs,
  * r without its last correction) keeps the chain of dependent operations short: there the kernels would wait. */
 #define ATTN__LOG2E   1.44269504f
 #define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
 #define ATTN__LN2_HI  0.693147182f
 #define ATTN__LN2_LO  (-1.90465421e-9f)
-#define ATTN__EXP_MIN (-87.3365402f)      /* the smallest float above ln(FLT_MIN) */
+#define ATTN__EXP_MIN (-87.33654022216796875f) /* the smallest float above ln(FLT_MIN), exactly */
 #define ATTN__E1 1.0f
 #define ATTN__E2 0.499999917f
 #define ATTN__E3 0.166664481f
@@ -540,18 +639,23 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
-/* 1 / sqrt(dim). Heron's method in double: divisions and sums only, so no compiler can contract it; rounded to float
- * by hand, so that the caller's rounding mode (this runs before any task) has no say in it. */
+/* 1 / sqrt(dim). Heron's method: divisions and sums only, so no compiler can contract it. It runs before any task, so
+ * it is made one: the caller's rounding mode has no say in it and the caller's exception flags stay as they are. */
+typedef struct attn__root { int dim; float result; } attn__root;
+static void attn__root_task(void *arg, int i)
+{
+    attn__root *root = (attn__root *)arg;
+    double d = root->dim, r = d, next = (r + 1.0) / 2.0;
+    (void)i;
+    while (next < r) { r = next; next = (r + d / r) / 2.0; }
+    root->result = (float)(1.0 / r);
+}
 static float attn__default_scale(int dim)
 {
-    double d = dim, r = d, next = (r + 1.0) / 2.0;
-    unsigned long long u;
-    while (next < r) { r = next; next = (r + d / r) / 2.0; }
-    r = 1.0 / r;
-    memcpy(&u, &r, sizeof u);
-    u = (u + (1ull << 28)) >> 29 << 29;
-    memcpy(&r, &u, sizeof r);
-    return (float)r;
+    attn__root root;
+    root.dim = dim;
+    attn__run(NULL, 1, attn__root_task, &root);
+    return root.result;
 }
 
 ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one NaN */
@@ -584,14 +688,14 @@ struct attn__kernels {
     int backend, rows;                    /* rows of the register tile */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
     void (*gemm)(const attn__gemm *g);
-    void (*scale)(float *to, const float *from, int n, float by);
+    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n, float by);
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v);
     int  (*dirty)(const attn__gemm *g);
     void (*select)(const attn__gemm *g, const float *vis);
     void (*soft)(const attn__soft *f);
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
-    void (*finish)(float *out, const float *o, float l, int n);
+    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L, int rows, int n);
     void (*weigh)(float *w, int n, float M, float L);
 };
 
@@ -701,7 +805,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     if (a->sinks && seen) {
         const float m = a->sinks[h], M1 = M > m ? M : m;
         const float fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1), fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
-        L = attn__fma(L, fa, fb);
+        L = attn__fma(L, fa, m == -attn__inf() ? 0.0f : fb);
         M = M1;
         for (x = 0; x < s->dim_v; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
     }
@@ -720,7 +824,7 @@ static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, in
     int c, j;
     for (; n > 0; n -= 16, k += 16 * row, panels += 16 * (size_t)depth)
         for (c = 0; c < depth; c++)
-            for (j = 0; j < 16; j++) panels[c * 16 + j] = j < n ? k[j * row + c] : 0.0f;
+            for (j = 0; j < 16; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
 }
 
 static void attn__gemm_scalar(const attn__gemm *g)
@@ -841,16 +945,22 @@ ATTNDEF const char *attn_backend_name(int backend)
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
  * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It reads and
- * never writes, so a refused call has touched nothing. The tests run from cheap to dear, each in its own function.
+ * never writes, so a refused call has touched nothing. In this order, each step trusting the ones before it:
+ *     options     values out of range, settings that exclude each other
+ *     sizes       what stands in attn_args itself, or in the cache
+ *     entries     the arrays: who exists, and so how wide the widest entry is
+ *     places      strides and extents; does an output overlap anything
+ * Without arrays it takes less than 0.1 microseconds: small calls feel every one of these.
  * ========================================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
     static const char *const names[] = {
         "ok", "a required pointer is NULL", "a size is out of range", "kv_heads does not divide heads",
-        "a stride is negative or too small", "a length, start or offset is out of range", "a k_map entry is out of range",
-        "a mask, keep or bias shape fits neither 1 nor the full size", "an option is out of range",
-        "two settings exclude each other", "an output overlaps another argument", "a size does not fit the address space",
-        "the workspace is too small", "out of memory", "the backend is not usable on this machine", "the cache is full"
+        "a stride is negative or too small", "a length, start or offset is out of range",
+        "a k_map entry is out of range", "a mask, keep or bias shape is neither 1 nor the full size",
+        "an option is out of range", "two settings exclude each other", "an output overlaps another argument",
+        "a size does not fit the address space", "the memory given is too small", "out of memory",
+        "the backend is not usable on this machine", "the cache is full"
     };
     return s <= ATTN_OK && s >= ATTN_E_FULL ? names[-(int)s] : "unknown status";
 }
@@ -879,6 +989,7 @@ static void attn__put(attn__text *t, const char *s)
     attn__put_bytes(t, s, strlen(s));
 }
 
+/* Written from its last digit back, in unsigned, which holds the negative of every long long. */
 static void attn__put_int(attn__text *t, long long n)
 {
     unsigned long long left = n < 0 ? 0ull - (unsigned long long)n : (unsigned long long)n;
@@ -945,21 +1056,27 @@ static void attn__put_float(attn__text *t, float x)
     }
 }
 
-/* Refuses: appends `sentence` to why (may be NULL), with every $ replaced by `name` and every # by the next of x, y, z. */
-static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status, const char *sentence,
-                                             const char *name, long long x, long long y, long long z)
+/* Appends `sentence` to t (NULL: nowhere), every $ replaced by `name` and every # by the next of x, y, z. */
+static void attn__say(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
 {
-    for (; why && *sentence; sentence++) {
+    for (; t && *sentence; sentence++) {
         if (*sentence == '$') {
-            attn__put(why, name);
+            attn__put(t, name);
         } else if (*sentence == '#') {
-            attn__put_int(why, x);
+            attn__put_int(t, x);
             x = y;
             y = z;
         } else {
-            attn__put_bytes(why, sentence, 1);
+            attn__put_bytes(t, sentence, 1);
         }
     }
+}
+
+/* Refuses, and says why. Out of line: no call that succeeds comes here. */
+static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status, const char *sentence,
+                                             const char *name, long long x, long long y, long long z)
+{
+    attn__say(why, sentence, name, x, y, z);
     return status;
 }
 
@@ -996,17 +1113,28 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 
 /* ---- options and sizes ----------------------------------------------------------------------------------- */
 
+/* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
 ATTN__INLINE int attn__finite(float x)
 {
     return (attn__bits(x) & 0x7f800000u) != 0x7f800000u;
 }
 
+/* an enum: 0..last */
 static attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
+/* the same about a float: "name is x but ..." */
+static attn_status attn__fail_float(attn__text *why, const char *name, float x, const char *but)
+{
+    attn__say(why, "$ is ", name, 0, 0, 0);
+    if (why) attn__put_float(why, x);
+    return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
+}
+
+/* Everything that is wrong whatever the sizes are: values out of range, and settings that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__text *why)
 {
     attn_status status;
@@ -1017,14 +1145,9 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
         (status = attn__check_option(why, "weights_stage", a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
         (status = attn__check_option(why, "backend", a->backend, ATTN_WASM)) != ATTN_OK)
         return status;
-    if (!attn__finite(a->scale)) {
-        if (why) attn__put_float(why, a->scale);
-        return attn__fail(why, ATTN_E_OPTION, " is no scale; it must be finite", "", 0, 0, 0);
-    }
-    if (!attn__finite(a->softcap) || a->softcap < 0.0f) {
-        if (why) attn__put_float(why, a->softcap);
-        return attn__fail(why, ATTN_E_OPTION, " is no softcap; it must be finite and not negative", "", 0, 0, 0);
-    }
+    if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
+        return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
     if (a->window_left < 0)
         return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "", a->window_left, 0, 0);
     if (a->window_right < 0)
@@ -1041,7 +1164,7 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {
+    if (a->kv) {                                  /* a setting that the cache would silently win over */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
                            a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
@@ -1053,6 +1176,7 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
     return ATTN_OK;
 }
 
+/* any size: at least `least`, and small enough to be rounded up */
 static attn_status attn__check_size(attn__text *why, const char *name, int value, int least)
 {
     if (value < least)
@@ -1070,6 +1194,7 @@ static attn_status attn__check_cached(attn__text *why, const char *name, int *va
     return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", name, *value, cached, 0);
 }
 
+/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__text *why)
 {
     attn_status status;
@@ -1107,28 +1232,29 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
     if (s->heads % s->kv_heads != 0)
         return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "",
                           s->heads, s->kv_heads, 0);
-    if (!a->k_map && s->k_batch < s->batch)
+    if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
         return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share them",
                           a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch, s->k_batch, 0);
     if (s->batch > INT_MAX / s->heads)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "", s->batch, s->heads, 0);
-    s->group = s->heads / s->kv_heads;
-    s->scale = a->scale == 0.0f ? attn__default_scale(s->dim) : a->scale;
+    s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
+    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->dim);
     return ATTN_OK;
 }
 
 /* ---- who exists ------------------------------------------------------------------------------------------ */
 
-/* A ragged offset array: not negative (an array may be part of a longer one) and never falling. Returns the longest entry in *longest. */
+/* A ragged offset array: not negative (it may be part of a longer one), never falling. *longest: the longest entry */
 static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, int *longest)
 {
     int b;
 
     *longest = 0;
-    if (batch > 0 && cum[0] < 0) return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0], 0, 0);
+    if (batch > 0 && cum[0] < 0)
+        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0], 0, 0);
     for (b = 0; b < batch; b++) {
         if (cum[b + 1] < cum[b]) {
-            (void)attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but ", name, b, cum[b], 0);
+            attn__say(why, "$[#] is # but ", name, b, cum[b], 0);
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1, cum[b + 1], 0);
         }
         if (cum[b + 1] - cum[b] > *longest) *longest = cum[b + 1] - cum[b];
@@ -1160,6 +1286,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
         return status;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
 
+    /* In a cache every entry has an end of its own; k_lengths may only bring it forward. */
     longest = 0;
     for (b = 0; b < s->batch; b++) {
         int from = a->k_map ? a->k_map[b] : b, end = s->n_k;
@@ -1175,8 +1302,8 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
             end = a->k_lengths[b];
         }
         if (a->k_starts && (a->k_starts[b] < 0 || a->k_starts[b] > end)) {
-            (void)attn__fail(why, ATTN_E_LENGTHS, a->k_lengths ? "k_lengths[#] is # but " : "n_k is # but ", "",
-                             a->k_lengths ? b : end, end, 0);
+            if (a->k_lengths) attn__say(why, "k_lengths[#] is # but ", "", b, end, 0);
+            else attn__say(why, "n_k is # but ", "", end, 0, 0);
             return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is #", "", b, a->k_starts[b], 0);
         }
         if (end > longest) longest = end;
@@ -1195,18 +1322,18 @@ static attn_status attn__plan_entries(const attn_args *a, attn__shape *s)
     if (a->q_cum && !a->n_q) status = attn__check_cum(NULL, "", a->q_cum, s->batch, &s->n_q);
     if (a->k_cum && !a->n_k && status == ATTN_OK) status = attn__check_cum(NULL, "", a->k_cum, s->batch, &s->n_k);
     if (a->kv && !a->n_k) s->n_k = a->kv->shape.capacity;
+    if (s->n_q > ATTN__SIZE_MAX || s->n_k > ATTN__SIZE_MAX) status = ATTN_E_OVERFLOW;
     return status;
 }
 
 /* ---- where it lies --------------------------------------------------------------------------------------- */
 
-/* The bytes of one argument: runs of reach[0] bytes, repeated count[d] times every step[d] bytes, for d < dims. The steps
-   rise, and each clears the reach[d] bytes that all inside it takes; reach[dims] is the whole extent. */
+/* The bytes of one argument: runs of reach[0] bytes, repeated count[d] times every step[d] bytes, for d < dims. Steps
+   rise, each clears the reach[d] bytes of all that lies inside it, and reach[dims] is the whole extent. */
 typedef struct attn__span {
     const char *name;
-    size_t at;
     int dims, count[3];
-    ptrdiff_t step[3], reach[4];
+    long long at, step[3], reach[4];              /* wider than the addresses of 32-bit machines: sums cannot wrap */
 } attn__span;
 
 /* outputs come first; 5 can be written, 17 can be read */
@@ -1217,7 +1344,7 @@ static attn__span *attn__span_next(attn__spans *all, const char *name, const voi
     attn__span *x = &all->span[all->n++];
     ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
     x->name = name;
-    x->at = (size_t)at;
+    x->at = (long long)(size_t)at;
     x->dims = 0;
     return x;
 }
@@ -1225,7 +1352,8 @@ static attn__span *attn__span_next(attn__spans *all, const char *name, const voi
 /* One run of bytes; nothing is noted where nothing lies. */
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
 {
-    if (at && bytes > 0) attn__span_next(all, name, at)->reach[0] = (ptrdiff_t)bytes;
+    if (bytes > ATTN__BYTES_MAX) bytes = ATTN__BYTES_MAX;         /* work_size is believed, but not all of it */
+    if (at && bytes > 0) attn__span_next(all, name, at)->reach[0] = (long long)bytes;
 }
 
 /* Resolves the strides of batch x rows x heads runs of `width` floats at `at`, and notes what they span in *all (NULL:
@@ -1237,7 +1365,7 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, const 
 {
     const size_t most = ATTN__BYTES_MAX / sizeof(float);
     size_t packed = (size_t)width, reach = (size_t)width;
-    int count[3], order[3], i, j;
+    int count[3], order[3], i, j, d = 0;
     attn__span *x = NULL;
 
     count[0] = batch;
@@ -1247,48 +1375,55 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, const 
     order[1] = 3 - order[0];
     order[2] = 0;
     for (i = 0; i < 3; i++) {                                     /* each 0: packed upon the inner ones */
-        const int d = order[i];
         size_t whole;
+        d = order[i];
         if (given[d] < 0)
             return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", name, d, given[d], 0);
         stride[d] = given[d] ? given[d] : (ptrdiff_t)packed;
-        if (i < 2 && (attn__mul((size_t)stride[d], (size_t)count[d], &whole) || whole > most))
-            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", name, d, stride[d], count[d]);
-        if (i < 2 && whole > packed) packed = whole;
+        if (i == 2) break;
+        if (attn__mul((size_t)stride[d], (size_t)count[d], &whole) || whole > most) goto too_large;
+        if (whole > packed) packed = whole;
     }
-    if (batch == 0 || rows == 0) return ATTN_OK;
+    if (batch == 0 || rows == 0) {                                /* nothing to step over: no step can wrap */
+        stride[0] = stride[1] = stride[2] = 0;
+        return ATTN_OK;
+    }
     if (all) {
         if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
         x = attn__span_next(all, name, at);
-        x->reach[0] = (ptrdiff_t)(reach * sizeof(float));
+        x->reach[0] = (long long)(reach * sizeof(float));
     }
     for (i = 1; i < 3; i++)                                       /* by rising stride */
         for (j = i; j > 0 && stride[order[j]] < stride[order[j - 1]]; j--) {
-            const int d = order[j];
+            d = order[j];
             order[j] = order[j - 1];
             order[j - 1] = d;
         }
     for (i = 0; i < 3; i++) {
-        const int d = order[i];
         size_t steps;
+        d = order[i];
         if (count[d] < 2) continue;
         if ((size_t)stride[d] < reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", name, d, stride[d],
-                              (long long)reach);
-        if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) || reach > most)
-            return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", name, d, stride[d], count[d]);
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", name, d,
+                              stride[d], (long long)reach);
+        if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) ||
+            reach > most)
+            goto too_large;
         if (x) {
             x->count[x->dims] = count[d];
-            x->step[x->dims] = stride[d] * (ptrdiff_t)sizeof(float);
-            x->reach[++x->dims] = (ptrdiff_t)(reach * sizeof(float));
+            x->step[x->dims] = (long long)stride[d] * (long long)sizeof(float);
+            x->reach[++x->dims] = (long long)(reach * sizeof(float));
         }
     }
     return ATTN_OK;
+too_large:
+    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", name, d, stride[d], count[d]);
 }
 
-/* Resolves the steps of mask, keep or bias. Its shape is {batch, heads, rows}, each full or 1; {1, heads, n_q} if not given */
+/* Resolves the steps of mask, keep or bias, whose shape is {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. */
 static attn_status attn__check_cells(attn__text *why, attn__spans *all, const char *name, const void *at, size_t cell,
-                                     const int *given, ptrdiff_t stride, int heads, const attn__shape *s, ptrdiff_t *step)
+                                     const int *given, ptrdiff_t stride, int heads, const attn__shape *s,
+                                     ptrdiff_t *step)
 {
     int full[3], shape[3], i;
     size_t rows, bytes;
@@ -1308,12 +1443,14 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
     if (stride < 0 || (stride > 0 && stride < s->n_k))
         return attn__fail(why, ATTN_E_STRIDE, "$_stride is # but a row has # cells", name, stride, s->n_k, 0);
     if (stride == 0) stride = s->n_k;
+    /* The last row need not have its whole stride: (rows - 1) * stride + n_k cells. */
     rows = bytes = 0;
     if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1) ||
         (rows > 0 && attn__mul(rows - 1, (size_t)stride, &bytes)) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
         attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride is #", name, stride, 0, 0);
     if (rows == 0) return ATTN_OK;
+    /* A shared dimension is one that does not step. */
     if (shape[2] > 1) step[2] = stride;
     if (shape[1] > 1) step[1] = stride * shape[2];
     if (shape[0] > 1) step[0] = stride * shape[2] * shape[1];
@@ -1323,12 +1460,12 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
 
 /* ---- outputs apart from everything ----------------------------------------------------------------------- */
 
-/* 1: the inner i dimensions of x and the inner j of y share a byte when y begins `gap` bytes behind x. Exact: the larger
-   one is taken apart until runs meet runs. Columns of one packed buffer have steps in common; there only the distance of
-   two blocks matters, not which two they are, so the usual q, k, v and out side by side cost a few steps in all. */
-static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int j, ptrdiff_t gap)
+/* Do the inner i dimensions of x and the inner j of y share a byte when y begins `gap` bytes behind x? Exact: the
+   larger one is taken apart until runs meet runs. Columns of one packed buffer have a step in common; there only the
+   distance of two blocks matters, not which two they are: q, k, v and out side by side cost a few comparisons. */
+static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int j, long long gap)
 {
-    ptrdiff_t step, n, last;
+    long long step, n, last;
 
     if (gap >= x->reach[i] || -gap >= y->reach[j]) return 0;
     if (i == 0 && j == 0) return 1;
@@ -1337,12 +1474,14 @@ static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int
     last = y->count[j] - 1;
     n = 0;
     if (i > 0 && x->step[i - 1] == step) n = 1 - x->count[--i];
-    if (gap + n * step <= -y->reach[j]) n += (-y->reach[j] - gap - n * step) / step + 1;    /* the first that is not over */
+    if (gap + n * step <= -y->reach[j])                           /* skip the blocks that end before x begins */
+        n += (-y->reach[j] - gap - n * step) / step + 1;
     for (; n <= last && gap + n * step < x->reach[i]; n++)
         if (attn__spans_meet(x, i, y, j, gap + n * step)) return 1;
     return 0;
 }
 
+/* Every output against the outputs behind it and all inputs. Inputs may share memory as they like. */
 static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
 {
     int i, j;
@@ -1350,16 +1489,15 @@ static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
     for (i = 0; i < all->outputs; i++)
         for (j = i + 1; j < all->n; j++) {
             const attn__span *x = &all->span[i], *y = &all->span[j];
-            if (x->at >= y->at + (size_t)y->reach[y->dims] || y->at >= x->at + (size_t)x->reach[x->dims]) continue;
-            if (!attn__spans_meet(x, x->dims, y, y->dims, (ptrdiff_t)(y->at - x->at))) continue;
-            if (why) attn__put(why, x->name);
+            if (!attn__spans_meet(x, x->dims, y, y->dims, y->at - x->at)) continue;
+            attn__say(why, x->name, "", 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, " overlaps $", y->name, 0, 0, 0);
         }
     return ATTN_OK;
 }
 
-/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer behind
-   which nothing would lie. */
+/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer
+   behind which nothing would lie. */
 static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__text *why, int contents)
 {
     const size_t ints = (size_t)s->batch * sizeof(int);
@@ -1368,12 +1506,12 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     size_t weights, lse;
     int q_batch = s->batch, q_rows = s->n_q, k_batch = s->k_batch, k_rows = s->n_k;
 
-    if (a->q_cum) {                               /* one long entry */
-        if (contents) q_rows = s->batch ? a->q_cum[s->batch] : 0;
+    if (a->q_cum) {                               /* one long entry; how long, only the contents know */
+        q_rows = s->batch == 0 ? 0 : contents ? a->q_cum[s->batch] : 1;
         q_batch = 1;
     }
     if (a->k_cum) {
-        if (contents) k_rows = s->batch ? a->k_cum[s->batch] : 0;
+        k_rows = s->batch == 0 ? 0 : contents ? a->k_cum[s->batch] : 1;
         k_batch = 1;
     }
     if (s->batch == 0 || q_rows == 0) k_batch = 0;              /* nobody looks */
@@ -1464,19 +1602,16 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
     return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
 }
 
-/* Who exists in query entry b, and where it begins. */
+/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b to the K/V entry,
+   and a cache from there to the slot that holds it now. Bottom-right puts the last row that exists at the last key, so
+   it counts keys up to their END: with k_starts, positions are still those in the buffer. */
 static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
-    ptrdiff_t q = b * s->q[0], out = b * s->out[0];
+    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;   /* ragged entries begin at a row */
 
-    e->rows = a->q_lengths ? a->q_lengths[b] : s->n_q;
-    if (a->q_cum) {
-        e->rows = a->q_cum[b + 1] - a->q_cum[b];
-        q = a->q_cum[b] * s->q[1];
-        out = a->q_cum[b] * s->out[1];
-    }
-    e->q = attn__at(a->q, q);
-    e->out = a->out ? a->out + out : a->out;
+    e->rows = a->q_cum ? a->q_cum[b + 1] - first : a->q_lengths ? a->q_lengths[b] : s->n_q;
+    e->q = attn__at(a->q, first * s->q[d]);
+    e->out = a->out ? a->out + first * s->out[d] : NULL;
 
     e->kv = a->k_map ? a->k_map[b] : b;
     e->start = a->k_starts ? a->k_starts[b] : 0;
@@ -1499,76 +1634,70 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT) e->pos += e->end - e->rows;
 }
 
-static void attn__put_size(attn__text *t, const char *before, int n, const char *after)
-{
-    attn__put(t, before);
-    attn__put_int(t, n);
-    attn__put(t, after);
-}
-
 /* What a call with these (valid) arguments will do, in one line. */
-static void attn__describe(const attn_args *a, const attn__shape *s, attn__text *t)
+static void attn__describe(const attn_args *a, const attn__shape *s, size_t work, attn__text *t)
 {
     const struct { int on; const char *name; } feature[] = {
+        { s->n_k == 0, "every row is empty: zeros" },
+        { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" },
         { a->softcap > 0.0f, "softcap" },
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
-        { a->window_left > 0 || a->window_right > 0, "window" },
-        { a->q_pos != 0 || a->q_pos_each != NULL, "q_pos" },
-        { a->q_lengths != NULL, "q_lengths" }, { a->k_lengths != NULL, "k_lengths" }, { a->k_starts != NULL, "k_starts" },
-        { a->q_cum != NULL, "ragged queries" }, { a->k_cum != NULL, "ragged keys" }, { a->k_map != NULL, "k_map" },
+        { a->window_left > 0 || a->window_right > 0, "window" }, { a->q_pos || a->q_pos_each, "q_pos" },
+        { a->q_lengths != NULL, "q_lengths" }, { a->k_lengths != NULL, "k_lengths" },
+        { a->k_starts != NULL, "k_starts" }, { a->k_map != NULL, "k_map" },
+        { a->q_cum != NULL, "ragged queries" }, { a->k_cum != NULL, "ragged keys" },
         { a->mask != NULL, "mask" }, { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
         { a->alibi_slopes != NULL, "alibi" }, { a->sinks != NULL, "sinks" },
-        { a->weights != NULL, "weights out" }, { a->lse != NULL, "lse out" }, { a->masked_rows != NULL, "masked_rows out" }
+        { a->weights != NULL, "writes weights" }, { a->lse != NULL, "writes lse" },
+        { a->masked_rows != NULL, "writes masked_rows" }
     };
-    int best = a->backend, i;
+    int backend = a->backend, i;
 
     if (s->batch == 0 || s->n_q == 0) {
-        attn__put(t, s->batch == 0 ? "ok: batch is 0, nothing will be written" : "ok: n_q is 0, nothing will be written");
+        attn__say(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
-    if (best == ATTN_AUTO) (void)attn_backends(&best, 1);
-    attn__put(t, "ok: ");
-    attn__put(t, attn_backend_name(best));
-    attn__put_size(t, ", ", a->exec ? a->exec->width : 1, a->exec && a->exec->width > 1 ? " tasks at once" : " thread");
-    attn__put_size(t, ", batch ", s->batch, "");
-    attn__put_size(t, ", heads ", s->heads, "");
-    if (s->group > 1) attn__put_size(t, " on ", s->kv_heads, " of keys");
-    attn__put_size(t, ", n_q ", s->n_q, "");
-    attn__put_size(t, ", n_k ", s->n_k, s->n_k ? "" : " (every row is empty: zeros)");
-    attn__put_size(t, ", dim ", s->dim, "");
-    if (s->dim_v != s->dim) attn__put_size(t, ", dim_v ", s->dim_v, "");
-    attn__put(t, a->kv ? ", from a cache" : a->layout == ATTN_BHSD ? ", BHSD" : ", BSHD");
+    if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
+    attn__say(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__say(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
+    attn__say(t, ", n_k #, dim #, dim_v #", "", s->n_k, s->dim, s->dim_v);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
-        if (feature[i].on) {
-            attn__put(t, ", ");
-            attn__put(t, feature[i].name);
-        }
+        if (feature[i].on) attn__say(t, ", $", feature[i].name, 0, 0, 0);
+    attn__say(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
 }
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
     attn__text text;
     attn__shape shape;
+    attn_args sized;
     attn_status status;
+    size_t work;
 
     text.at = why;
     text.size = why ? why_size : 0;
     text.len = 0;
     attn__put(&text, "");                         /* terminated even when nothing follows */
     status = attn__check(a, &shape, &text);
-    if (status == ATTN_OK && a->work && a->work_size < attn_sdpa_workspace(a))
+    if (status != ATTN_OK) return status;
+    sized = *a;                                   /* what this very call needs, not what it could grow to */
+    sized.n_q = shape.n_q;
+    sized.n_k = shape.n_k;
+    work = attn_sdpa_workspace(&sized);
+    if (a->work && a->work_size < work)
         return attn__fail(&text, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
-                          (long long)a->work_size, (long long)attn_sdpa_workspace(a), 0);
-    if (status == ATTN_OK) attn__describe(a, &shape, &text);
-    return status;
+                          (long long)a->work_size, (long long)work, 0);
+    attn__describe(a, &shape, work, &text);
+    return ATTN_OK;
 }
 
 /* ============================================================================================================
  * 6  MASKS AND BIASES
  *
- * Plain loops over plain matrices: they run once per call of the user and are meant to be read.
+ * Plain loops over plain matrices, the definitions of section 1 written as code. Nothing here is in a hurry, and
+ * everything is checked before the first cell is written.
  * ========================================================================================================== */
 
 /* May batch x n_q x n_k floats at m be written? Nothing is asked of m when there is no cell. */
@@ -1705,8 +1834,9 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
  * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in whole numbers,
  *     n^(B-E)  >=  D^t * E^(B-E-t).
  * Both sides are integers: compared exactly, they give the boundaries without a logarithm and without a rounding. The
- * models' own code computes the logarithms in float; where both sides are equal (T5: 16, 32 and 64) its quotient happens
- * to come out exact too, and elsewhere no quotient of a published model lies within a rounding of an integer. */
+ * models' own code computes logarithms in float. Where both sides are equal (T5: 16, 32 and 64) its quotient comes out
+ * exact too, and elsewhere no quotient of T5 (32 buckets, 128) or WavLM (320, 800) lies within a rounding of an
+ * integer: the buckets are theirs. */
 enum { ATTN__T5_BUCKETS = 256,                    /* in one direction; T5 has 16 or 32, WavLM 160 */
        ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };    /* what D^(B-E) needs, D < 2^31 */
 
@@ -1727,6 +1857,7 @@ static void attn__big_mul(attn__big *x, int by, int times)
     }
 }
 
+/* No leading zeros on either side: the longer one is larger. */
 static int attn__big_less(const attn__big *x, const attn__big *y)
 {
     int i = x->n - 1;
@@ -1736,6 +1867,7 @@ static int attn__big_less(const attn__big *x, const attn__big *y)
     return x->word[i] < y->word[i];
 }
 
+/* x = base^times */
 static void attn__big_power(attn__big *x, int base, int times)
 {
     x->n = 1;
@@ -1752,7 +1884,7 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
 
     for (c = 0; c <= exact; c++) first[c] = c;
     for (t = 1; t < steps; t++) {
-        int low = first[exact + t - 1], high = max;               /* the boundary is in low..high: max reaches them all */
+        int low = first[exact + t - 1], high = max;               /* the boundary is one of these: max reaches all */
         attn__big_power(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
         while (low < high) {
@@ -1806,6 +1938,7 @@ static size_t attn__columns_of(const char *name)
     return n;
 }
 
+/* One cell or name, filled up with blanks to width columns. */
 static void attn__draw(attn__sink *put, void *to, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__columns_of(name);
@@ -1869,7 +2002,8 @@ static void attn__print_sink(void *to, const char *s, size_t n)
     (void)fwrite(s, 1, n, (FILE *)to);
 }
 
-ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names, const char *const *col_names)
+ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
+                             const char *const *col_names)
 {
     attn__picture(attn__print_sink, stdout, m, n_q, n_k, row_names, col_names);
 }
@@ -2082,7 +2216,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
     new_slot = kept + batch;
     new_length = new_slot + batch;
     memset(kept, 0, (size_t)batch * sizeof(int));
-    for (b = 0; b < batch; b++) {                                    /* the first who wants an old entry takes its slot */
+    for (b = 0; b < batch; b++) {                                    /* who wants an old entry first takes its slot */
         new_slot[b] = kept[map[b]] ? -1 : slot[map[b]];
         new_length[b] = c->lengths[map[b]];
         kept[map[b]] = 1;
@@ -2153,7 +2287,7 @@ typedef struct attn__block {
 } attn__block;
 
 /* A block's rows times the width of a head: keeps q', o and a packed chunk within an ordinary L2. */
-#define ATTN__BLOCK_FLOATS 24576
+#define ATTN__BLOCK_FLOATS 33792
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
@@ -2161,7 +2295,7 @@ static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi
 static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__plan *p, int rows, int keys)
 {
     const size_t n = (size_t)rows, groups = (n + ATTN__GROUP - 1) / ATTN__GROUP, dim = (size_t)s->dim;
-    const size_t group_rows = rows < ATTN__GROUP ? n : ATTN__GROUP;
+    const size_t group_rows = rows < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
     size_t at, more;
     p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
     p->q = 16;                                              /* before it the count of empty rows, on a line of its own */
@@ -2186,7 +2320,7 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *p)
 {
     const int wide = s->dim > s->dim_v ? s->dim : s->dim_v, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
-    const int most = attn__clamp(ATTN__BLOCK_FLOATS / wide / ATTN__GROUP * ATTN__GROUP, ATTN__GROUP, 16 * ATTN__GROUP);
+    const int most = attn__clamp(ATTN__BLOCK_FLOATS / wide / ATTN__GROUP * ATTN__GROUP, ATTN__GROUP, 32 * ATTN__GROUP);
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;     /* a cache may grow: ask once */
     const int keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
@@ -2445,6 +2579,13 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
 
 /* ---- one block ------------------------------------------------------------------------------------------------ */
 
+/* Rows r, r+1, ... below `end` that lie at one stride: all of them, or the heads of one position when heads are grouped. */
+static int attn__run_of_rows(const attn__block *k, int r, int end)
+{
+    const int group = k->w->s->group, left = group > 1 ? group - (k->first + r) % group : end;
+    return left < end - r ? left : end - r;
+}
+
 /* The rows of block (b, g, index): lays out the slot, copies q * scale, finds what each row may see by position.
  * Returns 0 when none of them exists; rows of padding are written here. */
 static int attn__block_begin(attn__block *k, const attn__work *w, int item, int slot)
@@ -2476,11 +2617,14 @@ static int attn__block_begin(attn__block *k, const attn__work *w, int item, int 
     k->to = k->from + p->rows;
     k->seen = k->to + p->rows;
 
+    for (r = 0; r < k->rows; r += i) {
+        const int row = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
+        i = attn__run_of_rows(k, r, k->rows);
+        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + row * s->q[1], s->q[s->group > 1 ? 2 : 1], i,
+                          s->dim, s->scale);
+    }
     for (r = 0; r < k->rows; r++) {
-        const int h = k->g * s->group + (k->first + r) % s->group;
-        i = (k->first + r) / s->group;
-        w->kernels->scale(k->q + r * p->q_row, k->e.q + h * s->q[2] + i * s->q[1], s->dim, s->scale);
-        attn__visible(a, &k->e, i, k->from + r, k->to + r);
+        attn__visible(a, &k->e, (k->first + r) / s->group, k->from + r, k->to + r);
         k->seen[r] = 0;
     }
     return k->rows;
@@ -2517,32 +2661,41 @@ static void attn__block_end(attn__block *k)
     const attn__plan *p = k->w->p;
     const attn__kernels *f = k->w->kernels;
     const int most = s->group * s->n_q, end = k->first + p->rows < most ? p->rows : most - k->first;
-    const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
-    int r, x;
+    int r0, r, n, x;
+    for (r0 = 0; r0 < k->rows; r0 += ATTN__GROUP) {
+        const int last = r0 + ATTN__GROUP < k->rows ? r0 + ATTN__GROUP : k->rows;
+        float *M = k->M + r0 / ATTN__GROUP * ATTN__WIDE_GROUP, *L = k->L + r0 / ATTN__GROUP * ATTN__WIDE_GROUP;
+        if (a->sinks) {
+            float sink[ATTN__WIDE_GROUP], one[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
+            for (x = 0; x < ATTN__WIDE_GROUP; x++) {
+                sink[x] = a->sinks[k->g * s->group + (k->first + r0 + x) % s->group];
+                one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
+            }
+            f->fold(M, L, sink, one, fa, fb, last - r0);
+            for (r = r0; r < last; r++) f->fold_out(k->o + (size_t)r * (size_t)p->dv16, NULL, fa[r - r0], fb[r - r0], p->dv16);
+        }
+        for (r = r0; r < last; r += n) {
+            const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
+            n = attn__run_of_rows(k, r, last);
+            f->finish(k->e.out + h * s->out[2] + i * s->out[1], s->out[s->group > 1 ? 2 : 1],
+                      k->o + (size_t)r * (size_t)p->dv16, p->dv16, L + (r - r0), n, s->dim_v);
+        }
+    }
     for (r = 0; r < end; r++) {
         const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-        const int at = r / ATTN__GROUP * ATTN__WIDE_GROUP + r % ATTN__GROUP;
+        const int at = r / ATTN__GROUP * ATTN__WIDE_GROUP + r % ATTN__GROUP, exists = r < k->rows;
         const size_t cell = ((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
-        float *o = k->o + (size_t)r * (size_t)p->dv16, *out = k->e.out + h * s->out[2] + i * s->out[1];
-        if (r < k->rows && k->seen[r]) {
-            float M = k->M[at], L = k->L[at];
-            if (a->sinks) {
-                float sink[ATTN__PANEL], one[ATTN__PANEL], mm[ATTN__PANEL], ll[ATTN__PANEL], fa[ATTN__PANEL], fb[ATTN__PANEL];
-                for (x = 0; x < ATTN__PANEL; x++) { sink[x] = a->sinks[h]; one[x] = 1.0f; mm[x] = M; ll[x] = L; }
-                f->fold(mm, ll, sink, one, fa, fb, 1);
-                f->fold_out(o, NULL, fa[0], fb[0], p->dv16);
-                M = mm[0];
-                L = ll[0];
-            }
-            f->finish(out, o, L, s->dim_v);
-            if (a->lse) a->lse[cell] = attn__clean(M + attn__log(L));
-            if (probabilities) f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, M, L);
+        if (exists && k->seen[r]) {
+            if (a->lse) a->lse[cell] = attn__clean(k->M[at] + attn__log(k->L[at]));
+            if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
+                f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, k->M[at], k->L[at]);
         } else {
-            if (r < k->rows) ++*k->empty;
-            if (r < k->rows || !a->q_cum)
-                for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
+            float *out = k->e.out + h * s->out[2] + i * s->out[1];
+            if (exists) ++*k->empty;
+            for (x = 0; (exists || !a->q_cum) && x < s->dim_v; x++) out[x] = 0.0f;
             if (a->lse) a->lse[cell] = -attn__inf();
-            if (r >= k->rows || probabilities) attn__block_blank(k, r, r + 1, 0, s->n_k, attn__cell_nothing(a));
+            if (!exists || a->weights_stage == ATTN_PROBABILITIES)
+                attn__block_blank(k, r, r + 1, 0, s->n_k, attn__cell_nothing(a));
         }
     }
 }
@@ -2824,9 +2977,9 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- packed linear ------------------------------------------------------------------------------------------- */
 
-/* Rows x inputs of a block stay in L2, one panel of that depth in L1. Blocking the inputs does not end the chain: what
-   is stored after one block is where the next one goes on. */
-enum { ATTN__LINEAR_ROWS = 96, ATTN__LINEAR_DEPTH = 320, ATTN__LINEAR_TILE = 24 };
+/* Rows x inputs of a block stay in L2, one panel of that depth in L1 or close to it. Blocking the inputs does not end
+   the chain: what is stored after one block is where the next one goes on. */
+enum { ATTN__LINEAR_ROWS = 96, ATTN__LINEAR_DEPTH = 512, ATTN__LINEAR_PANELS = 16, ATTN__LINEAR_TILE = 24 };
 
 static int attn__linear_panels(const attn_linear *l) { return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL; }
 
@@ -2837,8 +2990,9 @@ static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes)
     if ((status = attn__check_size(NULL, "", n_in, 1)) != ATTN_OK ||
         (status = attn__check_size(NULL, "", n_out, 1)) != ATTN_OK)
         return status;
-    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ? ATTN_E_OVERFLOW
-                                                                                                       : ATTN_OK;
+    if (attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)))
+        return ATTN_E_OVERFLOW;
+    return *bytes > ATTN__BYTES_MAX - 63 ? ATTN_E_OVERFLOW : ATTN_OK;
 }
 
 static void *attn__align(void *p) { return (char *)p + (64 - (size_t)p % 64) % 64; }
@@ -2860,7 +3014,7 @@ static char *attn__linear_pack(attn_linear *l, const float *w, const float *b, i
 ATTNDEF size_t attn_linear_size(int n_in, int n_out)
 {
     size_t bytes;
-    return attn__linear_bytes(n_in, n_out, &bytes) == ATTN_OK && bytes <= ATTN__BYTES_MAX - 63 ? bytes + 63 : (size_t)-1;
+    return attn__linear_bytes(n_in, n_out, &bytes) == ATTN_OK ? bytes + 63 : (size_t)-1;
 }
 
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out, void *mem,
@@ -2873,7 +3027,6 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float
     if (!w) return ATTN_E_NULL;
     status = attn__linear_bytes(n_in, n_out, &bytes);
     if (status != ATTN_OK) return status;
-    if (bytes > ATTN__BYTES_MAX - 63) return ATTN_E_OVERFLOW;
     if (mem && mem_size < bytes + 63) return ATTN_E_WORK;
     if (!mem) {
         mem = ATTN_MALLOC(user, bytes + 63);
@@ -2916,31 +3069,32 @@ static void attn__linear_block(const attn__kernels *kernels, const attn_linear *
     const int n_in = l->n_in, whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
     const int blocks = rows > kernels->rows ? (n_in + ATTN__LINEAR_DEPTH - 1) / ATTN__LINEAR_DEPTH : 1;
     const int step = (n_in + blocks - 1) / blocks;
-    const float *panels = (const float *)l->priv[1], *bias = panels + (size_t)attn__linear_panels(l) * 16 * (size_t)n_in;
+    const float *panels = (const float *)l->priv[1];
+    const float *bias = panels + (size_t)attn__linear_panels(l) * ATTN__PANEL * (size_t)n_in;
     float tile[ATTN__LINEAR_TILE * ATTN__PANEL];
     attn__gemm g;
-    int at, r;
+    int at, p, r;
     memset(&g, 0, sizeof g);
     g.a_row = n_in;
     g.b_step = ATTN__PANEL;
     g.b_panel = (ptrdiff_t)n_in * ATTN__PANEL;
-    g.c = y + from * ATTN__PANEL;
     g.c_row = l->n_out;
     g.rows = rows;
-    g.panels = whole - from;
-    g.from = bias + from * ATTN__PANEL;                       /* from_row 0: every row begins with the bias */
-    for (at = 0; at < n_in && g.panels > 0; at += step) {
-        g.a = x + at;
-        g.b = panels + from * g.b_panel + (ptrdiff_t)at * ATTN__PANEL;
-        g.depth = n_in - at < step ? n_in - at : step;
-        kernels->gemm(&g);
-        g.from = g.c;                                         /* and goes on where it stands */
-        g.from_row = g.c_row;
-    }
-    if (g.panels > 0) attn__linear_nan(kernels, g.c, g.c_row, rows, g.panels);
+    for (at = 0; at < n_in; at += step)
+        for (p = from; p < whole; p += g.panels) {
+            g.panels = whole - p < ATTN__LINEAR_PANELS ? whole - p : ATTN__LINEAR_PANELS;
+            g.depth = n_in - at < step ? n_in - at : step;
+            g.a = x + at;
+            g.b = panels + p * g.b_panel + (ptrdiff_t)at * ATTN__PANEL;
+            g.c = y + p * ATTN__PANEL;
+            g.from = at ? g.c : bias + p * ATTN__PANEL;       /* every row begins with the bias, later goes on in y */
+            g.from_row = at ? g.c_row : 0;
+            kernels->gemm(&g);
+            if (at + g.depth == n_in) attn__linear_nan(kernels, g.c, g.c_row, rows, g.panels);
+        }
+    if (whole == to) return;
 
-    if (whole == to) return;                                  /* the last panel sticks out of y: by way of a tile */
-    g.b = panels + whole * g.b_panel;
+    g.b = panels + whole * g.b_panel;                         /* the last panel sticks out of y: by way of a tile */
     g.from = bias + whole * ATTN__PANEL;
     g.from_row = 0;
     g.c = tile;
@@ -2999,7 +3153,7 @@ static void attn__project_run(const attn__kernels *kernels, const attn_exec *exe
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
         long long work, most;
-        if (!p->lengths || p->rows < ATTN__PANEL) {           /* all rows in a line: the weights are read once for them */
+        if (!p->lengths || p->rows < ATTN__PANEL) {           /* all rows in a line read the weights once */
             p->rows *= p->entries;
             p->entries = p->rows > 0;
             p->lengths = NULL;
@@ -3060,9 +3214,9 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
 }
 
 /* ---- rotary embedding ------------------------------------------------------------------------------------------
-   The table is made in 64-bit integers: fixed point is exact arithmetic, so no compiler, rounding mode or libm can change a
-   bit of it. An angle is a fraction of a full turn in units of 2^-64; the position multiplies it and wraps around as
-   angles do, which is the whole range reduction. Sums are good to about 2^-60, one rounding to float ends it. */
+   The table is made in 64-bit integers: no compiler (contraction), rounding mode or libm can change a bit of it. An
+   angle is a fraction of a full turn in units of 2^-64; the position multiplies it and wraps around as angles do, which
+   is the whole range reduction. Sums are good to about 2^-60, one rounding to float ends it. */
 typedef unsigned long long attn__fixed;
 
 static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * b / 2^64, rounded down */
@@ -3126,6 +3280,23 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
     return attn__turns(f, 1 - (int)(n / d));
 }
 
+/* cosine and sine of an angle: of its distance, at most 45 degrees, from the nearest quarter turn */
+static void attn__turn(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
+{
+    const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
+    const attn__fixed off = angle - ((attn__fixed)quarter << 62);
+    const int below = (int)(off >> 63);
+    const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;      /* 2^62 pi */
+    const attn__fixed z = attn__fixed_mul(x, x), x_cos = attn__series(c, z, 0, 2);
+    const attn__fixed x_sin = attn__fixed_mul(x, attn__series(c, z, 1, 2));
+    switch (quarter) {
+    case 0:  *cosine = attn__fixed_float(x_cos, 0);      *sine = attn__fixed_float(x_sin, below);  break;
+    case 1:  *cosine = attn__fixed_float(x_sin, !below); *sine = attn__fixed_float(x_cos, 0);      break;
+    case 2:  *cosine = attn__fixed_float(x_cos, 1);      *sine = attn__fixed_float(x_sin, !below); break;
+    default: *cosine = attn__fixed_float(x_sin, below);  *sine = attn__fixed_float(x_cos, 1);      break;
+    }
+}
+
 /* a frequency as given: 24 bits and an exponent */
 static attn__fixed attn__turns_float(float f)
 {
@@ -3153,10 +3324,10 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, c
     if (!freqs && !(base >= 1.0 && base <= 1e300)) return ATTN_E_OPTION;
 
     attn__factorials(c);
-    if (!freqs) {                                                        /* log2(base): halve, then a bit per squaring */
+    if (!freqs) {                                             /* log2(base): halve, then a bit per squaring */
         attn__fixed x;
         for (; base >= 2.0; base /= 2.0) whole++;
-        x = (attn__fixed)(base * 9223372036854775808.0);                 /* exact: 1 <= base < 2, times 2^63 */
+        x = (attn__fixed)(base * 9223372036854775808.0);      /* exact: 1 <= base < 2, times 2^63 */
         for (k = 0; k < 64; k++) {
             x = attn__fixed_mul(x, x);
             fraction = fraction << 1 | x >> 63;
@@ -3164,19 +3335,11 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, c
         }
     }
     for (i = 0; i < half; i++) {
-        const attn__fixed turn = freqs ? attn__turns_float(freqs[i]) : attn__turns_base(c, whole, fraction, i, head_dim);
+        const attn__fixed turn = freqs ? attn__turns_float(freqs[i])
+                                       : attn__turns_base(c, whole, fraction, i, head_dim);
         for (pos = 0; pos < positions; pos++) {
-            const attn__fixed angle = turn * (attn__fixed)pos, eighth = (attn__fixed)1 << 61;
-            const int quarter = (int)((angle + eighth) >> 62);           /* the nearest of 0, 90, 180, 270 degrees */
-            const attn__fixed off = angle - ((attn__fixed)quarter << 62);
-            const int below = (int)(off >> 63);
-            const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;  /* 2^62 pi */
-            const attn__fixed z = attn__fixed_mul(x, x);
-            const attn__fixed cosine = attn__series(c, z, 0, 2), sine = attn__fixed_mul(x, attn__series(c, z, 1, 2));
-            float *row = table + (ptrdiff_t)pos * head_dim;
-            row[i] = quarter % 2 ? attn__fixed_float(sine, below == (quarter == 3)) : attn__fixed_float(cosine, quarter == 2);
-            row[half + i] = quarter % 2 ? attn__fixed_float(cosine, quarter == 3)
-                                        : attn__fixed_float(sine, below != (quarter == 2));
+            float *row = table + (ptrdiff_t)pos * head_dim + i;
+            attn__turn(c, turn * (attn__fixed)pos, row, row + half);
         }
     }
     return ATTN_OK;
@@ -3263,14 +3426,15 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
         return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
                           s->kv_heads, 0);
     if (!s->head_dim && s->d_model % s->heads)
-        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide d_model, or head_dim be given",
+        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide d_model, or give head_dim",
                           "", s->d_model, s->heads, 0);
     if (!s->head_dim) s->head_dim = s->d_model / s->heads;
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
     if (s->rope_table && s->head_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "head_dim is # but a rotation needs pairs", "", s->head_dim, 0, 0);
-    if (s->rope_table && (status = attn__check_size(why, "rope_positions", s->rope_positions, 1)) != ATTN_OK) return status;
+    if (s->rope_table && (status = attn__check_size(why, "rope_positions", s->rope_positions, 1)) != ATTN_OK)
+        return status;
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "", s->heads, s->head_dim, 0);
     in[0] = s->d_model;
@@ -3281,7 +3445,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     out[3] = s->d_model;
     *bytes = 63;
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || attn__add(*bytes, part, bytes) || *bytes > ATTN__BYTES_MAX)
+        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || attn__add(*bytes, part, bytes) ||
+            *bytes > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW, "the weights are too large for the address space", "", 0, 0, 0);
     return ATTN_OK;
 }
@@ -3299,9 +3464,11 @@ static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args
     if (!missing && !a->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (a->w_in && (a->w_q || a->w_k || a->w_v))
-        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", a->w_q ? "w_q" : a->w_k ? "w_k" : "w_v", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", a->w_q ? "w_q" : a->w_k ? "w_k" : "w_v",
+                          0, 0, 0);
     if (a->b_in && (a->b_q || a->b_k || a->b_v))
-        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", a->b_q ? "b_q" : a->b_k ? "b_k" : "b_v", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", a->b_q ? "b_q" : a->b_k ? "b_k" : "b_v",
+                          0, 0, 0);
     if (a->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and d_value is #", "",
                           s->d_model, s->d_key, s->d_value);
@@ -3352,8 +3519,9 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
     at = attn__linear_pack(&m->k, s.w_k, s.b_k, s.d_key, kv, at);
     at = attn__linear_pack(&m->v, s.w_v, s.b_v, s.d_value, kv, at);
     (void)attn__linear_pack(&m->o, s.w_o, s.b_o, q, s.d_model, at);
-    s.w_q = s.w_k = s.w_v = s.w_o = s.w_in = s.b_q = s.b_k = s.b_v = s.b_o = s.b_in = NULL;   /* the caller may free them */
-    m->shape = s;
+    m->shape = s;                                             /* but not where the weights were: they may go now */
+    m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
+    m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
     return ATTN_OK;
 }
 
@@ -3364,7 +3532,7 @@ ATTNDEF void attn_mha_free(attn_mha *m)
     memset(m, 0, sizeof *m);
 }
 
-/* ---- calls of a layer: check, lay out, project, rotate, append, attend, project ----------------------------------- */
+/* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
 enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };
 
 typedef struct attn__mha_run {
@@ -3398,6 +3566,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     const attn_mha_args *s;
     attn_args *a = &r->in;
     attn_status status;
+    int i;
     memset(r, 0, sizeof *r);
     if (!m || !m->o.priv[1]) return ATTN_E_NULL;
     s = &m->shape;
@@ -3407,10 +3576,10 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
         (status = attn__check_size(NULL, "", n_q, 0)) != ATTN_OK ||
         (status = attn__check_size(NULL, "", n_k, 0)) != ATTN_OK)
         return status;
-    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->dim || a->dim_v ||
-        a->layout || a->q_stride[0] || a->q_stride[1] || a->q_stride[2] || a->k_stride[0] || a->k_stride[1] ||
-        a->k_stride[2] || a->v_stride[0] || a->v_stride[1] || a->v_stride[2] || a->out_stride[0] || a->out_stride[1] ||
-        a->out_stride[2] || (a->kv && a->kv != cache))
+    for (i = 0; i < 3; i++)
+        if (a->q_stride[i] || a->k_stride[i] || a->v_stride[i] || a->out_stride[i]) return ATTN_E_CONFLICT;
+    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->dim ||
+        a->dim_v || a->layout || (a->kv && a->kv != cache))
         return ATTN_E_CONFLICT;
     if ((kind & ATTN__STEP) && !attn__kv_live(cache)) return ATTN_E_NULL;
     a->kv = cache;
@@ -3438,7 +3607,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
         return ATTN_E_OVERFLOW;
     r->q_lengths = a->q_lengths;
     if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
-    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are those of other entries */
+    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;      /* by a map they are of other entries */
     a->batch = batch;
     a->n_q = n_q;
     a->n_k = n_k;
@@ -3462,6 +3631,8 @@ static attn_status attn__mha_layout(attn__mha_run *r, size_t *need, void *mem)
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
     size_t q, k, v, heads, weights, lengths, inner, total = 0;
+    attn__shape shape;
+    attn_status status;
     if (attn__mha_part(&q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
         attn__mha_part(&k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
         attn__mha_part(&v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
@@ -3469,8 +3640,10 @@ static attn_status attn__mha_layout(attn__mha_run *r, size_t *need, void *mem)
         attn__mha_part(&lengths, &total, r->batch, 1, 1, 1) ||
         attn__mha_part(&weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
         return ATTN_E_OVERFLOW;
+    if (r->kind != ATTN__FILL && (status = attn__check_plan(&r->in, &shape)) != ATTN_OK) return status;
     inner = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
-    if (inner > ATTN__BYTES_MAX || attn__add(total + 63, inner, need) || *need > ATTN__BYTES_MAX) return ATTN_E_OVERFLOW;
+    if (inner > ATTN__BYTES_MAX || attn__add(total + 63, inner, need) || *need > ATTN__BYTES_MAX)
+        return ATTN_E_OVERFLOW;
     if (mem) {
         char *at = (char *)attn__align(mem);
         r->q = (float *)(void *)(at + q);
@@ -3530,14 +3703,15 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_args *a = &r->o.attn;
     const attn_mha_args *s = &r->m->shape;
     attn__spans all;
-    size_t bytes = 0, ignored;
+    size_t bytes, cells, lse;
     all.n = 0;
-    if (attn__bytes(&bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float))) return ATTN_E_OVERFLOW;
+    if (attn__bytes(&bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
+        attn__bytes(&lse, r->batch, s->heads, r->n_q, 1, sizeof(float)) ||
+        attn__bytes(&cells, r->batch, r->o.weights_mean ? 1 : s->heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)))
+        return ATTN_E_OVERFLOW;
     attn__span_add(&all, "", out, bytes);
-    if (a->weights && !attn__bytes(&ignored, r->batch, r->o.weights_mean ? 1 : s->heads, r->n_q, r->in.n_k, sizeof(float)))
-        attn__span_add(&all, "", a->weights, ignored);
-    if (a->lse && !attn__bytes(&ignored, r->batch, s->heads, r->n_q, 1, sizeof(float)))
-        attn__span_add(&all, "", a->lse, ignored);
+    attn__span_add(&all, "", a->weights, cells);
+    attn__span_add(&all, "", a->lse, lse);
     attn__span_add(&all, "", a->work, a->work_size);
     all.outputs = all.n;
     attn__span_add(&all, "", x, bytes);
@@ -3562,7 +3736,7 @@ static void attn__mha_rotate(void *arg, int b)
     const ptrdiff_t first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * r->n_q;
     const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : r->n_q;
     int i, pos = r->put.to ? r->put.to->lengths[b] : a->k_starts ? -a->k_starts[b] : 0;
-    for (i = 0; i < rows; i++, pos++) {                       /* padding is not there, and the table may end before it */
+    for (i = 0; i < rows; i++, pos++) {                       /* not the padding: the table may end before it */
         const float *row = s->rope_table + (ptrdiff_t)(pos > 0 ? pos : 0) * s->head_dim;
         if (!r->q_lengths || i < r->q_lengths[b])
             attn__rotate(r->q + (first + i) * r->m->q.n_out, s->heads, s->head_dim, row, s->rope_interleaved);
@@ -3584,7 +3758,8 @@ static float attn__gate(float x, int sigmoid)
 static void attn__gate_task(void *arg, int block)
 {
     const attn__gating *j = (const attn__gating *)arg;
-    const int first = block * ATTN__LINEAR_ROWS, last = first + ATTN__LINEAR_ROWS < j->rows ? first + ATTN__LINEAR_ROWS : j->rows;
+    const int first = block * ATTN__LINEAR_ROWS, left = j->rows - first;
+    const int last = first + (left < ATTN__LINEAR_ROWS ? left : ATTN__LINEAR_ROWS);
     int i, r, x;
     for (i = 0; i < j->n; i++) {
         const float by = attn__gate(j->gate[i], j->sigmoid);
@@ -3627,7 +3802,8 @@ static void attn__mean_task(void *arg, int b)
 }
 
 /* Everything is checked and there is memory for all of it. */
-static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x, const float *k_from, const float *v_from)
+static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x, const float *k_from,
+                                     const float *v_from)
 {
     const attn_mha *m = r->m;
     attn__project job[3];
@@ -3708,7 +3884,8 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
 }
 
 static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const float *x, int batch, int n_q,
-                                  const float *memory, int n_k, attn_kv *to, const attn_kv *cache, const attn_mha_opts *o)
+                                  const float *memory, int n_k, attn_kv *to, const attn_kv *cache,
+                                  const attn_mha_opts *o)
 {
     attn__mha_run r;
     attn_status status = attn__mha_begin(&r, m, kind, batch, n_q, n_k, cache, o, 0);
@@ -3718,13 +3895,14 @@ static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const
     return status;
 }
 
-ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
+                                  const attn_mha_opts *o)
 {
     return attn__mha_call(m, ATTN__SELF, out, x, batch, n, x, n, NULL, NULL, o);
 }
 
-ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q, const float *memory,
-                                   int n_k, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
+                                   const float *memory, int n_k, const attn_mha_opts *o)
 {
     return attn__mha_call(m, ATTN__CROSS, out, x, batch, n_q, memory, n_k, NULL, NULL, o);
 }
@@ -3735,8 +3913,8 @@ ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const floa
     return attn__mha_call(m, ATTN__SELF | ATTN__STEP, out, x, batch, n, x, n, c, c, o);
 }
 
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q, const attn_kv *c,
-                                        const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
+                                        const attn_kv *c, const attn_mha_opts *o)
 {
     return attn__mha_call(m, ATTN__CROSS | ATTN__STEP, out, x, batch, n_q, NULL, 0, NULL, c, o);
 }
@@ -3789,11 +3967,10 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
 ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o)
 {
     const attn_kv *cache = o ? o->attn.kv : NULL;
+    const int kind = cache ? ATTN__CROSS | ATTN__STEP : ATTN__CROSS;     /* self steps project n_q keys, too */
     attn__mha_run r;
     size_t need;
-    if (attn__mha_begin(&r, m, cache ? ATTN__CROSS | ATTN__STEP : ATTN__CROSS, batch, n_q, cache ? n_q : n_k, cache, o, 1) !=
-        ATTN_OK)
-        return (size_t)-1;
+    if (attn__mha_begin(&r, m, kind, batch, n_q, cache ? n_q : n_k, cache, o, 1) != ATTN_OK) return (size_t)-1;
     if (cache) r.in.n_k = cache->shape.capacity;
     return attn__mha_layout(&r, &need, NULL) == ATTN_OK ? need : (size_t)-1;
 }
@@ -3809,7 +3986,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
    and reading it is not, so it is written when it differs only. */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 typedef unsigned attn__env;                                              /* MXCSR: flags in the low six bits */
-#define ATTN__ENV_DEFAULT 0x1F80u                                        /* every exception masked, nearest, no flushing */
+#define ATTN__ENV_DEFAULT 0x1F80u                                        /* no traps, to nearest, no flushing */
 #define ATTN__ENV_CONTROL 0xFFC0u
 #if defined(__SSE__)
 #define ATTN__ENV_EXISTS 1
@@ -3945,7 +4122,10 @@ static void attn__bell_drop(attn__bell *b) { (void)pthread_cond_destroy(b); }
 static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)pthread_cond_wait(b, l); }
 static void attn__bell_ring(attn__bell *b) { (void)pthread_cond_signal(b); }
 static void attn__bell_ring_all(attn__bell *b) { (void)pthread_cond_broadcast(b); }
-static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg) { return pthread_create(t, NULL, f, arg) == 0; }
+static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg)
+{
+    return pthread_create(t, NULL, f, arg) == 0;
+}
 static void attn__thread_join(attn__thread t) { (void)pthread_join(t, NULL); }
 static attn__name attn__name_mine(void) { return pthread_self(); }
 static int  attn__name_same(attn__name a, attn__name b) { return pthread_equal(a, b) != 0; }
@@ -4037,10 +4217,13 @@ static int attn__pool_nested(const attn_pool *p)
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks;
-    attn__lock_take(&p->lock);
-    if (n < 2 || p->workers == 0 || attn__pool_nested(p)) {
-        attn__lock_give(&p->lock);
+    int i, looks, alone = !p || p->workers == 0 || n < 2;
+    if (!alone) {
+        attn__lock_take(&p->lock);
+        alone = attn__pool_nested(p);
+        if (alone) attn__lock_give(&p->lock);
+    }
+    if (alone) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
     }
@@ -4086,7 +4269,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
     memset(p, 0, sizeof *p);
-    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;              /* spinning would only keep others from working */
+    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;  /* else spinning would keep others from working */
     if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) || (made++, !attn__bell_make(&p->done)) ||
         (made++, !attn__bell_make(&p->idle))) {
         attn__pool_drop(p, made);
@@ -4296,10 +4479,11 @@ ATTN__V float attn__vtop(attn__v a)                              /* the largest 
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)  /* to[c*16 + lane] = from[lane*row + c], c < 4 */
+/* to[c*16 + lane] = from[lane*row + c] for c < 4; lanes behind `last` repeat it */
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
 {
-    const __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + row);
-    const __m128 r2 = _mm_loadu_ps(from + 2 * row), r3 = _mm_loadu_ps(from + 3 * row);
+    const __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
+    const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row), r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
     const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
     const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
     _mm_storeu_ps(to, _mm_movelh_ps(t0, t2));
@@ -4352,15 +4536,15 @@ ATTN__V float attn__vtop(attn__v a)
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+ATTN__V __m256 ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* four floats from rows i and i + 4 */
 {
-    const __m256 r0 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * row), 1);
-    const __m256 r1 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + row)),
-                                           _mm_loadu_ps(from + 5 * row), 1);
-    const __m256 r2 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + 2 * row)),
-                                           _mm_loadu_ps(from + 6 * row), 1);
-    const __m256 r3 = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + 3 * row)),
-                                           _mm_loadu_ps(from + 7 * row), 1);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
+                                _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
+}
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
+{
+    const __m256 r0 = ATTN__FN(two)(from, 0, row, last), r1 = ATTN__FN(two)(from, 1, row, last);
+    const __m256 r2 = ATTN__FN(two)(from, 2, row, last), r3 = ATTN__FN(two)(from, 3, row, last);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
     _mm256_storeu_ps(to, _mm256_shuffle_ps(t0, t2, 0x44));
@@ -4427,19 +4611,19 @@ ATTN__V float attn__vtop(attn__v a)
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
-ATTN__V attn__v ATTN__FN(four)(const float *p, ptrdiff_t row) /* four floats from each of rows 0, 4, 8, 12 */
+ATTN__V attn__v ATTN__FN(four)(const float *p, int i, ptrdiff_t row, int last) /* four floats from i, i + 4, i + 8, ... */
 {
     const __mmask16 all = (__mmask16)0xffff;
-    __m512 r = _mm512_castps128_ps512(_mm_loadu_ps(p));
-    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + 4 * row), 1);
-    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + 8 * row), 2);
-    return _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + 12 * row), 3);
+    __m512 r = _mm512_castps128_ps512(_mm_loadu_ps(p + attn__min(i, last) * row));
+    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
+    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 8, last) * row), 2);
+    return _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 12, last) * row), 3);
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
 {
     const __mmask16 all = (__mmask16)0xffff;
-    const __m512 r0 = ATTN__FN(four)(from, row), r1 = ATTN__FN(four)(from + row, row);
-    const __m512 r2 = ATTN__FN(four)(from + 2 * row, row), r3 = ATTN__FN(four)(from + 3 * row, row);
+    const __m512 r0 = ATTN__FN(four)(from, 0, row, last), r1 = ATTN__FN(four)(from, 1, row, last);
+    const __m512 r2 = ATTN__FN(four)(from, 2, row, last), r3 = ATTN__FN(four)(from, 3, row, last);
     const __m512 t0 = _mm512_maskz_unpacklo_ps(all, r0, r1), t1 = _mm512_maskz_unpackhi_ps(all, r0, r1);
     const __m512 t2 = _mm512_maskz_unpacklo_ps(all, r2, r3), t3 = _mm512_maskz_unpackhi_ps(all, r2, r3);
     _mm512_storeu_ps(to, _mm512_maskz_shuffle_ps(all, t0, t2, 0x44));
@@ -4487,10 +4671,10 @@ ATTN__V float attn__vsum(attn__v a)
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
 ATTN__V float attn__vtop(attn__v a) { return vmaxvq_f32(a); }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
 {
-    const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + row));
-    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + 2 * row), vld1q_f32(from + 3 * row));
+    const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
+    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row), vld1q_f32(from + attn__min(3, last) * row));
     vst1q_f32(to, vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0])));
     vst1q_f32(to + 16, vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1])));
     vst1q_f32(to + 32, vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0])));
@@ -4533,10 +4717,10 @@ ATTN__V float attn__vtop(attn__v a)
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(a, 0);
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row)
+ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
 {
-    const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + row);
-    const v128_t r2 = wasm_v128_load(from + 2 * row), r3 = wasm_v128_load(from + 3 * row);
+    const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + attn__min(1, last) * row);
+    const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row), r3 = wasm_v128_load(from + attn__min(3, last) * row);
     const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
     const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
     wasm_v128_store(to, wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5));
@@ -4569,15 +4753,15 @@ ATTN__V attn__v ATTN__FN(vtanh)(attn__v x)
 {
     const attn__v one = attn__vset(1.0f), zero = attn__vset(0.0f), ax = attn__vabs(x), x2 = attn__vmul(x, x);
     const attn__v e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
-    attn__v far = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
+    attn__v outer = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
     attn__v y = attn__vset(ATTN__T5);
-    far = attn__vpick(attn__vless(x, zero), attn__vsub(zero, far), far);
+    outer = attn__vpick(attn__vless(x, zero), attn__vsub(zero, outer), outer);
     y = attn__vfma(y, x2, attn__vset(ATTN__T4));
     y = attn__vfma(y, x2, attn__vset(ATTN__T3));
     y = attn__vfma(y, x2, attn__vset(ATTN__T2));
     y = attn__vfma(y, x2, attn__vset(ATTN__T1));
     y = attn__vfma(attn__vmul(y, x2), x, x);
-    return attn__vpick(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), y, far);
+    return attn__vpick(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), y, outer);
 }
 
 /* What is stored where a user sees it: -0 becomes +0 and every NaN the same NaN. */
@@ -4611,29 +4795,40 @@ ATTN__V void ATTN__FN(vstore_n)(float *p, attn__v a, int n)     /* the first n l
 }
 
 /* ---- moving ------------------------------------------------------------------------------------------------ */
-static ATTN__TARGET void ATTN__FN(scale)(float *to, const float *from, int n, float by)
+/* to = from * by, row by row */
+static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
+                                         int n, float by)
 {
     const attn__v f = attn__vset(by);
-    int i = 0;
-    for (; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vmul(attn__vload(from + i), f));
-    for (; i < n; i++) to[i] = from[i] * by;
+    int r, i;
+    for (r = 0; r < rows; r++, to += to_row, from += from_row) {
+        for (i = 0; r + 8 < rows && i < n && i < 512; i += 16) ATTN__PREFETCH(from + 8 * from_row + i);
+        for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vmul(attn__vload(from + i), f));
+        for (; i < n; i++) to[i] = from[i] * by;
+    }
 }
 
+/* Rows of other heads lie between the rows of one, so every row is a new place in memory: the panel after this one is
+ * asked for while this one is turned, and the rows of one vector (not 16) are open at once, since their power-of-two
+ * distance puts them into the same few lines of L1. */
 static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
+    const int full = ATTN__LANES - 1;
     int j, c, x;
-    for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth) {
-        for (c = 0; c + 4 <= depth; c += 4)
-            for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) attn__vturn(panels + c * 16 + x, k + x * row + c, row);
-        for (; c < depth; c++)
-            for (j = 0; j < ATTN__PANEL; j++) panels[c * 16 + j] = k[j * row + c];
-    }
+    for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
+        for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
+            for (j = 0; n >= 2 * ATTN__PANEL && j < ATTN__LANES; j++)
+                for (c = 0; c < depth && c < 512; c += 16) ATTN__PREFETCH(k + (ATTN__PANEL + x + j) * row + c);
+            for (c = 0; c + 4 <= depth; c += 4) attn__vturn(panels + c * 16 + x, k + x * row + c, row, full);
+            for (; c < depth; c++)
+                for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
+        }
     if (n <= 0) return;
-    for (c = 0; c + 4 <= depth; c += 4)                 /* the last panel: whole vectors of keys, then key by key */
-        for (x = 0; x + ATTN__LANES <= n; x += ATTN__LANES) attn__vturn(panels + c * 16 + x, k + x * row + c, row);
-    for (j = 0; j < ATTN__PANEL; j++) {
-        const int turned = j < n / ATTN__LANES * ATTN__LANES;
-        for (c = turned ? depth / 4 * 4 : 0; c < depth; c++) panels[c * 16 + j] = j < n ? k[j * row + c] : 0.0f;
+    for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {    /* the last panel, filled up with its last key */
+        const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
+        for (c = 0; c + 4 <= depth; c += 4) attn__vturn(panels + c * 16 + x, k + first * row + c, row, last);
+        for (; c < depth; c++)
+            for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
     }
 }
 
@@ -4641,29 +4836,21 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
 static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v)
 {
     attn__v odd = attn__vset(0.0f);                      /* 0 as long as x - x is 0 for all */
-    int j, x;
-    for (x = 0; x < dim_v; x += ATTN__PANEL, panels += ATTN__CHUNK * ATTN__PANEL) {
-        const int width = dim_v - x < ATTN__PANEL ? dim_v - x : ATTN__PANEL;
-        const float *from = v + x;
+    int j, x, i;
+    for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
         float *to = panels;
-        if (width == ATTN__PANEL)
-            for (j = 0; j < n; j++, from += row, to += ATTN__PANEL) {
-                int i;
-                for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
-                    const attn__v y = attn__vload(from + i);
-                    attn__vstore(to + i, y);
-                    odd = attn__vadd(odd, attn__vsub(y, y));
-                }
+        for (x = 0; j + 8 < n && x < dim_v && x < 512; x += 16) ATTN__PREFETCH(v + 8 * row + x);
+        for (x = 0; x + ATTN__PANEL <= dim_v; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+            for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+                const attn__v y = attn__vload(v + x + i);
+                attn__vstore(to + i, y);
+                odd = attn__vadd(odd, attn__vsub(y, y));
             }
-        else
-            for (j = 0; j < n; j++, from += row, to += ATTN__PANEL) {
-                int i;
-                for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
-                    const attn__v y = ATTN__FN(vload_n)(from + i, width - i);
-                    attn__vstore(to + i, y);
-                    odd = attn__vadd(odd, attn__vsub(y, y));
-                }
-            }
+        for (i = 0; x < dim_v && i < ATTN__PANEL; i += ATTN__LANES) {
+            const attn__v y = ATTN__FN(vload_n)(v + x + i, dim_v - x - i);
+            attn__vstore(to + i, y);
+            odd = attn__vadd(odd, attn__vsub(y, y));
+        }
     }
     return attn__many(attn__vnan(odd));
 }
@@ -5070,12 +5257,17 @@ static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, f
         attn__vstore(o + i, attn__vfma(attn__vload(o + i), fa, attn__vmul(x ? attn__vload(x + i) : attn__vset(0.0f), fb)));
 }
 
-static ATTN__TARGET void ATTN__FN(finish)(float *out, const float *o, float l, int n)
+/* out = o / L, row by row */
+static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L,
+                                          int rows, int n)
 {
-    const attn__v d = attn__vset(l);
-    int i;
-    for (i = 0; i < n; i += ATTN__LANES)
-        ATTN__FN(vstore_n)(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)), n - i);
+    int r, i;
+    for (r = 0; r < rows; r++, out += out_row, o += o_row) {
+        const attn__v d = attn__vset(L[r]);
+        for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
+            attn__vstore(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)));
+        if (i < n) ATTN__FN(vstore_n)(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)), n - i);
+    }
 }
 
 /* scores to weights in place: exp(s - M) / L, 0 where the mark of a hidden key stands */

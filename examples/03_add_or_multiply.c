@@ -6,16 +6,16 @@
    Only adding -inf to the score, after the division and before the softmax, takes a key out.
 
    Output:
-                                                     Mi chiamo   Luke  <pad>    sum      out
-       the three words alone                      0.665  0.245  0.090  0.000   1.00    14.25  the truth
-       no mask                                    0.007  0.002  0.001  0.990   1.00   990.12  the pad decides
-       weight * 0, after the softmax              0.007  0.002  0.001  0.000   0.01     0.14  99 % of the answer is gone
-       score * 0, before the softmax              0.610  0.225  0.083  0.083   1.00    95.67  a score of 0 votes
-       key and value * 0                          0.610  0.225  0.083  0.083   1.00    13.07  a vote for nothing: diluted
-       score - 10, before the division by 8       0.023  0.008  0.003  0.966   1.00   966.34  the pad still decides
-       score - 10, after it                       0.662  0.244  0.090  0.004   1.00    18.65  0.4 % of it is left, and shows
-       score - inf, before the division           0.665  0.245  0.090  0.000   1.00    14.25  right: -inf / 8 is -inf
-       score - inf, after the division            0.665  0.245  0.090  0.000   1.00    14.25  right, to the last bit
+                                                 Mi chiamo   Luke  <pad>    sum      out
+       the three words alone                  0.665  0.245  0.090  0.000   1.00    14.25  the truth
+       no mask                                0.007  0.002  0.001  0.990   1.00   990.12  the pad decides
+       weight * 0, after the softmax          0.007  0.002  0.001  0.000   0.01     0.14  99 % of the answer is gone
+       score * 0, before the softmax          0.610  0.225  0.083  0.083   1.00    95.67  a score of 0 votes
+       key and value * 0                      0.610  0.225  0.083  0.083   1.00    13.07  a vote for nothing: diluted
+       score - 10, before the division by 8   0.023  0.008  0.003  0.966   1.00   966.34  the pad still decides
+       score - 10, after it                   0.662  0.244  0.090  0.004   1.00    18.65  0.4 % of it is left, and shows
+       score - inf, before the division       0.665  0.245  0.090  0.000   1.00    14.25  right: -inf / 8 is -inf
+       score - inf, after the division        0.665  0.245  0.090  0.000   1.00    14.25  right, to the last bit
 */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
@@ -33,7 +33,7 @@ static void run(const attn_args *a)
 
 static void row(const char *what, const float *w, float out, const char *verdict)
 {
-    printf("%-41s", what);
+    printf("%-37s", what);
     for (int j = 0; j < N; j++) printf("%7.3f", (double)w[j]);
     printf("%7.2f%9.2f  %s\n", (double)(w[0] + w[1] + w[2] + w[3]), (double)out, verdict);
 }
@@ -54,7 +54,7 @@ int main(void)
     a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.dim = DIM;  a.dim_v = 1;
     a.weights = w;
 
-    printf("%-41s%7s%7s%7s%7s%7s%9s\n", "", "Mi", "chiamo", "Luke", "<pad>", "sum", "out");
+    printf("%-37s%7s%7s%7s%7s%7s%9s\n", "", "Mi", "chiamo", "Luke", "<pad>", "sum", "out");
     a.n_k = 3;  w[3] = 0;
     run(&a);
     const float truth = out;

@@ -119,7 +119,8 @@ int main(void)
             token[n] = sentence[n][t] = word[n];
             total[n] = sum[n];
         }
-        printf("%4d  %4d %2d %2d      { %d, %d, %d }  ", t + 1, word[0], word[1], word[2], parent[0], parent[1], parent[2]);
+        printf("%4d  %4d %2d %2d      { %d, %d, %d }  ",
+               t + 1, word[0], word[1], word[2], parent[0], parent[1], parent[2]);
         for (int n = 0; n < BEAMS; n++)
             if (parent[0] != n && parent[1] != n && parent[2] != n) printf(" %d", n);
         puts("");

@@ -60,7 +60,10 @@ int main(void)
     static const int meaning[S] = { 0, 1, 2, 0, 3 };
     float q[T * HEADS * DIM] = {0}, k[S * HEADS * DIM] = {0}, out[T * HEADS * DIM], weights[HEADS * T * S];
     for (int i = 0; i < S; i++)
-        for (int h = 0; h < HEADS; h++) q[(i * HEADS + h) * DIM + meaning[i]] = k[(i * HEADS + h) * DIM + meaning[i]] = 2;
+        for (int h = 0; h < HEADS; h++) {
+            int at = (i * HEADS + h) * DIM + meaning[i];
+            q[at] = k[at] = 2;
+        }
 
     /* Relative positions as T5 keeps them: [buckets][heads]. The first half of the buckets is for keys at or before the
        query, the second for those behind it; distances 0 to 7 have a bucket each, longer ones share. Head 0 learned to

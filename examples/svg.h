@@ -118,7 +118,8 @@ static inline void svg_weights(FILE *f, int x, int y, const char *title, const c
             char number[16];
             snprintf(number, sizeof number, "%.2f", w);
             for (int layer = 0; layer < 2; layer++)            /* the weight, drawn with itself as opacity, over grey */
-                fprintf(f, "<rect class=\"%c\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"24\" rx=\"4\" opacity=\"%.2f\"/>\n",
+                fprintf(f, "<rect class=\"%c\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"24\" rx=\"4\" "
+                           "opacity=\"%.2f\"/>\n",
                         layer ? 'v' : 'h', x + j * width + 1, y + i * SVG_CELL + 1, width - 2, layer ? w : 1.0);
             svg_text(f, x + j * width + width / 2, y + i * SVG_CELL + 17, 0, w > 0.5 ? "m on" : "m", number);
         }

@@ -1,3 +1,8 @@
 /* The implementation as a user compiles it: one file, one define. Every test links against this object. */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
+
+#ifdef ATTN_COUNTERS                      /* for test_bits.c: which paths were taken */
+const int test_counter_count = ATTN__C_COUNT;
+const char *const *const test_counter_names = attn_counter_names;
+#endif

@@ -5,7 +5,7 @@
  *     case_random(&r, &c);                       everything in c.a is set but backend; all buffers are filled
  *     status = case_run(&c, ATTN_SCALAR);        outputs wiped, workspace allocated when drawn, attn_sdpa called
  *     CHECKF(status == ATTN_OK, "%s", case_text(&c));
- *     case_free(&c);                             checks canaries and gaps of all buffers
+ *     case_free(&c);                             checks the canaries of all buffers
  *
  * Guarantees. Every buffer is exactly as large as the arguments allow attn_sdpa to look, ends at a guard page and has
  * canaries in front. Every draw is valid: attn_check says ATTN_OK. What is in q, k, v but does not exist (gaps between

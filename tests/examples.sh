@@ -1,13 +1,13 @@
 #!/bin/sh
-# Builds and runs every examples/*.c the way its first comment says, and compares what it prints with what the comment shows:
+# Builds and runs every examples/*.c the way its first comment says and compares what it prints with what that shows:
 #
 #     Build:  cc -O2 -I.. name.c -o name
 #     Run:    ./name                           (optional, this is the default)
 #     Output:
 #         the lines, indented by 4 more than the word "Output:", up to the end of the comment
 #
-# A leading " *" on every line is fine. What "..." and "###" stand for: tests/expect.awk. CC and RUN replace cc and prefix the
-# program. Everything happens in a copy under build/, in which attn.h stands one folder up, as in the project.
+# A leading " *" on every line is fine. What "..." and "###" stand for: tests/expect.awk. CC replaces cc, RUN precedes
+# the program. Everything happens in a copy under build/, in which attn.h stands one folder up, as in the project.
 # Words after the script's name: only the examples whose name contains one of them.
 cd "$(dirname "$0")/.." || exit 1
 here=$PWD
@@ -54,4 +54,4 @@ for c in *.c; do
 done
 rm -f first.txt want.txt out.txt err.txt log.txt
 echo "examples: $passed passed, $failed failed"
-[ $failed -eq 0 ]
+[ $failed -eq 0 ] && [ $passed -gt 0 ]

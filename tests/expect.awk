@@ -1,4 +1,4 @@
-# awk -f expect.awk expected actual: status 0 when the output is what was promised, else 1 and the first line that is not.
+# awk -f expect.awk expected actual: status 0 when the output is as promised, else 1 and the first line that is not.
 # Lines are compared literally but for blanks at their end and empty lines at the end of the text.
 #   ...   alone on a line stands for any number of lines
 #   ###   stands for a number (a time, a ratio) in a line that does not match literally
@@ -26,7 +26,8 @@ END {
             if (reach[j]) last = j
         }
         if (!any) {
-            printf "expected line %d: |%s|\n  actual line %d: %s\n", i, want[i], last + 1, last < ng ? "|" got[last + 1] "|" : "(end of output)"
+            printf "expected line %d: |%s|\n", i, want[i]
+            printf "  actual line %d: %s\n", last + 1, last < ng ? "|" got[last + 1] "|" : "(end of output)"
             exit 1
         }
         for (j = 0; j <= ng; j++) reach[j] = next_[j]

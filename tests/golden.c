@@ -126,6 +126,70 @@ static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
     return m;
 }
 
+/* Layers: dim is the width of a head, the model is heads * dim wide (d_key = dim_v + 5 for the memory). Steps: one token
+   at a time through a cache. */
+static uint64_t run_layer(const golden_case *c, int backend, const attn_exec *exec)
+{
+    attn_mha_args make;
+    attn_mha_opts o;
+    attn_mha m;
+    attn_kv kv;
+    attn_kv_args size;
+    const int cross = c->call == GOLDEN_MHA_CROSS, kvh = c->kv_heads ? c->kv_heads : c->heads;
+    const int model = c->heads * c->dim, source = cross ? model + 5 : model, n_k = cross ? c->n_k : c->n_q;
+    const size_t B = (size_t)c->batch, N = (size_t)c->n_q, D = (size_t)model, S = (size_t)source;
+    const size_t kw = (size_t)kvh * (size_t)c->dim;
+    float *w_q = filled(c, 11, D * D), *w_k = filled(c, 12, kw * S), *w_v = filled(c, 13, kw * S);
+    float *w_o = filled(c, 14, D * D), *bias = filled(c, 15, D), *x = filled(c, 16, B * N * D);
+    float *memory = filled(c, 17, B * (size_t)n_k * S), *out = blank(B * N * D), *rope = NULL;
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    attn_status status;
+    int i, b;
+    memset(&make, 0, sizeof make);
+    memset(&o, 0, sizeof o);
+    memset(&size, 0, sizeof size);
+    make.d_model = model, make.heads = c->heads, make.kv_heads = c->kv_heads, make.d_key = cross ? source : 0;
+    make.w_q = w_q, make.w_k = w_k, make.w_v = w_v, make.w_o = w_o, make.b_q = bias, make.b_o = bias;
+    if (!cross) {
+        rope = blank(N * (size_t)c->dim);
+        if (attn_rope_table(rope, c->n_q, c->dim, NULL, 10000.0) != ATTN_OK) exit(3);
+        h = fnv_floats(h, rope, N * (size_t)c->dim);
+        make.rope_table = rope, make.rope_positions = c->n_q, make.rope_interleaved = c->flags & GOLDEN_BHSD;
+    }
+    if (attn_mha_init(&m, &make, NULL, 0) != ATTN_OK) exit(3);
+    o.attn.backend = backend, o.attn.exec = exec, o.attn.causal = cross ? 0 : ATTN_CAUSAL_TOP_LEFT;
+    o.attn.scale = c->scale;
+    if (c->call == GOLDEN_MHA_STEPS) {
+        o.attn.causal = 0;
+        size.batch = c->batch, size.kv_heads = kvh, size.dim = c->dim, size.capacity = c->n_q;
+        status = attn_kv_init(&kv, &size);
+        for (i = 0; i < c->n_q && status == ATTN_OK; i++) {
+            for (b = 0; b < c->batch; b++)                            /* the tokens of this step, one for each entry */
+                memcpy(memory + (size_t)b * D, x + ((size_t)b * N + (size_t)i) * D, D * sizeof *x);
+            status = attn_mha_self_step(&m, out, memory, c->batch, 1, &kv, &o);
+            h = fnv_floats(h, out, B * D);
+        }
+        attn_kv_free(&kv);
+    } else {
+        status = cross ? attn_mha_cross(&m, out, x, c->batch, c->n_q, memory, n_k, &o)
+                       : attn_mha_self(&m, out, x, c->batch, c->n_q, &o);
+        h = fnv_floats(h, out, B * N * D);
+    }
+    attn_mha_free(&m);
+    free(w_q), free(w_k), free(w_v), free(w_o), free(bias), free(x), free(memory), free(out), free(rope);
+    return status == ATTN_OK ? h : 0;
+}
+
+static uint64_t run_t5(const golden_case *c)
+{
+    const size_t n = (size_t)c->heads * (size_t)c->n_q * (size_t)c->n_k;
+    float *table = filled(c, 18, 32 * (size_t)c->heads), *bias = blank(n);
+    const attn_status status = attn_bias_t5(bias, table, 32, 128, c->causal != 0, c->heads, c->n_q, c->n_k, c->q_pos);
+    const uint64_t h = fnv_floats(UINT64_C(0xCBF29CE484222325), bias, n);
+    free(table), free(bias);
+    return status == ATTN_OK ? h : 0;
+}
+
 uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
 {
     attn_args a;
@@ -141,6 +205,8 @@ uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
     unsigned char *keep = NULL;
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status;
+    if (c->call == GOLDEN_T5) return run_t5(c);
+    if (c->call != GOLDEN_SDPA) return run_layer(c, backend, exec);
     memset(&a, 0, sizeof a);
     a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
     a.dim = c->dim, a.dim_v = c->dim_v;
@@ -309,6 +375,14 @@ const golden_case golden_cases[] = {
     { "everything ragged", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .dim_v = 28, .scale = 0.5f, .softcap = 9.0f,
       .q_pos = 3, .window_left = 200, .window_right = 4,
       .flags = SEE | ALL_MASKS | GOLDEN_RAGGED | GOLDEN_POS_EACH | GOLDEN_STRIDED },
+    { "layer, self", SIZE(2, 4, 0, 21, 0, 6), .call = GOLDEN_MHA_SELF },
+    { "layer, self, grouped, other rotation", SIZE(1, 4, 2, 150, 0, 8), .call = GOLDEN_MHA_SELF, .flags = GOLDEN_BHSD },
+    { "layer, one token", SIZE(1, 3, 1, 1, 0, 32), .call = GOLDEN_MHA_SELF },
+    { "layer, cross", SIZE(2, 2, 0, 13, 140, 20), .call = GOLDEN_MHA_CROSS },
+    { "layer, steps", SIZE(2, 4, 2, 140, 0, 8), .call = GOLDEN_MHA_STEPS },
+    { "layer, wild", SIZE(1, 2, 0, 40, 0, 24), .call = GOLDEN_MHA_SELF, .scale = 1.0f, .data = GOLDEN_WILD },
+    { "t5 bias", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5 },
+    { "t5 bias, one way", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5, .causal = 1, .q_pos = 240 },
 };
 const int golden_count = (int)(sizeof golden_cases / sizeof golden_cases[0]);
 

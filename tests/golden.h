@@ -67,4 +67,12 @@ static const struct { const char *name; uint64_t hash; } golden_table[] = {
     { "wild decode", UINT64_C(0x0151C7B05B599420) },
     { "everything", UINT64_C(0xC1689678C21FF232) },
     { "everything ragged", UINT64_C(0xE882E46F29CA9A4F) },
+    { "layer, self", UINT64_C(0xD9408B473D5979F3) },
+    { "layer, self, grouped, other rotation", UINT64_C(0xC90E146EC9EFFB8F) },
+    { "layer, one token", UINT64_C(0x41DF93CF3419D494) },
+    { "layer, cross", UINT64_C(0xFC9942DB1CD4BA5C) },
+    { "layer, steps", UINT64_C(0xE77A9F81EC64DFC1) },
+    { "layer, wild", UINT64_C(0xC44BE7031DA88616) },
+    { "t5 bias", UINT64_C(0xE413992A362FFBE2) },
+    { "t5 bias, one way", UINT64_C(0x6D62B1C275A95D11) },
 };

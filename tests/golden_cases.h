@@ -17,12 +17,16 @@ enum {
     GOLDEN_BIAS = 16384, GOLDEN_ALIBI = 1 << 15, GOLDEN_SINKS = 1 << 16, GOLDEN_WEIGHTS = 1 << 17, GOLDEN_LSE = 1 << 18
 };
 
+/* what is called */
+enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_T5 };
+
 typedef struct golden_case {
     const char *name;
     int batch, heads, kv_heads, n_q, n_k, dim, dim_v;
     int data, flags;
     float scale, softcap;
     int causal, align, q_pos, window_left, window_right, stage;
+    int call;
 } golden_case;
 
 extern const golden_case golden_cases[];

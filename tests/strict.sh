@@ -5,8 +5,8 @@
 #   sh tests/strict.sh              everything            sh tests/strict.sh macro symbols    checks with such a name
 #   sh tests/strict.sh -l           only list the names   JOBS=8 sh tests/strict.sh           eight at a time
 #
-# A check is a few lines of shell in a folder of its own under build/strict. It fails when it ends with a status other than
-# 0, and also when it prints anything: a warning nobody turned into an error is a failure too. Status 77 is "skipped".
+# A check is a few lines of shell in a folder of its own under build/strict. It fails when it ends with a status other
+# than 0, and also when it prints anything: a warning nobody turned into an error is a failure too. 77 is "skipped".
 cd "$(dirname "$0")/.." || exit 1
 ROOT=$PWD; export ROOT
 S=$ROOT/build/strict
@@ -16,9 +16,9 @@ for w in "$@"; do if [ "$w" = -l ]; then list=1; else words="$words $w"; fi; don
 number=1000
 
 cat > "$S/prelude" <<'PRELUDE'
-C_FLAGS='-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef -Wdouble-promotion -pedantic -Werror'
-# what is not C++: -Wstrict-prototypes. What is not the tests': signs (indices are int there)
-HARSH_C="$C_FLAGS -Wstrict-prototypes" HARSH_CXX=$C_FLAGS
+HARSH_CXX='-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef -Wdouble-promotion'
+HARSH_CXX="$HARSH_CXX -pedantic -Werror" HARSH_C="$HARSH_CXX -pedantic -Werror -Wstrict-prototypes"
+# signs are not the tests' business: indices are int there
 HARSH_TESTS='-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wundef -Wstrict-prototypes -pedantic -Werror'
 skip() { echo "$1"; exit 77; }
 need() { for n in "$@"; do command -v "$n" > /dev/null || skip "no $n here"; done; }
@@ -53,7 +53,7 @@ check() {
     { cat "$S/prelude"; cat; } > "$d/run.sh"
 }
 
-# ---- standards, optimisation, configurations ------------------------------------------------------------------------
+# ---- standards, optimisation, configurations -----------------------------------------------------------------------
 compile() {     # compile NAME COMPILER FLAGS...: the implementation, with the harshest warnings
     name=$1 cc=$2; shift 2
     case $cc in *++) x=cpp harsh='$HARSH_CXX';; *) x=c harsh='$HARSH_C';; esac
@@ -87,7 +87,7 @@ program '#include "attn.h"' > main.c
 tcc -Wall -Werror -I"$ROOT" main.c -o main && right ./main
 SH
 
-# ---- ways of including it ---------------------------------------------------------------------------------------------
+# ---- ways of including it ------------------------------------------------------------------------------------------
 check 'declarations alone, every language' <<'SH'
 need gcc g++
 echo '#include "attn.h"' > one.c; cp one.c one.cpp
@@ -144,7 +144,8 @@ check 'renamed, without ATTN_SELF, is an error that says so' <<'SH'
 need gcc
 cp "$ROOT/attn.h" my_attention.h
 program '#include "my_attention.h"' > main.c
-if gcc -O1 main.c -o main 2> log; then right ./main; else grep -q 'attn.h' log || { echo 'the error does not name the file'; exit 1; }; fi
+if gcc -O1 main.c -o main 2> log; then right ./main
+elif ! grep -q 'attn.h' log; then echo 'the error does not name the file'; fi
 SH
 check 'included twice' <<'SH'
 need gcc clang
@@ -152,7 +153,10 @@ program '#include "attn.h"
 #include "attn.h"' > a.c
 { echo '#include "attn.h"'; echo '#include "attn.h"'; program '#include "attn.h"'; } > b.c
 { program '#include "attn.h"'; echo '#undef ATTN_IMPLEMENTATION'; echo '#include "attn.h"'; } > c.c
-for x in a b c; do gcc -std=c99 -O1 $HARSH_C -I"$ROOT" $x.c -o $x && right ./$x; clang -fsyntax-only $HARSH_C -I"$ROOT" $x.c; done
+for x in a b c; do
+    gcc -std=c99 -O1 $HARSH_C -I"$ROOT" $x.c -o $x && right ./$x
+    clang -std=c99 -fsyntax-only $HARSH_C -I"$ROOT" $x.c
+done
 SH
 check 'two translation units, C and C++' <<'SH'
 need gcc g++
@@ -168,7 +172,8 @@ check 'ATTN_STATIC in two translation units' <<'SH'
 need gcc clang
 program '#define ATTN_STATIC
 #include "attn.h"' > main.c
-printf '#define ATTN_STATIC\n#define ATTN_IMPLEMENTATION\n#include "attn.h"\nint other(void);\nint other(void) { return attn_version(); }\n' > other.c
+{ echo '#define ATTN_STATIC'; implementation
+  echo 'int other(void);'; echo 'int other(void) { return attn_version(); }'; } > other.c
 for cc in gcc clang; do
     $cc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c other.c -o main && right ./main
     $cc -std=c99 -O1 -I"$ROOT" -c other.c -o other.o
@@ -178,7 +183,8 @@ SH
 check 'ATTN_MALLOC, ATTN_FREE, ATTN_ASSERT, ATTN_STACK of the user' <<'SH'
 need gcc
 program '#include <stddef.h>
-static void *my_malloc(void *user, size_t n) { static union { double d; char room[1 << 20]; } r; (void)user; return n < sizeof r ? &r : NULL; }
+static union { double d; char bytes[1 << 20]; } my_room;
+static void *my_malloc(void *user, size_t n) { (void)user; return n < sizeof my_room ? &my_room : NULL; }
 static void my_free(void *user, void *p) { (void)user; (void)p; }
 #define ATTN_MALLOC(user, n) my_malloc(user, n)
 #define ATTN_FREE(user, p) my_free(user, p)
@@ -212,7 +218,7 @@ gcc -std=c99 -O1 -I"$ROOT" main.c -o main && right ./main
 cp main.c main.cpp; g++ -std=c++11 -O1 -I"$ROOT" main.cpp -o mainpp && right ./mainpp
 SH
 
-# ---- what must not compile ---------------------------------------------------------------------------------------------
+# ---- what must not compile -----------------------------------------------------------------------------------------
 fast_math() {   # fast_math COMPILER FLAGS...
     cc=$1; shift
     check "$cc $* stops" <<SH
@@ -230,18 +236,18 @@ fast_math gcc -O2 -freciprocal-math
 fast_math gcc -O2 -fassociative-math -fno-signed-zeros -fno-trapping-math
 fast_math gcc -O2 -fno-signed-zeros
 
-# ---- what it leaves in an object, in a program, in the user's file ---------------------------------------------------------
+# ---- what it leaves in an object, in a program, in the user's file -------------------------------------------------
 check 'symbols: exported, needed, writable' <<'SH'
 need gcc clang nm
 implementation > impl.c
 # fputc is what clang makes of an fwrite of one byte; the rest is string.h, malloc, stdout and assert
-allowed='memcpy|memset|memmove|memcmp|strlen|malloc|free|stdout|fwrite|fputc|__assert_fail|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_'
+allowed='mem(cpy|set|move|cmp)|strlen|malloc|free|stdout|fwrite|fputc|__assert_fail|__stack_chk_fail'
 for cc in gcc clang; do for o in -O0 -O2 '-O3 -march=native'; do
     $cc -fno-pie $o -I"$ROOT" -c impl.c -o impl.o
     nm -g --defined-only impl.o | awk '$NF !~ /^attn_[a-z0-9]/ { print "exported: " $NF }'
-    nm -u impl.o | awk -v ok="^($allowed)\$" -v what="$cc $o" '$2 !~ ok { print what " needs: " $2 }'
+    nm -u impl.o | awk -v ok="^($allowed|_GLOBAL_OFFSET_TABLE_)\$" '$2 !~ ok { print "needs: " $2 }'
     # the only state: one cached word of CPU features
-    nm -S impl.o | awk '$3 ~ /^[bBdDC]$/ && !($4 == "attn__cpu_word" && length($2) && $2 + 0 <= 8) { print "writable: " $4 }'
+    nm -S impl.o | awk '$3 ~ /^[bBdDC]$/ && !($4 == "attn__cpu_word" && $2 + 0 <= 8) { print "writable: " $4 }'
 done; done
 SH
 check 'symbols: ATTN_NO_STDIO, NDEBUG' <<'SH'
@@ -261,7 +267,9 @@ SH
 check 'links without -lm, -pthread and libgcc' <<'SH'
 need gcc clang
 program '#include "attn.h"' > main.c
-for cc in gcc clang; do $cc -std=gnu99 -O2 -I"$ROOT" -c main.c -o main.o && $cc -nodefaultlibs main.o -lc -o main && right ./main; done
+for cc in gcc clang; do
+    $cc -std=gnu99 -O2 -I"$ROOT" -c main.c -o main.o && $cc -nodefaultlibs main.o -lc -o main && right ./main
+done
 SH
 check 'macros: none without its prefix' <<'SH'
 need gcc clang
@@ -279,7 +287,7 @@ SH
 check 'types and functions: none without its prefix' <<'SH'
 need gcc
 implementation > impl.c
-# everything that attn.h declares at file scope, by way of a second declaration that must not collide
+# every tagged type and every function that attn.h declares at file scope
 gcc -E -I"$ROOT" impl.c | awk '/^# [0-9]+ "/ { ours = $3 ~ /attn\.h"$/; next } ours' |
     grep -oE '^(typedef )?(struct|union|enum) [a-zA-Z_][a-zA-Z_0-9]*|^static[^=;({]*[ *]([a-zA-Z_][a-zA-Z_0-9]*)\(' |
     sed 's/($//; s/.*[ *]//' | grep -vE '^attn_|^__' | sort -u || :
@@ -287,16 +295,18 @@ SH
 check 'the code of the user stays his own' <<'SH'
 need gcc clang objdump
 { implementation; echo 'void mine(float *x, const float *y, int n);'
-  echo 'void mine(float *x, const float *y, int n) { int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
+  echo 'void mine(float *x, const float *y, int n)'
+  echo '{ int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
 sed '/attn/d' a.c | sed '/ATTN/d' > b.c
 for cc in gcc clang; do for f in a b; do
     $cc -O3 -ffunction-sections -I"$ROOT" -c $f.c -o $f.o
     objdump -d -j .text.mine $f.o | sed -n '/<mine>:/,$p' | cut -f3- > $f.s
 done; cmp a.s b.s; [ -s a.s ] || echo 'nothing to compare'; done
-grep -nE '#[ ]*pragma|_Pragma|__pragma' "$ROOT/attn.h" | grep -E 'GCC (target|optimize)|STDC FP_CONTRACT|clang (attribute|optimize)' || :
+grep -nE '#[ ]*pragma|_Pragma|__pragma' "$ROOT/attn.h" |
+    grep -E 'GCC (target|optimize)|STDC FP_CONTRACT|clang (attribute|optimize)' || :
 SH
 
-# ---- the rest of the project ------------------------------------------------------------------------------------------------
+# ---- the rest of the project ---------------------------------------------------------------------------------------
 for cc in gcc clang; do
     check "$cc: tests" <<SH
 need $cc
@@ -326,14 +336,15 @@ for f in attn.h Makefile tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] 
         /\r/ { printf "%s:%d: a carriage return\n", f, FNR }' "$f"
     [ -z "$(tail -c1 "$f")" ] || echo "$f: does not end with a newline"
 done
-grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] 2> /dev/null || :
+grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] \
+    2> /dev/null || :
 for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null || bash -n "$f"; done
 [ "$(wc -l < Makefile)" -lt 150 ] || echo 'Makefile: 150 lines or more'
 SH
 
 [ -z "$list" ] || exit 0
 
-# ---- run them ----------------------------------------------------------------------------------------------------------------
+# ---- run them ------------------------------------------------------------------------------------------------------
 cat > "$S/runner" <<'RUNNER'
 cd "$1/w" && sh -e ../run.sh > ../log 2>&1
 echo $? > ../status

@@ -254,6 +254,7 @@ static void backends(void)
     int list[16], n = attn_backends(list, 16), b, i, usable, few[2] = { -7, -7 };
     CHECK(n >= 1 && n <= 16);
     CHECK(attn_backends(NULL, 0) == n);
+    CHECK(attn_backends(few, -1) == n && few[0] == -7);
     CHECK(attn_backends(few, 1) == n);
     CHECK(few[0] == list[0] && few[1] == -7);
     for (b = ATTN_SCALAR; b <= ATTN_WASM; b++) {
@@ -348,6 +349,51 @@ static void conflicts(void)
 {
     WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 1);
     WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 2);
+    WRONG(good, ATTN_E_SIZE, "batch 2 k_batch 1", a.k_batch = 1);              /* who reads which, without a k_map? */
+    RIGHT(good, a.k_batch = BATCH);
+}
+
+static attn_kv cache;
+static attn_args cached(void)
+{
+    attn_args a = good();
+    a.k = a.v = NULL; a.n_k = 0; a.kv = &cache;
+    return a;
+}
+
+/* A cache says what the keys are: whoever says it again must agree, and some of it cannot be said at all. */
+static void cache_conflicts(void)
+{
+    attn_kv_args c;
+    attn_kv nothing;
+    memset(&c, 0, sizeof c);
+    memset(&nothing, 0, sizeof nothing);
+    c.batch = BATCH; c.kv_heads = KV_HEADS; c.dim = DIM; c.dim_v = DIM_V; c.capacity = 40;
+    (void)good();
+    CHECK(attn_kv_init(&cache, &c) == ATTN_OK);
+    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL) == ATTN_OK);
+    RIGHT(cached, (void)0);
+    RIGHT(cached, a.kv_heads = 0; a.dim = 0; a.dim_v = 0);
+    RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */
+    RIGHT(cached, a.k_lengths = w.k_lengths);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k", a.k = w.k);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v", a.v = w.v);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_cum", a.k_cum = w.k_cum);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_starts", a.k_starts = w.k_starts);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_stride", a.k_stride[1] = 100);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v_stride", a.v_stride[0] = 100);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "kv_heads 4 2", a.kv_heads = HEADS);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "dim 6 5", a.dim = DIM + 1);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "dim_v 5 6", a.dim_v = DIM);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "batch 3 2", a.batch = BATCH + 1);
+    WRONG(cached, ATTN_E_SIZE, "n_k 3 4", a.n_k = N_K - 1);
+    WRONG(cached, ATTN_E_LENGTHS, "k_lengths[0] 5 4", a.k_lengths = w.k_lengths; w.k_lengths[0] = N_K + 1);
+    WRONG(cached, ATTN_E_MAP, "k_map[1] 2", a.k_map = w.k_map; w.k_map[1] = 2);
+    WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
+    WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = (float *)cache.priv[2] + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.priv[3] + 5);
+    attn_kv_free(&cache);
+    WRONG(cached, ATTN_E_NULL, "kv", (void)0);                    /* freed */
 }
 
 static void no_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
@@ -423,10 +469,10 @@ static void overlap_plain(void)
     int x, o, side;
     for (x = 0; x < 13; x++) for (o = 0; o < 3; o++) for (side = 0; side < 6; side++) {
         attn_args a = full();
-        static const size_t sizes[] = { Q_SIZE, K_SIZE, V_SIZE, N_Q * N_K, HEADS * N_Q * N_K, HEADS, HEADS,
+        static const ptrdiff_t sizes[] = { Q_SIZE, K_SIZE, V_SIZE, N_Q * N_K, HEADS * N_Q * N_K, HEADS, HEADS,
                                         N_Q * N_K / 4, BATCH, BATCH, BATCH, BATCH, BATCH };
         static const char *const outs[] = { "out", "weights", "lse" };
-        size_t in = sizes[x], size = o == 0 ? OUT_SIZE : o == 1 ? WEIGHTS_SIZE : LSE_SIZE;
+        ptrdiff_t in = sizes[x], size = o == 0 ? OUT_SIZE : o == 1 ? WEIGHTS_SIZE : LSE_SIZE;
         float *input = arena + 1000, *output;
         char words[64], how[96];
         int legal = side >= 4;
@@ -446,9 +492,8 @@ static void overlap_plain(void)
         case 11: a.q_pos_each = (int *)input; break;
         default: a.k_map = (int *)input; break;
         }
-        output = side == 0 ? input : side == 1 ? input + in - 1 : side == 2 ? input - size + 1 :
-                 side == 3 ? input - (size - in) / 2 : side == 4 ? input + in : input - size;
-        if (side == 3 && in > size) output = input + (in - size) / 2;
+        output = input + (side == 0 ? 0 : side == 1 ? in - 1 : side == 2 ? 1 - size : side == 3 ? (in - size) / 2 :
+                          side == 4 ? in : -size);
         if (o == 0) a.out = output; else if (o == 1) a.weights = output; else a.lse = output;
         snprintf(words, sizeof words, "%s %s", outs[o], names[x]);
         snprintf(how, sizeof how, "%s over %s, arrangement %d", outs[o], names[x], side);
@@ -968,6 +1013,7 @@ SUITE(args) = {
     { "ragged_tables", ragged_tables, "a falling or too long ragged table, silently mixed with lengths" },
     { "shapes", shapes, "a broadcast shape that fits nothing" },
     { "conflicts", conflicts, "two settings that exclude each other, one silently ignored" },
+    { "cache_conflicts", cache_conflicts, "a cache of another shape, or k and v beside a cache, silently taken" },
     { "executors", executors, "an executor without a function or without a width" },
     { "zero_sizes", zero_sizes, "nothing to do treated as an error, or something written" },
     { "overlap_plain", overlap_plain, "out over an input by one float" },

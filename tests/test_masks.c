@@ -350,6 +350,28 @@ static int check_even_lines(const char *text)
     return lines;
 }
 
+/* What a reader sees: names above and beside, every column right-aligned and as wide as its widest cell or name. */
+static void format_drawn(void)
+{
+    static const char *const rows[] = { "<s>", "Hund", "l\xC3\xA4uft", "<pad>" };
+    static const char *const cols[] = { "<s>", "dog", "laufend\xC3\xA9", "<pad>" };
+    float m[16];
+    char *text;
+    CHECK(attn_mask_causal(m, 4, 4, 0) == ATTN_OK);
+    m[4] = 0.5f; m[9] = -12.25f;
+    text = format_checked(m, 4, 4, rows, cols);
+    CHECKF(strcmp(text, "         <s>    dog laufend\xC3\xA9  <pad>\n"
+                        "<s>        0   -inf     -inf   -inf\n"
+                        "Hund    0.50      0     -inf   -inf\n"
+                        "l\xC3\xA4uft      0 -12.25        0   -inf\n"
+                        "<pad>      0      0        0      0\n") == 0, "drawn:\n%s", text);
+    free(text);
+    CHECK(attn_mask_causal(m, 2, 3, 0) == ATTN_OK);
+    text = format_checked(m, 2, 3, NULL, NULL);
+    CHECKF(strcmp(text, "   0 -inf -inf\n   0    0 -inf\n") == 0, "drawn:\n%s", text);
+    free(text);
+}
+
 static void format_sizes(void)
 {
     static const char *const rows[] = { "<s>", "Mi", "chiamo", "Luke", "</s>", "<pad>" };
@@ -590,6 +612,7 @@ SUITE(masks) = {
     { "merge_intersection", merge_intersection, "merge that replaces instead of intersecting" },
     { "t5_formula", t5_formula, "direction reversed, pos ignored, the table read as [heads][buckets]" },
     { "t5_numbers", t5_numbers, "a boundary of the logarithmic buckets off by one" },
+    { "format_drawn", format_drawn, "a picture that changes its looks, labels that stand above the wrong column" },
     { "format_sizes", format_sizes, "wrong length, no terminator, a byte past the end, labels counted in bytes" },
     { "format_broken_utf8", format_broken_utf8, "reading past the end of a name that ends inside a character" },
     { "format_values", format_values, "finite values shown as hidden or visible" },

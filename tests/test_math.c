@@ -8,13 +8,17 @@
 
 #include <float.h>
 
-/* error of a float result in units of the last place of what it should be */
+/* error of a float result in units of the last place of what it should be (denormals share that of FLT_MIN) */
 static double ulps(float got, double want)
 {
-    int exponent;
-    frexp(want, &exponent);
-    if (exponent < -125) exponent = -125;                   /* denormals share the last place of FLT_MIN */
-    return fabs((double)got - want) / ldexp(1.0, exponent - 24);
+    uint64_t bits, unit;
+    double ulp;
+    memcpy(&bits, &want, sizeof bits);
+    unit = bits >> 52 & 0x7FF;                              /* the exponent alone, 23 below and not below 2^-149 */
+    unit = (unit > 1023 - 126 ? unit : 1023 - 126) - 23;
+    unit <<= 52;
+    memcpy(&ulp, &unit, sizeof ulp);
+    return fabs((double)got - want) / ulp;
 }
 
 static float draw_bits(rng *r) { return bits_float(rng_u32(r)); }

@@ -30,11 +30,30 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 static float *twin(sdpa_case *c, const float *from, size_t n) { return from ? (float *)case_own(c, n * 4) : NULL; }
 
+/* Hides whole chunks in some rows of cells, so that they do not only come about by chance. */
+static void hide_chunks(sdpa_case *c, rng *r)
+{
+    int start = c->a.batch > 0 ? oracle_start(&c->a, 0) : 0, n_k = c->s.n_k;
+    size_t row = c->keep ? (size_t)(c->a.keep_stride ? c->a.keep_stride : n_k)
+                         : (size_t)(c->a.mask_stride ? c->a.mask_stride : n_k);
+    size_t size = c->keep ? c->keep_size : c->mask ? c->mask_size : 0;
+    for (size_t at = 0; at < size && n_k > 128; at += row) {
+        unsigned chunks = rng_int(r, 0, 1) ? rng_u32(r) & rng_u32(r) : 0;
+        for (int j = start; j < n_k; j++) {
+            if (!(chunks >> (j - start) / 128 & 1)) continue;
+            if (c->keep) c->keep[at + (size_t)j] = 0;
+            else c->mask[at + (size_t)j] = -INF;
+        }
+    }
+}
+
 static void victim_make(victim *w, rng *r, double work, int backend)
 {
     sdpa_case *c = &w->c;
     case_random_upto(r, c, work);
+    for (int least = rng_int(r, 0, 2) ? 0 : 257; c->s.n_k < least; case_random_upto(r, c, work)) case_free(c);
     if (rng_int(r, 0, 1)) case_fill(c, r);            /* finite everywhere, so that the first NaN is the poison */
+    hide_chunks(c, r);
     size_t heads = (size_t)c->a.heads;
     w->backend = backend;
     w->a = c->a;
@@ -219,6 +238,41 @@ static int moved(const float *a, const float *b, size_t n)
 
 static long via_cache;
 
+/* What the drawn rows were like; each of these must have happened. */
+enum { EMPTY, PADDING, FIRST, MIDDLE, LAST, PARTLY, DIAGONAL, SITUATIONS };
+static long met[SITUATIONS];
+static const char *const situations[] = {
+    "the row sees nothing", "the row is padding", "the first chunk is hidden and another is not",
+    "a chunk between two visible ones is hidden", "the last chunk is hidden and another is not",
+    "a chunk is partly hidden", "the next row sees one key more"};
+
+static void note_situation(const sdpa_case *c, target t)
+{
+    const attn_args *a = &c->a;
+    int start = oracle_start(a, t.b), end = oracle_end(a, t.b), chunks = (end - start + 127) / 128, any = 0, holes = 0;
+    int part[8] = {0};                                /* of each chunk: 0 nothing, 1 some, 2 all of it is visible */
+    if (t.i >= oracle_rows(a, t.b)) {
+        met[PADDING]++;
+        return;
+    }
+    for (int x = 0; x < chunks && x < 8; x++) {
+        int n = 0, from = start + 128 * x, to = from + 128 < end ? from + 128 : end;
+        for (int j = from; j < to; j++) n += oracle_sees(a, &c->s, t.b, t.h, t.i, j);
+        part[x] = n == to - from ? 2 : n > 0;
+        met[PARTLY] += part[x] == 1;
+        any |= part[x];
+    }
+    met[EMPTY] += !any;
+    if (any && chunks > 1) met[FIRST] += !part[0], met[LAST] += chunks <= 8 && !part[chunks - 1];
+    for (int x = 1; x + 1 < chunks && x < 7; x++) holes |= !part[x] && part[x - 1] && part[x + 1];
+    met[MIDDLE] += holes;
+    for (int j = start; t.i + 1 < oracle_rows(a, t.b) && j < end; j++)
+        if (!oracle_sees(a, &c->s, t.b, t.h, t.i, j) && oracle_sees(a, &c->s, t.b, t.h, t.i + 1, j)) {
+            met[DIAGONAL]++;
+            break;
+        }
+}
+
 static void check_row(victim *w, rng *r, target t)
 {
     static const int widths[] = {1, 2, 3, 7, 64}, doses[] = {1000, 1000, 200, 10};
@@ -229,6 +283,7 @@ static void check_row(victim *w, rng *r, target t)
     d.what = rng_int(r, 0, 2) ? POISON_ALL : rng_int(r, 1, POISON_ALL);
     d.per_mille = doses[rng_int(r, 0, 3)];
     poison(w, r, t, d);
+    note_situation(c, t);
 
     /* one answer: the poisoned call may also go another way than the clean one */
     attn_kv kv;
@@ -309,10 +364,11 @@ static void test_random(void)
     verbose = test_scale >= 10 || getenv("ATTN_TEST_VERBOSE") != NULL;
     memset(&pairs, 0, sizeof pairs);
     via_cache = 0;
+    memset(met, 0, sizeof met);
     for (int n = 0; n < cases && !test_failed(); n++) {
         static victim w;
         memset(&w, 0, sizeof w);
-        victim_make(&w, &r, n % 16 ? 60000.0 : 500000.0, list[n % n_list]);
+        victim_make(&w, &r, n / n_list % 4 ? 60000.0 : 1e6, list[n % n_list]);
         case_pairs_add(&pairs, &w.c);
         CHECKF(w.clean.status == ATTN_OK, "%s; %s", attn_status_str(w.clean.status), case_text(&w.c));
         const oracle_shape *s = &w.c.s;
@@ -336,6 +392,10 @@ static void test_random(void)
     int missing = case_pairs_print(&pairs, verbose);
     CHECKF(missing == 0, "%d pairs of features were never drawn together in %d cases", missing, cases);
     CHECK(via_cache > cases / 20);
+    for (int x = 0; x < SITUATIONS; x++) {
+        if (verbose) printf("  %7ld rows: %s\n", met[x], situations[x]);
+        CHECKF(met[x] > 0, "it never happened that %s", situations[x]);
+    }
 }
 
 /* ---- 2  directed cases ------------------------------------------------------------------------------------------- */
@@ -772,18 +832,18 @@ static void test_chunks(void)
 }
 
 SUITE(poison) = {
-    {"poison random", test_random, "anything hidden from a row that reaches it, in any combination of features"},
-    {"poison causal edge", test_causal_edge,
+    {"random", test_random, "anything hidden from a row that reaches it, in any combination of features"},
+    {"causal edge", test_causal_edge,
      "V or K of the next key used for the row before it; a NaN lost at the diagonal"},
-    {"poison visible NaN", test_visible_nan,
+    {"visible NaN", test_visible_nan,
      "max or select that drops a NaN the row does see; a NaN with a payload stored"},
-    {"poison underflow", test_underflow, "a visible key skipped because its p is 0; 0 * hidden NaN added"},
-    {"poison minus zero", test_minus_zero, "-0 stored, or its sign decided by a hidden key"},
-    {"poison minus infinity", test_minus_infinity,
+    {"underflow", test_underflow, "a visible key skipped because its p is 0; 0 * hidden NaN added"},
+    {"minus zero", test_minus_zero, "-0 stored, or its sign decided by a hidden key"},
+    {"minus infinity", test_minus_infinity,
      "a chunk at -inf folded as NaN; only--inf rows taken for empty ones"},
-    {"poison empty", test_empty, "a row that sees nothing is NaN, or not counted, for some kind of mask"},
-    {"poison count", test_count, "masked_rows counting padded rows, or once for all heads"},
-    {"poison finite", test_finite, "-1e9 or -FLT_MAX taken for hidden"},
-    {"poison chunks", test_chunks, "a hidden chunk folded (first, middle, last), or a NaN chunk not selected per row"},
+    {"empty", test_empty, "a row that sees nothing is NaN, or not counted, for some kind of mask"},
+    {"count", test_count, "masked_rows counting padded rows, or once for all heads"},
+    {"finite", test_finite, "-1e9 or -FLT_MAX taken for hidden"},
+    {"chunks", test_chunks, "a hidden chunk folded (first, middle, last), or a NaN chunk not selected per row"},
     {0},
 };

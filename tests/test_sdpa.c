@@ -22,7 +22,7 @@ static void test_random(void)
     static case_pairs pairs;
     double sharpest = 0.0;
     memset(&pairs, 0, sizeof pairs);
-    for (int i = 0; i < 2500 * test_scale && !test_failed(); i++) {
+    for (int i = 0; i < 4000 * test_scale && !test_failed(); i++) {
         sdpa_case c;
         oracle want;
         oracle_bound allowed;
@@ -171,16 +171,17 @@ static void test_shapes(void)
 
 /* ---- how accurate ---------------------------------------------------------------------------------------- */
 
-/* rms of (out - oracle) over N(0, 1) inputs; 4 heads of `rows` rows over n keys each, no masks */
-static double rms_error(int backend, int n, int dim, int rows)
+enum { ACCURACY_HEADS = 4 };
+
+/* N(0, 1) inputs: `rows` rows of 4 heads over n keys each, no masks. rms[b] becomes the root of the mean square of
+   (out - oracle) of backend b. */
+static void measure(int n, int dim, int rows, const int *backends, int n_backends, double *rms)
 {
-    enum { HEADS = 4 };
     attn_args a = {0};
     oracle want;
-    rng r = rng_make(test_seed + (uint64_t)n);
-    size_t count = (size_t)HEADS * (size_t)rows * (size_t)dim, keys = (size_t)HEADS * (size_t)n * (size_t)dim;
+    rng r = rng_make((uint64_t)n);
+    size_t width = (size_t)ACCURACY_HEADS * (size_t)dim, count = width * (size_t)rows, keys = width * (size_t)n;
     float *q = guard_floats(count), *k = guard_floats(keys), *v = guard_floats(keys), *out = guard_floats(count);
-    double sum = 0.0;
     rng_fill(&r, q, count);
     rng_fill(&r, k, keys);
     rng_fill(&r, v, keys);
@@ -189,42 +190,56 @@ static double rms_error(int backend, int n, int dim, int rows)
     a.v = v;
     a.out = out;
     a.batch = 1;
-    a.heads = HEADS;
+    a.heads = ACCURACY_HEADS;
     a.n_q = rows;
     a.n_k = n;
     a.dim = dim;
     a.layout = ATTN_BHSD;                                    /* the order of the oracle's own arrays */
-    a.backend = backend;
-    CHECK(attn_sdpa(&a) == ATTN_OK);
     oracle_run(&want, &a);
-    for (size_t i = 0; i < count; i++) sum += ((double)out[i] - want.out[i]) * ((double)out[i] - want.out[i]);
+    for (int b = 0; b < n_backends; b++) {
+        double sum = 0.0;
+        a.backend = backends[b];
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        for (size_t i = 0; i < count; i++) sum += ((double)out[i] - want.out[i]) * ((double)out[i] - want.out[i]);
+        rms[b] = sqrt(sum / (double)count);
+    }
     oracle_free(&want);
     guard_free(q);
     guard_free(k);
     guard_free(v);
     guard_free(out);
-    return sqrt(sum / (double)count);
 }
 
-/* Limits measured for the arithmetic itself are 2.56e-8, 1.36e-8 and 2.32e-8; a single chain over all keys has
-   3.6e-8, 3.2e-8 and 3.6e-8, chunks of 256 have 2.95e-8, 1.53e-8 and 2.54e-8. So these limits notice either. */
+/* The arithmetic itself has 2.56e-8, 1.36e-8 and 2.32e-8; chunks of 256 have 2.95e-8, 1.53e-8 and 2.54e-8, one chain
+   over all keys 3.6e-8, 3.2e-8 and 3.6e-8: the limits notice either. Samples of this size scatter by 1 to 2 %, so the
+   inputs do not depend on -s. A backend of its own bits rounds products too and is allowed 5 % more. */
 static void test_accuracy(void)
 {
     static const struct {
         int n, dim, rows;
         double limit;
     } points[] = {{512, 64, 384, 2.7e-8}, {2048, 64, 160, 1.45e-8}, {1024, 128, 192, 2.4e-8}};
-    int backends[MOST_BACKENDS], n_backends = test_one_answer_backends(backends, MOST_BACKENDS);
-    int backend = n_backends > 0 ? backends[0] : ATTN_AUTO;  /* one for all: they have the same bits (suite bits) */
-    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
-        double rms = rms_error(backend, points[i].n, points[i].dim, points[i].rows);
-        CHECKF(rms <= points[i].limit, "%s, n %d dim %d: rms error %.3g is above %.3g", attn_backend_name(backend),
-               points[i].n, points[i].dim, rms, points[i].limit);
-        CHECKF(rms > 0.0, "no error at all: nothing was measured");
-        if (i == 0) printf("  rms error against double:");
-        printf(" (%d, %d) %.3g", points[i].n, points[i].dim, rms);
+    int all[MOST_BACKENDS], n_all = test_all_backends(all, MOST_BACKENDS), chosen[MOST_BACKENDS], n = 0;
+    int one[MOST_BACKENDS], n_one = test_one_answer_backends(one, MOST_BACKENDS);
+    double rms[MOST_BACKENDS];
+    if (n_one > 0) chosen[n++] = one[0];                     /* one for all who have the same bits (suite bits) */
+    for (int i = 0; i < n_all; i++) {
+        int own_bits = 1;
+        for (int k = 0; k < n_one; k++) own_bits &= all[i] != one[k];
+        if (own_bits) chosen[n++] = all[i];
     }
-    printf("\n");
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        int rows = points[i].rows * (test_scale < 8 ? test_scale : 8);
+        measure(points[i].n, points[i].dim, rows, chosen, n, rms);
+        for (int b = 0; b < n; b++) {
+            double limit = points[i].limit * (b == 0 && n_one > 0 ? 1.0 : 1.05);
+            const char *name = attn_backend_name(chosen[b]);
+            printf("  rms error (%d, %d) %s: %.3g\n", points[i].n, points[i].dim, name, rms[b]);
+            CHECKF(rms[b] <= limit, "%s, n %d dim %d: rms error %.3g is above %.3g", name, points[i].n, points[i].dim,
+                   rms[b], limit);
+            CHECKF(rms[b] > 0.0, "no error at all: nothing was measured");
+        }
+    }
 }
 
 /* ---- NaN and infinities in what is visible --------------------------------------------------------------- */
@@ -437,7 +452,7 @@ static void test_workspace_grows(void)
                 if (grow == 1) g.n_k = sizes[x];
                 if (grow == 2) g.batch = x;
                 size_t size = attn_sdpa_workspace(&g);
-                CHECKF(size != SIZE_MAX, "refused");
+                CHECKF(size != SIZE_MAX || sizeof(size_t) < 8, "refused");   /* 32 bits hold less */
                 CHECKF(size >= before,
                        "the workspace shrinks from %lu to %lu bytes when %s grows (batch %d heads %d/%d n_q %d n_k %d "
                        "dim %d/%d width %d)", (unsigned long)before, (unsigned long)size,

@@ -59,33 +59,35 @@ def run(batch, n_q, n_k, d, heads, kdim, vdim, bias, causal, additive, lengths, 
         v = numbers(9, batch, n_k, vdim) if vdim else x
         padding = mask = None
         if lengths:
-            padding = torch.zeros(batch, n_k)
+            padding = torch.zeros(batch, n_k, dtype=torch.bool)
             for b, n in enumerate(lengths):
-                padding[b, n:] = float("-inf")
+                padding[b, n:] = True
         if causal:
             mask = torch.triu(torch.full((n_q, n_k), float("-inf")), 1)
         if additive:
             mask = numbers(10, n_q, n_k)
-        return m(x, k, v, key_padding_mask=padding, attn_mask=mask, need_weights=True, average_attn_weights=bool(averaged))
+        return m(x, k, v, key_padding_mask=padding, attn_mask=mask, need_weights=True,
+                 average_attn_weights=bool(averaged))
 
 
 def array(name, t):
     flat = ["%.9g" % f for f in t.flatten().tolist()]
     flat = [f if "." in f or "e" in f else f + ".0" for f in flat]
     print("static const float %s[%d] = {" % (name, len(flat)))
-    for i in range(0, len(flat), 8):
-        print("    " + ", ".join(f + "f" for f in flat[i:i + 8]) + ",")
+    for i in range(0, len(flat), 7):
+        print("    " + ", ".join(f + "f" for f in flat[i:i + 7]) + ",")
     print("};")
 
 
-print("/* torch_numbers.h: made by torch_numbers.py with torch %s; not edited by hand. */" % torch.__version__.split("+")[0])
+version = torch.__version__.split("+")[0]
+print("/* torch_numbers.h: made by torch_numbers.py with torch %s; not edited by hand. */" % version)
 for name, *case in CASES:
     out, weights = run(*case)
     array("torch_%s_out" % name, out)
     array("torch_%s_weights" % name, weights)
 print("static const torch_case torch_cases[] = {")
 for name, batch, n_q, n_k, d, heads, kdim, vdim, bias, causal, additive, lengths, averaged in CASES:
-    print('    {"%s", %d, %d, %d, %d, %d, %d, %d, %d, %d, %d, %d, {%s}, torch_%s_out, torch_%s_weights},'
+    print('    {"%s", %d, %d, %d, %d, %d, %d, %d, %d, %d, %d, %d, {%s},\n     torch_%s_out, torch_%s_weights},'
           % (name, batch, n_q, n_k, d, heads, kdim, vdim, bias, causal, additive, averaged,
              ", ".join(map(str, lengths or [0])), name, name))
 print("};")

@@ -1,0 +1,543 @@
+/* bench.c: attn.h against everything else a C program could use, on the shapes of cases.c.
+ *
+ *   build/bench/bench                  the whole table, about a quarter of an hour with all peers
+ *   build/bench/bench --quick          a minute: fewer rounds, only a hint
+ *   build/bench/bench -s S3,S6 -t 1    some shapes, one thread
+ *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
+ *   build/bench/bench --first          is the first call as fast as the tenth?
+ *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
+ *
+ * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
+ * them. Every peer must agree with attn.h within 1e-4 before it is timed. What counts is medians and ratios within a
+ * run; the yardstick (yardstick.c) and the read test take turns with the others. On a machine with AVX-512 there are
+ * two runs: everybody with all they have, and everybody with AVX2 alone, which is what most machines have. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+#include "bench.h"
+
+enum { MOST = 32, MOST_ROUNDS = 200 };
+
+static const bench_peer *const peers[] = {
+    &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2, &peer_plain, &peer_openblas, &peer_blis, &peer_eigen,
+    &peer_onednn, &peer_ort_mha, &peer_ort_attention, &peer_ort_gqa
+};
+enum { PEERS = sizeof peers / sizeof *peers };
+
+static struct options {
+    const char *shapes, *threads, *isa, *only, *csv;
+    int quick, rounds, cpu, first, scaling, busy;
+    double seconds;                       /* for one shape */
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0 };
+
+/* Is name one of the words of a comma-separated list? No list: everything is. */
+static int listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    if (!list) return 1;
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && !strncmp(p, name, n)) return 1;
+    return 0;
+}
+
+/* ---- where to run ------------------------------------------------------------------------------------------------ */
+#if defined(__linux__)
+static cpu_set_t allowed;
+
+/* The last processors this process may use: the first ones serve interrupts. */
+static int pin(int threads)
+{
+    cpu_set_t set;
+    int n = 0;
+    CPU_ZERO(&set);
+    for (size_t c = CPU_SETSIZE; c-- > 0 && n < threads;)
+        if (CPU_ISSET(c, &allowed) && (threads > 1 || opt.cpu < 0 || c == (size_t)opt.cpu)) {
+            CPU_SET(c, &set);
+            n++;
+        }
+    return n == threads && sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+static void pin_begin(void) { sched_getaffinity(0, sizeof allowed, &allowed); }
+#else
+static int pin(int threads) { return threads == 0; }
+static void pin_begin(void) {}
+#endif
+
+/* ---- one shape ------------------------------------------------------------------------------------------------------ */
+typedef struct entry {                    /* somebody who takes turns */
+    const char *name;
+    const bench_peer *p;                  /* NULL: the yardsticks and the read test */
+    void *job;
+    int kind;
+    int calls, rounds, warm;              /* calls of one sample; of this one rounds; an untimed call before a sample */
+    double sample[MOST_ROUNDS];           /* seconds a call */
+    double median, least;
+} entry;
+enum { IMPLEMENTATION, YARD, YARD512, READ };
+
+static struct read_test {
+    float *x;
+    size_t n;
+    int streams, parts;
+    const attn_exec *exec;
+    volatile float sink;
+} reading;
+
+static void read_task(void *arg, int i)
+{
+    struct read_test *r = (struct read_test *)arg;
+    const size_t part = r->n / (size_t)r->parts;
+    r->sink = yard_read(r->x + (size_t)i * part, part, r->streams);
+}
+
+static void yard_task(void *arg, int i)
+{
+    (void)i;
+    (void)yard_flops(*(int *)arg);
+}
+
+static void yard512_task(void *arg, int i)
+{
+    (void)i;
+    (void)yard512_flops(*(int *)arg);
+}
+
+static double yard_work(int kind) { return kind == YARD512 ? 2.0 * 12 * 32 * 64 : yard_flops(1); }
+
+/* Seconds a call. */
+static double sample(const entry *e, const bench_setup *s)
+{
+    double t;
+    if (e->kind == IMPLEMENTATION && e->p->timed) return e->p->timed(e->job, e->calls) / e->calls;
+    t = bench_clock();
+    if (e->kind == IMPLEMENTATION) {
+        for (int i = 0; i < e->calls; i++) e->p->run(e->job);
+    } else if (e->kind == READ) {
+        for (int i = 0; i < e->calls; i++) bench_parallel(s->exec, reading.parts, read_task, &reading);
+    } else {
+        int calls = e->calls;
+        bench_parallel(s->exec, s->threads, e->kind == YARD512 ? yard512_task : yard_task, &calls);
+    }
+    return (bench_clock() - t) / e->calls;
+}
+
+static void calibrate(entry *e, const bench_setup *s, double least)
+{
+    double t;
+    for (e->calls = 1; (t = sample(e, s)) * e->calls < least && e->calls < 1 << 20;) {
+        const double more = t > 0 ? 1.2 * least / (t * e->calls) : 8;
+        e->calls = (int)(e->calls * (more > 8 ? 8 : more < 1.3 ? 1.3 : more)) + 1;
+    }
+    e->median = t;
+    e->warm = t * e->calls < 0.02;
+}
+
+static double difference(const float *x, const float *y, size_t n)
+{
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)x[i] - (double)y[i]);
+        if (!(d <= worst)) worst = d;     /* NaN counts as the worst */
+        if (d != d) return INFINITY;
+    }
+    return worst;
+}
+
+static const char *time_text(char *to, size_t size, double seconds)
+{
+    if (seconds < 1e-3) snprintf(to, size, "%8.2f us", seconds * 1e6);
+    else snprintf(to, size, "%8.2f ms", seconds * 1e3);
+    return to;
+}
+
+static int is_ours(const entry *e) { return e->kind == IMPLEMENTATION && !strncmp(e->name, "attn", 4); }
+
+static void run_shape(int index, const bench_setup *s, const int *here, FILE *csv)
+{
+    static entry list[MOST];
+    bench_case *c = bench_case_make(index, s->exec);
+    float *reference = (float *)bench_alloc(c->out_floats * sizeof(float));
+    const double least = opt.quick ? 0.5e-3 : 2e-3;
+    const int rounds = opt.rounds ? opt.rounds : opt.quick ? 5 : 15;
+    double best = INFINITY, round_cost = 0, yard = 0, read = 0, budget = opt.seconds > 0 ? opt.seconds : opt.quick ? 1.5 : 60;
+    const char *best_name = "nobody";
+    int n = 0, have_reference = 0;
+    char t1[24];
+
+    for (int i = 0; i < PEERS; i++) {
+        entry *e = &list[n];
+        if (!here[i] || !listed(opt.only, peers[i]->name)) continue;
+        memset(e, 0, sizeof *e);
+        e->p = peers[i];
+        e->name = peers[i]->name;
+        e->job = peers[i]->prepare(peers[i], c);
+        if (!e->job) continue;
+        memset(c->a.out, 0, c->out_floats * sizeof(float));
+        e->p->run(e->job);
+        if (e->p->fetch) e->p->fetch(e->job);
+        if (!have_reference) {
+            memcpy(reference, c->a.out, c->out_floats * sizeof(float));
+            have_reference = 1;
+        } else {
+            const double d = difference(reference, c->a.out, c->out_floats);
+            if (d > 1e-4) {
+                printf("  %s differs from %s by %.2g on %s: not timed\n", e->name, list[0].name, d, c->name);
+                e->p->release(e->job);
+                continue;
+            }
+        }
+        n++;
+    }
+    for (int kind = YARD; kind <= READ; kind++) {
+        entry *e = &list[n];
+        if (kind == YARD512 && (s->avx2 || !yard512_here())) continue;
+        memset(e, 0, sizeof *e);
+        e->kind = kind;
+        e->name = kind == YARD ? "yardstick" : kind == YARD512 ? "yardstick 512" : "reading";
+        n++;
+    }
+    reading.n = (size_t)(c->kv_bytes / 4) / 64 * 64;
+    reading.x = (float *)bench_alloc(reading.n * sizeof(float));
+    memset(reading.x, 0, reading.n * sizeof(float));
+    reading.parts = s->threads;
+
+    for (int i = 0; i < n; i++) {
+        entry *e = &list[i];
+        if (e->kind == READ) {                              /* whichever reads faster here */
+            reading.streams = 4;
+            calibrate(e, s, least);
+            const double four = e->median;
+            reading.streams = 1;
+            calibrate(e, s, least);
+            if (four < e->median) reading.streams = 4;
+        } else {
+            calibrate(e, s, least);
+        }
+        if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
+    }
+    for (int i = 0; i < n; i++) {                           /* nobody's ratio hangs on those who are far behind */
+        entry *e = &list[i];
+        e->rounds = e->kind == IMPLEMENTATION && e->median > 3 * best ? 3 : rounds;
+        if (opt.quick && e->rounds < rounds) e->rounds = 1;
+        round_cost += e->median * (e->calls + (e->warm ? 1 : 0)) * e->rounds;
+    }
+    for (int i = 0; i < n && round_cost > budget; i++) {    /* out of time: fewer rounds, never below 3 */
+        entry *e = &list[i];
+        int fewer = (int)(e->rounds * budget / round_cost);
+        if (e->rounds == rounds) e->rounds = fewer < 3 ? 3 : fewer;
+    }
+
+    for (int r = 0; r < rounds; r++)
+        for (int k = 0; k < n; k++) {
+            entry *e = &list[(k + r) % n];
+            if (r >= e->rounds) continue;
+            if (e->warm) {
+                entry once = *e;
+                once.calls = 1;
+                (void)sample(&once, s);
+            }
+            e->sample[r] = sample(e, s);
+            if (s->threads > 1) usleep(500);                /* let the threads of this one fall asleep */
+        }
+
+    best = INFINITY;
+    for (int i = 0; i < n; i++) {
+        entry *e = &list[i];
+        e->median = bench_median(e->sample, e->rounds);
+        e->least = e->sample[0];
+        if (e->kind == YARD) yard = yard_work(YARD) * s->threads / e->median;
+        if (e->kind == READ) read = (double)reading.n * 4 / e->median;
+        if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) {
+            best = e->median;
+            best_name = e->name;
+        }
+    }
+    printf("\n%-4s %s   (batch %d, heads %d, kv heads %d, %d x %d, dim %d; %d thread%s%s)\n", c->name, c->text, c->a.batch, c->a.heads,
+           c->a.kv_heads, c->a.n_q, c->a.n_k, c->a.dim, s->threads, s->threads > 1 ? "s" : "", s->avx2 ? "; AVX2 alone" : "");
+    for (int i = 0; i < n; i++) {
+        const entry *e = &list[i];
+        const double flops = e->kind == READ ? 0 : e->kind == IMPLEMENTATION ? c->flops : yard_work(e->kind) * s->threads;
+        const double bytes = e->kind == READ ? (double)reading.n * 4 : e->kind == IMPLEMENTATION ? c->bytes : 0;
+        const double ratio = e->kind == IMPLEMENTATION && best < INFINITY ? best / e->median : 0;
+        printf("  %-15s %s", e->name, time_text(t1, sizeof t1, e->median));
+        if (flops > 0) printf(" %8.1f GFLOP/s", flops / e->median * 1e-9);
+        else printf(" %16s", "");
+        if (bytes > 0) printf(" %6.1f GB/s", bytes / e->median * 1e-9);
+        if (e->kind == IMPLEMENTATION) {
+            printf("  %5.2f Y  %4.2f of reading", flops / e->median / yard, c->kv_bytes / e->median / read);
+            if (is_ours(e)) printf("  %5.2f x the best peer", ratio);
+            else if (e->name == best_name) printf("  <- the best peer");
+        }
+        printf("%s\n", e->rounds < rounds ? "  (few rounds)" : "");
+        fprintf(csv, "%s,%s,%d,%s,%.6g,%.6g,%.5g,%.5g,%.4g,%.4g,%.4g,%d,%s,%g\n", s->avx2 ? "avx2" : "native", c->name, s->threads, e->name,
+                e->median * 1e3, e->least * 1e3, flops / e->median * 1e-9, bytes / e->median * 1e-9, ratio,
+                e->kind == IMPLEMENTATION ? flops / e->median / yard : 0,
+                e->kind == IMPLEMENTATION ? c->kv_bytes / e->median / read : 0, e->rounds, best_name,
+                is_ours(e) ? (strstr(e->name, "-kv") ? c->aim_kv : c->aim) : 0);
+    }
+    fflush(stdout);
+    fflush(csv);
+    for (int i = 0; i < n; i++) if (list[i].job) list[i].p->release(list[i].job);
+    free(reading.x);
+    free(reference);
+    bench_case_free(c);
+}
+
+/* ---- one run: all shapes with so many threads ---------------------------------------------------------------------- */
+static void run_all(const char *folder, int threads, int avx2, FILE *csv)
+{
+    bench_setup s;
+    attn_pool *pool = NULL;
+    attn_exec exec;
+    int here[PEERS];
+    const int pinned = pin(threads);
+
+    bench_cpu_time = opt.busy && threads == 1;
+    memset(&s, 0, sizeof s);
+    s.threads = threads;
+    s.avx2 = avx2;
+    s.folder = folder;
+    if (threads > 1) {                                      /* one pool for everybody who needs an outer loop */
+        pool = attn_pool_create(threads);
+        exec = attn_pool_exec(pool);
+        s.exec = &exec;
+    }
+    printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "", avx2 ? "AVX2 alone" : "all this machine has",
+           pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED", yard_name());
+    for (int i = 0; i < PEERS; i++) {
+        const char *why = listed(opt.only, peers[i]->name) ? peers[i]->open(peers[i], &s) : "";
+        here[i] = why == NULL;
+        if (why && *why) printf("  MISSING %s: %s\n", peers[i]->name, why);
+    }
+    for (int i = 0; i < bench_case_count(); i++)
+        if (listed(opt.shapes, bench_case_name(i))) run_shape(i, &s, here, csv);
+    for (int i = 0; i < PEERS; i++) if (here[i] && peers[i]->close) peers[i]->close(peers[i]);
+    attn_pool_destroy(pool);
+}
+
+/* ---- the summary: from the CSV, so that it covers all runs --------------------------------------------------------- */
+typedef struct row {
+    char isa[8], shape[8], name[24], best[24];
+    int threads, samples;
+    double ms, least, gflops, gbs, ratio, y, reading, aim;
+} row;
+
+static int read_rows(const char *path, row *rows, int max)
+{
+    FILE *f = fopen(path, "r");
+    char line[512];
+    int n = 0;
+    while (f && n < max && fgets(line, sizeof line, f)) {
+        row *r = &rows[n];
+        if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf", r->isa, r->shape, &r->threads, r->name,
+                   &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio, &r->y, &r->reading, &r->samples, r->best, &r->aim) == 14) n++;
+    }
+    if (f) fclose(f);
+    return n;
+}
+
+static const row *find(const row *rows, int n, const row *like, int threads)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(rows[i].isa, like->isa) && !strcmp(rows[i].shape, like->shape) && !strcmp(rows[i].name, like->name) &&
+            rows[i].threads == threads) return &rows[i];
+    return NULL;
+}
+
+static void summary(const char *path)
+{
+    static row rows[4096];
+    const int n = read_rows(path, rows, 4096);
+    printf("\n==== times faster than the best peer (share of the yardstick, of reading)\n");
+    printf("  %-6s %-6s %-13s %9s %6s %6s %-15s %9s %-15s %8s\n", "isa", "shape", "", "1 thread", "Y", "read", "best peer", "2 threads", "best peer",
+           "2 / 1");
+    for (int i = 0; i < n; i++) {
+        const row *r = &rows[i], *two = find(rows, n, r, 2);
+        if (strncmp(r->name, "attn", 4) || r->threads != 1) continue;
+        printf("  %-6s %-6s %-13s %9.2f %6.2f %6.2f %-15s", r->isa, r->shape, r->name, r->ratio, r->y, r->reading, r->best);
+        if (two) printf(" %9.2f %-15s %8.2f", two->ratio, two->best, r->ms / two->ms);
+        else printf(" %9s %-15s %8s", "", "", "");
+        if (r->aim > 0) printf("  aim %.2f%s", r->aim, r->ratio < r->aim || (two && two->ratio < r->aim) ? "  BELOW" : "");
+        printf("\n");
+    }
+}
+
+/* ---- the first call, and the cost of a bigger problem ----------------------------------------------------------------- */
+static void first_calls(void)
+{
+    static const char *const names[] = { "S1", "S2", "S5", "S6", "S7", "S9", "S12" };
+    printf("The first call of a process against the tenth, workspace given / from malloc, in microseconds:\n");
+    printf("  %-5s %12s %10s %10s %10s %8s %8s\n", "", "first", "second", "third", "tenth", "1st/10th", "2nd/10th");
+    for (int which = 0; which < 2 * (int)(sizeof names / sizeof *names); which++) {
+        pid_t child;
+        fflush(stdout);
+        child = fork();
+        if (child == 0) {
+            double t[10];
+            for (int i = 0; i < bench_case_count(); i++) {
+                bench_case *c;
+                attn_args a;
+                float *work;
+                if (strcmp(bench_case_name(i), names[which / 2])) continue;
+                c = bench_case_make(i, NULL);
+                a = c->a;
+                work = (float *)bench_alloc(64u << 20);
+                memset(work, 0, 64u << 20);
+                if (which % 2 == 0) {
+                    a.work = work;
+                    a.work_size = 64u << 20;
+                }
+                pin(1);
+                for (int k = 0; k < 10; k++) {
+                    t[k] = bench_now();
+                    if (attn_sdpa(&a) != ATTN_OK) _exit(1);
+                    t[k] = bench_now() - t[k];
+                }
+                printf("  %-5s %-6s %10.1f %10.1f %10.1f %10.1f %8.2f %8.2f\n", c->name, which % 2 ? "malloc" : "given", t[0] * 1e6,
+                       t[1] * 1e6, t[2] * 1e6, t[9] * 1e6, t[0] / t[9], t[1] / t[9]);
+                fflush(stdout);
+            }
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+}
+
+static void scaling(void)
+{
+    int list[8], backends = attn_backends(list, 8);
+    pin(1);
+    printf("\nOne head, dim 64, one thread: nanoseconds per visible (query, key), and GFLOP/s\n  %-8s", "n");
+    for (int k = 0; k < backends && k < 8; k++)
+        if (list[k] >= ATTN_AVX2) printf(" %8s dense %-8s %8s window 256 %-8s", attn_backend_name(list[k]), "", "", "");
+    printf("\n");
+    for (int n = 512; n <= (opt.quick ? 4096 : 16384); n *= 2) {
+        const size_t floats = (size_t)n * 64;
+        float *x = (float *)bench_alloc(4 * floats * sizeof(float));
+        bench_fill(x, 4 * floats, 1);
+        printf("  %-8d", n);
+        for (int k = 0; k < 2 * backends && k < 16; k++) {
+            double t[5], pairs, median;
+            attn_args a;
+            int calls;
+            if (list[k / 2] < ATTN_AVX2) continue;
+            memset(&a, 0, sizeof a);
+            a.out = x + 3 * floats;
+            a.q = x;
+            a.k = x + floats;
+            a.v = x + 2 * floats;
+            a.batch = a.heads = 1;
+            a.n_q = a.n_k = n;
+            a.dim = 64;
+            a.backend = list[k / 2];
+            if (k % 2) {
+                a.causal = ATTN_CAUSAL_TOP_LEFT;
+                a.window_left = 256;
+            }
+            pairs = bench_pairs(&a);
+            calls = 1 + (int)(5e6 / pairs);
+            for (int r = 0; r < 5; r++) {
+                t[r] = bench_now();
+                for (int i = 0; i < calls; i++) if (attn_sdpa(&a) != ATTN_OK) exit(1);
+                t[r] = (bench_now() - t[r]) / calls;
+            }
+            median = bench_median(t, 5);
+            printf(" %10.3f ns %8.1f      ", median / pairs * 1e9, 256 * pairs / median * 1e-9);
+        }
+        printf("\n");
+        fflush(stdout);
+        free(x);
+    }
+}
+
+/* ---- main -------------------------------------------------------------------------------------------------------------- */
+static void usage(void)
+{
+    printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds] [-b seconds a shape]\n"
+           "      [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n");
+}
+
+int main(int argc, char **argv)
+{
+    char folder[1024] = ".";
+    const char *slash = strrchr(argv[0], '/');
+    FILE *csv;
+    int last = 0;
+
+    if (slash) snprintf(folder, sizeof folder, "%.*s", (int)(slash - argv[0]), argv[0]);
+    for (int i = 1; i < argc; i++) {
+        const char *o = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(o, "-q") || !strcmp(o, "--quick")) opt.quick = 1;
+        else if (!strcmp(o, "--first")) opt.first = 1;
+        else if (!strcmp(o, "--scaling")) opt.scaling = 1;
+        else if (!strcmp(o, "--busy")) opt.busy = 1;
+        else if (!strcmp(o, "--last")) last = 1;            /* one of several runs: rows are appended */
+        else if (!strcmp(o, "-l") || !strcmp(o, "--list")) {
+            for (int k = 0; k < bench_case_count(); k++) printf("%-5s %s\n", bench_case_name(k), bench_case_text(k));
+            for (int k = 0; k < PEERS; k++) printf("%s%s", k ? ", " : "", peers[k]->name);
+            printf("\n");
+            return 0;
+        }
+        else if (!v) { usage(); return 2; }
+        else if (!strcmp(o, "-s")) opt.shapes = argv[++i];
+        else if (!strcmp(o, "-t")) opt.threads = argv[++i];
+        else if (!strcmp(o, "-i")) opt.isa = argv[++i];
+        else if (!strcmp(o, "-o")) opt.only = argv[++i];
+        else if (!strcmp(o, "-c")) opt.csv = argv[++i];
+        else if (!strcmp(o, "-r")) opt.rounds = atoi(argv[++i]);
+        else if (!strcmp(o, "-b")) opt.seconds = atof(argv[++i]);
+        else if (!strcmp(o, "--cpu")) opt.cpu = atoi(argv[++i]);
+        else { usage(); return 2; }
+    }
+    if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
+    pin_begin();
+    if (opt.first || opt.scaling) {
+        if (opt.first) first_calls();
+        if (opt.scaling) scaling();
+        return 0;
+    }
+    if (!opt.isa) opt.isa = yard512_here() ? "native,avx2" : "native";
+    csv = fopen(opt.csv, last ? "a" : "w");
+    if (!csv) {
+        fprintf(stderr, "bench: cannot write %s\n", opt.csv);
+        return 1;
+    }
+    if (!last) fprintf(csv, "isa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,share_of_reading,samples,"
+                            "best_peer,aim\n");
+    if (!strchr(opt.isa, ',')) {
+        for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
+            if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);
+        fclose(csv);
+    } else {                              /* libraries choose their kernels once in a process: a process for each */
+        fclose(csv);
+        for (const char *p = opt.isa; *p; p += strcspn(p, ","), p += *p == ',') {
+            char isa[16], last_flag[] = "--last", isa_flag[] = "-i", *again[64];
+            pid_t child;
+            int n = 0;
+            snprintf(isa, sizeof isa, "%.*s", (int)strcspn(p, ","), p);
+            for (int i = 0; i < argc && n < 58; i++) again[n++] = argv[i];
+            again[n++] = isa_flag;
+            again[n++] = isa;
+            again[n++] = last_flag;
+            again[n] = NULL;
+            fflush(stdout);
+            child = fork();
+            if (child == 0) {
+                execvp(argv[0], again);
+                _exit(1);
+            }
+            waitpid(child, NULL, 0);
+        }
+    }
+    if (!last) summary(opt.csv);
+    return 0;
+}

@@ -1,0 +1,116 @@
+/* bench.h: what the parts of the benchmark share. A case is one shape with its data, an implementation is one way to
+ * compute it; bench.c lets all of them take turns. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#ifndef ATTN_THREADS
+#define ATTN_THREADS
+#endif
+#include "attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LAYER_NONE, LAYER_SELF, LAYER_CROSS_STEP, LAYER_SELF_STEP };
+
+/* What is computed. a holds the attention, tensors packed as [batch][row][head][dim]; a.exec says how many threads.
+ * Layers: out and x are [n_q][d_model], q is nobody's; k and v are the projected rows of the cache, [n_k][d_model]
+ * (LAYER_SELF_STEP: the last of them is to be written by the step; LAYER_SELF: NULL). */
+typedef struct bench_case {
+    const char *name, *text;
+    attn_args a;
+    int decode;                           /* 1: measured from attn_kv, too */
+    int layer, d_model;
+    const float *x, *w_in, *b_in, *w_o, *b_o;             /* w_in [3*d_model][d_model], w_o [d_model][d_model] */
+    size_t out_floats;
+    double flops, bytes;                  /* visible pairs only; every tensor once */
+    double kv_bytes;                      /* K and V (and weights) alone: what the read test reads */
+    double aim, aim_kv;                   /* ratio to the best peer aimed at, from rows and from attn_kv; 0: none */
+} bench_case;
+
+typedef struct bench_setup {
+    int threads;
+    int avx2;                             /* 1: nothing beyond AVX2 may be used */
+    const attn_exec *exec;                /* NULL with one thread */
+    const char *folder;                   /* where the program lies, with its plug-ins */
+} bench_setup;
+
+typedef struct bench_peer {
+    const char *name;
+    const char *(*open)(const struct bench_peer *p, const bench_setup *s);      /* NULL: fine; else what is missing */
+    void *(*prepare)(const struct bench_peer *p, const bench_case *c);          /* NULL: does not do this case */
+    void (*run)(void *job);                                                     /* writes c->a.out */
+    double (*timed)(void *job, int calls);  /* seconds; NULL: the clock of bench.c around run */
+    void (*fetch)(void *job);               /* brings the result to c->a.out; NULL: run did */
+    void (*release)(void *job);
+    void (*close)(const struct bench_peer *p);                                  /* NULL: nothing to do */
+    void *self;                             /* the peer's own */
+} bench_peer;
+
+/* C = alpha A B^T + beta C (nt), C = alpha A B + beta C (nn); row-major; called from several threads at once. */
+typedef struct bench_gemm {
+    void (*nt)(const struct bench_gemm *g, int m, int n, int k, float alpha, const float *a, int lda,
+               const float *b, int ldb, float beta, float *c, int ldc);
+    void (*nn)(const struct bench_gemm *g, int m, int n, int k, float alpha, const float *a, int lda,
+               const float *b, int ldb, float beta, float *c, int ldc);
+    void *self;
+} bench_gemm;
+
+/* loops.c, compiled for this machine (-march=native) and, on x86, once more for AVX2 */
+typedef struct bench_loops {
+    void (*attend)(const attn_args *a);   /* the plain loop; every feature that the sweep draws */
+    void (*linear)(float *y, const float *x, const float *w, const float *b, int rows, int n_in, int n_out,
+                   const attn_exec *exec);
+    /* s[j] = exp(s[j] + mask[j] - max); returns the sum. mask may be NULL */
+    float (*softmax)(float *s, const float *mask, int n);
+} bench_loops;
+extern const bench_loops bench_loops_native, bench_loops_avx2;
+extern const bench_loops *bench_loops_now;
+
+/* compose.c: attention and layers out of a product and a softmax, blocks of 128 rows of one head */
+void  compose_attend(const bench_gemm *g, const attn_args *a);
+void *compose_prepare(const bench_gemm *g, const bench_case *c);
+void  compose_run(void *job);
+void  compose_release(void *job);
+
+/* cases.c */
+int  bench_case_count(void);
+const char *bench_case_name(int i);
+const char *bench_case_text(int i);
+bench_case *bench_case_make(int i, const attn_exec *exec);
+void bench_case_free(bench_case *c);
+
+/* the peers */
+extern const bench_peer peer_attn, peer_attn_avx2, peer_attn_kv, peer_attn_kv_avx2;
+extern const bench_peer peer_plain, peer_openblas, peer_blis, peer_eigen, peer_onednn;
+extern const bench_peer peer_ort_mha, peer_ort_attention, peer_ort_gqa;
+void *bench_plugin(const char *folder, const char *file, const char *name, const char **why);   /* NULL: why */
+
+/* yardstick.c */
+const char *yard_name(void);              /* "6x16 AVX2", or what there is instead */
+double yard_flops(int calls);             /* does the work of so many tiles, returns its FLOPs */
+int    yard512_here(void);
+double yard512_flops(int calls);
+/* Reads n floats, `streams` (1 or 4) places at once. The result only keeps the reads alive. */
+float  yard_read(const float *x, size_t n, int streams);
+
+/* util.c */
+double bench_now(void);                   /* seconds */
+extern int bench_cpu_time;                /* 1: bench_clock tells what this thread has used */
+double bench_clock(void);                 /* seconds */
+void  *bench_alloc(size_t bytes);         /* 64-byte aligned, never NULL */
+void   bench_fill(float *x, size_t n, unsigned seed);   /* about N(0, 1) */
+double bench_pairs(const attn_args *a);   /* visible (batch, head, row, key) by length, causal and window */
+int    bench_rows(const attn_args *a, int b);             /* query rows of entry b that exist */
+int    bench_position(const attn_args *a, int b);         /* of its row 0 */
+/* Keys that row i of entry b may see by length, causal flag and window: *lo <= j < *hi. */
+void bench_range(const attn_args *a, int b, int i, int *lo, int *hi);
+void   bench_parallel(const attn_exec *exec, int n, void (*task)(void *arg, int i), void *arg);
+double bench_median(double *x, int n);    /* sorts */
+float *bench_scratch(size_t floats);      /* of this thread, kept */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,195 @@
+/* blas.c: OpenBLAS and BLIS, loaded at run time so that both can live in one process and either may be missing. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum { ROW_MAJOR = 101, PLAIN = 111, TURNED = 112 };
+typedef void sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                   const float *b, int ldb, float beta, float *c, int ldc);
+typedef void sgemv(int order, int ta, int m, int n, float alpha, const float *a, int lda, const float *x, int dx,
+                   float beta, float *y, int dy);
+
+typedef struct blas {
+    bench_gemm g;                         /* first: a gemm is its blas */
+    void *library;
+    sgemm *gemm;
+    sgemv *gemv;
+    char why[160];
+} blas;
+
+/* One row: the product is a matrix times a vector, and libraries are much better at it when told so. */
+static void nt(const bench_gemm *g, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+               float beta, float *c, int ldc)
+{
+    const blas *l = (const blas *)g->self;
+    if (m == 1) l->gemv(ROW_MAJOR, PLAIN, n, k, alpha, b, ldb, a, 1, beta, c, 1);
+    else l->gemm(ROW_MAJOR, PLAIN, TURNED, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+static void nn(const bench_gemm *g, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+               float beta, float *c, int ldc)
+{
+    const blas *l = (const blas *)g->self;
+    if (m == 1) l->gemv(ROW_MAJOR, TURNED, k, n, alpha, b, ldb, a, 1, beta, c, 1);
+    else l->gemm(ROW_MAJOR, PLAIN, PLAIN, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+static void *any_library(const char *const *names)
+{
+    void *l = NULL;
+    for (; !l && *names; names++) l = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+    return l;
+}
+
+/* dlsym gives an object pointer; this is how POSIX turns it into a function. */
+static void symbol(void *library, const char *name, void *function)
+{
+    void *p = dlsym(library, name);
+    memcpy(function, &p, sizeof p);
+}
+
+static const char *use(blas *l, const char *name)
+{
+    if (!l->library) {
+        snprintf(l->why, sizeof l->why, "%s is not installed", name);
+        return l->why;
+    }
+    symbol(l->library, "cblas_sgemm", &l->gemm);
+    symbol(l->library, "cblas_sgemv", &l->gemv);
+    if (!l->gemm || !l->gemv) {
+        snprintf(l->why, sizeof l->why, "%s has no cblas_sgemm", name);
+        return l->why;
+    }
+    l->g.nt = nt;
+    l->g.nn = nn;
+    l->g.self = l;
+    return NULL;
+}
+
+static int has_avx512(void)
+{
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    return __builtin_cpu_supports("avx512f") != 0;
+#else
+    return 0;
+#endif
+}
+
+/* Old versions do not know new processors and fall back to something slow: say what to use, unless the user did. */
+static const char *openblas_open(const bench_peer *p, const bench_setup *s)
+{
+    static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
+    blas *l = (blas *)p->self;
+    void (*set_threads)(int) = NULL;
+    const char *why;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        setenv("OPENBLAS_CORETYPE", has_avx512() && !s->avx2 ? "SkylakeX" : "Haswell", s->avx2);
+#else
+    (void)s;
+#endif
+    if (!l->library) l->library = any_library(names);
+    why = use(l, "OpenBLAS");
+    if (why) return why;
+    symbol(l->library, "openblas_set_num_threads", &set_threads);
+    if (set_threads) set_threads(1);
+    return NULL;
+}
+
+static const char *blis_open(const bench_peer *p, const bench_setup *s)
+{
+    static const char *const names[] = { "libblis.so.4", "libblis.so.3", "libblis.so", "libblis.dylib", NULL };
+    blas *l = (blas *)p->self;
+    void (*set_threads)(long) = NULL;
+    const char *why;
+    setenv("BLIS_NUM_THREADS", "1", 1);
+    if (!l->library) l->library = any_library(names);
+    why = use(l, "BLIS");
+    if (why) return why;
+#if defined(__x86_64__)
+    {                                                       /* kernels are chosen by number; numbers by version */
+        const char *want = has_avx512() && !s->avx2 ? "skx" : __builtin_cpu_is("amd") ? "zen3" : "haswell";
+        char *(*name)(int) = NULL;
+        char number[8];
+        symbol(l->library, "bli_arch_string", &name);
+        for (int i = 0; name && i < 16 && __builtin_cpu_supports("avx2"); i++)
+            if (!strcmp(name(i), want)) {
+                snprintf(number, sizeof number, "%d", i);
+                setenv("BLIS_ARCH_TYPE", number, s->avx2);
+                break;
+            }
+    }
+#else
+    (void)s;
+#endif
+    symbol(l->library, "bli_thread_set_num_threads", &set_threads);
+    if (set_threads) set_threads(1);
+    return NULL;
+}
+
+static void *blas_prepare(const bench_peer *p, const bench_case *c)
+{
+    return compose_prepare(&((const blas *)p->self)->g, c);
+}
+
+static blas openblas, blis;
+const bench_peer peer_openblas = { "OpenBLAS", openblas_open, blas_prepare, compose_run, NULL, NULL, compose_release,
+                                   NULL, &openblas };
+const bench_peer peer_blis = { "BLIS", blis_open, blas_prepare, compose_run, NULL, NULL, compose_release, NULL, &blis };
+
+/* ---- peers that need a header to compile: plug-ins, built where the header is -------------------------------------- */
+void *bench_plugin(const char *folder, const char *file, const char *name, const char **why)
+{
+    char path[1024];
+    void *l, *p = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    l = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (l) p = dlsym(l, name);
+    *why = l ? "the plug-in is broken" : "not installed (or later than the benchmark was built)";
+    return p;
+}
+
+static const bench_gemm *eigen;
+
+static const char *eigen_open(const bench_peer *p, const bench_setup *s)
+{
+    const char *why = NULL;
+    if (!eigen) eigen = (const bench_gemm *)bench_plugin(s->folder, s->avx2 ? "eigen-avx2.so" : "eigen.so", "bench_eigen", &why);
+    (void)p;
+    return eigen ? NULL : why;
+}
+
+static void *eigen_prepare(const bench_peer *p, const bench_case *c)
+{
+    (void)p;
+    return compose_prepare(eigen, c);
+}
+
+const bench_peer peer_eigen = { "Eigen", eigen_open, eigen_prepare, compose_run, NULL, NULL, compose_release, NULL, NULL };
+
+static const bench_peer *onednn;
+
+static const char *onednn_open(const bench_peer *p, const bench_setup *s)
+{
+    const char *why = NULL;
+    (void)p;
+    if (s->avx2) setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
+    setenv("GOMP_SPINCOUNT", "20000", 0);                   /* its threads must not spin into somebody else's turn */
+    if (!onednn) onednn = (const bench_peer *)bench_plugin(s->folder, "onednn.so", "bench_onednn", &why);
+    return onednn ? onednn->open(onednn, s) : why;
+}
+
+static void *onednn_prepare(const bench_peer *p, const bench_case *c)
+{
+    (void)p;
+    return onednn->prepare(onednn, c);
+}
+
+static void onednn_run(void *job) { onednn->run(job); }
+static void onednn_release(void *job) { onednn->release(job); }
+
+const bench_peer peer_onednn = { "oneDNN", onednn_open, onednn_prepare, onednn_run, NULL, NULL, onednn_release, NULL, NULL };

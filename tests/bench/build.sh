@@ -1,0 +1,48 @@
+#!/bin/sh
+# Builds the benchmark into build/bench. attn.h is compiled as a user would (-O2, nothing else); the peers get all the help
+# they can use. A peer whose headers are not there is left out, and the benchmark will name it as missing.
+# From the top folder: sh tests/bench/build.sh        CC, CXX, CFLAGS can be set.
+set -e
+CC=${CC:-cc}
+case $CC in *clang*) CXX=${CXX:-clang++} ;; *) CXX=${CXX:-c++} ;; esac
+CFLAGS=${CFLAGS:--O2}
+here=tests/bench
+to=build/bench
+warn="-Wall -Wextra -Wconversion -Wshadow"
+fast="-O3 -ffast-math -fno-math-errno"
+mkdir -p $to
+
+$CC -std=c99 $CFLAGS $warn -DATTN_THREADS -I. -c tests/attn_impl.c -o $to/attn.o
+for part in util cases ours compose blas ort yardstick bench sweep; do
+    $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
+done
+native=-march=native
+$CC $native -E -x c /dev/null > /dev/null 2>&1 || native=-mcpu=native
+$CC -std=c99 $fast $native $warn -DBENCH_LOOPS=native -I. -c $here/loops.c -o $to/loops.o
+loops=$to/loops.o
+case $(uname -m) in x86_64 | amd64)
+    $CC -std=c99 $fast -march=haswell $warn -DBENCH_LOOPS=avx2 -I. -c $here/loops.c -o $to/loops-avx2.o
+    loops="$loops $to/loops-avx2.o" ;;
+esac
+common="$to/attn.o $to/util.o $loops"
+$CC $common $to/cases.o $to/ours.o $to/compose.o $to/blas.o $to/ort.o $to/yardstick.o $to/bench.o -o $to/bench -lm -ldl -pthread
+$CC $common $to/sweep.o -o $to/sweep -lm -pthread
+$CC -std=c99 -O2 $warn $here/plot.c -o $to/plot -lm
+cp $here/ort.js $to/ort.js
+
+# Plug-ins. Other people's templates warn as they like.
+plugin() {                                                  # file, where it goes, flags
+    source=$1 object=$2
+    shift 2
+    rm -f "$object"
+    $CXX -std=c++14 -w -fPIC -shared -I. "$source" -o "$object" "$@" > "$object.log" 2>&1 || rm -f "$object"
+}
+eigen=
+for folder in /usr/include/eigen3 /usr/local/include/eigen3 /opt/homebrew/include/eigen3; do
+    if [ -f $folder/Eigen/Core ]; then eigen=$folder; fi
+done
+if [ "$eigen" ]; then
+    plugin $here/eigen.cpp $to/eigen.so -O3 -DNDEBUG $native -I"$eigen"
+    case $(uname -m) in x86_64 | amd64) plugin $here/eigen.cpp $to/eigen-avx2.so -O3 -DNDEBUG -march=haswell -I"$eigen" ;; esac
+fi
+plugin $here/onednn.cpp $to/onednn.so -O2 -ldnnl -ldl

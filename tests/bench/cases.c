@@ -1,0 +1,136 @@
+/* cases.c: the shapes of the benchmark. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+static const int s5_lengths[4] = { 512, 448, 384, 320 };
+
+/* Ratios aimed at: what makes a difference to a user. Decode shapes: from rows, from attn_kv. */
+static const struct shape {
+    const char *name, *text;
+    int batch, heads, kv_heads, n_q, n_k, dim;
+    int causal, left, right, lengths, mask, decode, layer;
+    double aim, aim_kv;
+} shapes[] = {
+    { "S1",  "512 x 512, a sentence",           1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S2",  "2048 x 2048, a document",         1, 8, 8, 2048, 2048, 64,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S3",  "2048 x 2048 causal",              1, 8, 8, 2048, 2048, 64,   1, 0, 0, 0, 0, 0, 0, 1.4, 0 },
+    { "S4",  "1024 x 1024, 16 wide heads",      1, 16, 16, 1024, 1024, 128, 0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S5",  "4 x 32 x 512 cross, padded",      4, 8, 8, 32, 512, 64,      0, 0, 0, 1, 0, 0, 0, 1.3, 0 },
+    { "S6",  "1 x 1500 step, speech",           1, 8, 8, 1, 1500, 64,      0, 0, 0, 0, 0, 1, 0, 1.05, 1.3 },
+    { "S7",  "1 x 4096 step, 32 heads on 8",    1, 32, 8, 1, 4096, 128,    0, 0, 0, 0, 0, 1, 0, 1.0, 1.0 },
+    { "S8",  "1 x 65536 step",                  1, 8, 8, 1, 65536, 64,     0, 0, 0, 0, 0, 1, 0, 1.0, 1.0 },
+    { "S9",  "16 x 16, a toy",                  1, 4, 4, 16, 16, 16,       0, 0, 0, 0, 0, 0, 0, 3.0, 0 },
+    { "S10", "8192 x 8192, one head",           1, 1, 1, 8192, 8192, 64,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S11", "197 x 197, an image",             1, 12, 12, 197, 197, 64,   0, 0, 0, 0, 0, 0, 0, 1.2, 0 },
+    { "S12", "8 x 7 x 7 with mask matrices",    8, 8, 8, 7, 7, 64,         0, 0, 0, 0, 2, 0, 0, 3.0, 0 },
+    { "S13", "1024 x 1024, heads of 80",        1, 8, 8, 1024, 1024, 80,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S14", "2048 x 2048, window 256",         1, 8, 8, 2048, 2048, 64,   0, 256, 256, 0, 0, 0, 0, 4.0, 0 },
+    { "S14c", "2048 x 2048, causal window 256", 1, 8, 8, 2048, 2048, 64,   1, 256, 0, 0, 0, 0, 0, 0, 0 },
+    { "S15", "2048 x 2048, a full mask",        1, 8, 8, 2048, 2048, 64,   0, 0, 0, 0, 1, 0, 0, 1.5, 0 },
+    { "M1",  "layer, 512 rows",                 1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, LAYER_SELF, 1.02, 0 },
+    { "M2",  "layer, cross step over 512",      1, 8, 8, 1, 512, 64,       0, 0, 0, 0, 0, 0, LAYER_CROSS_STEP, 1.2, 0 },
+    { "M3",  "layer, self step over 1024",      1, 8, 8, 1, 1025, 64,      0, 0, 0, 0, 0, 0, LAYER_SELF_STEP, 1.2, 0 },
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+int bench_case_count(void) { return SHAPES; }
+const char *bench_case_name(int i) { return shapes[i].name; }
+const char *bench_case_text(int i) { return shapes[i].text; }
+
+static float *random_floats(size_t n, unsigned seed, float by)
+{
+    float *x = (float *)bench_alloc(n * sizeof(float));
+    bench_fill(x, n, seed);
+    for (size_t i = 0; i < n && by < 1.0f; i++) x[i] *= by;
+    return x;
+}
+
+bench_case *bench_case_make(int i, const attn_exec *exec)
+{
+    const struct shape *s = &shapes[i];
+    const size_t q_row = (size_t)(s->heads * s->dim), k_row = (size_t)(s->kv_heads * s->dim);
+    const size_t q_rows = (size_t)(s->batch * s->n_q), k_rows = (size_t)(s->batch * s->n_k);
+    const size_t cells = (size_t)s->n_q * (size_t)s->n_k;
+    double pairs, keys = 0;
+    bench_case *c = (bench_case *)calloc(1, sizeof *c);
+    if (!c) exit(1);
+    c->name = s->name;
+    c->text = s->text;
+    c->decode = s->decode;
+    c->layer = s->layer;
+    c->aim = s->aim;
+    c->aim_kv = s->aim_kv;
+    c->a.batch = s->batch;
+    c->a.heads = s->heads;
+    c->a.kv_heads = s->kv_heads;
+    c->a.n_q = s->n_q;
+    c->a.n_k = s->n_k;
+    c->a.dim = s->dim;
+    c->a.causal = s->causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
+    c->a.window_left = s->left;
+    c->a.window_right = s->right;
+    c->a.k_lengths = s->lengths ? s5_lengths : NULL;
+    c->a.exec = exec;
+    c->out_floats = q_rows * q_row;
+    c->a.out = (float *)bench_alloc(c->out_floats * sizeof(float));
+    memset(c->a.out, 0, c->out_floats * sizeof(float));
+    if (s->layer != LAYER_SELF) {
+        c->a.k = random_floats(k_rows * k_row, 2, 1);
+        c->a.v = random_floats(k_rows * k_row, 3, 1);
+    }
+    if (s->layer) {
+        const size_t d = q_row;
+        const float by = 1.0f / sqrtf((float)d);            /* projections keep the size of what they project */
+        c->d_model = (int)d;
+        c->x = random_floats(q_rows * d, 1, 1);
+        c->w_in = random_floats(3 * d * d, 4, by);
+        c->b_in = random_floats(3 * d, 5, 0.1f);
+        c->w_o = random_floats(d * d, 6, by);
+        c->b_o = random_floats(d, 7, 0.1f);
+    } else {
+        c->a.q = random_floats(q_rows * q_row, 1, 1);
+    }
+    if (s->mask) {                                          /* 1: one for all, a bias; 2: each its own, a third hidden */
+        const size_t many = s->mask == 2 ? (size_t)s->batch : 1;
+        float *m = random_floats(many * cells, 8, 1);
+        for (size_t at = 0; s->mask == 2 && at < many * cells; at++)
+            m[at] = m[at] > 0.43f && at % (size_t)s->n_k ? -INFINITY : 0.0f;
+        c->a.mask = m;
+        c->a.mask_shape[0] = (int)many;
+        c->a.mask_shape[1] = 1;
+        c->a.mask_shape[2] = s->n_q;
+    }
+
+    pairs = bench_pairs(&c->a);
+    for (int b = 0; b < s->batch; b++) keys += s->lengths ? s5_lengths[b] : s->n_k;
+    c->flops = 4.0 * s->dim * pairs;
+    c->kv_bytes = 2 * 4.0 * keys * (double)k_row;
+    c->bytes = c->kv_bytes + 2 * 4.0 * (double)(q_rows * q_row);
+    if (s->mask) c->bytes += 4.0 * (double)cells * (s->mask == 2 ? s->batch : 1);
+    if (s->layer) {                                         /* w_q, w_o; and w_k, w_v but for the cross step */
+        const double d = c->d_model, products = s->layer == LAYER_CROSS_STEP ? 2 : 4;
+        c->flops += 2 * products * d * d * s->n_q;
+        c->kv_bytes = (s->layer == LAYER_SELF ? 0 : c->kv_bytes) + products * d * d * 4;
+        c->bytes = c->kv_bytes + 2 * 4 * d * s->n_q;
+    }
+    return c;
+}
+
+void bench_case_free(bench_case *c)
+{
+    if (!c) return;
+    free(c->a.out);
+    free((void *)(size_t)c->a.q);
+    free((void *)(size_t)c->a.k);
+    free((void *)(size_t)c->a.v);
+    free((void *)(size_t)c->a.mask);
+    free((void *)(size_t)c->x);
+    free((void *)(size_t)c->w_in);
+    free((void *)(size_t)c->b_in);
+    free((void *)(size_t)c->w_o);
+    free((void *)(size_t)c->b_o);
+    free(c);
+}

@@ -1,0 +1,120 @@
+/* util.c: clock, memory, random numbers, and which keys a row may see. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "bench.h"
+
+double bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int bench_cpu_time;
+
+double bench_clock(void)
+{
+#ifdef CLOCK_THREAD_CPUTIME_ID
+    struct timespec t;
+    if (bench_cpu_time && clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0) return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#endif
+    return bench_now();
+}
+
+void *bench_alloc(size_t bytes)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, 64, bytes ? bytes : 64) != 0) {
+        fprintf(stderr, "bench: no memory for %lu bytes\n", (unsigned long)bytes);
+        exit(1);
+    }
+    return p;
+}
+
+/* The sum of four 16-bit uniforms from one draw of splitmix64: close enough to N(0, 1), and quick for gigabytes. */
+void bench_fill(float *x, size_t n, unsigned seed)
+{
+    uint64_t s = seed;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t z = (s += 0x9E3779B97F4A7C15u);
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        z ^= z >> 31;
+        const int sum = (int)(z & 0xFFFF) + (int)(z >> 16 & 0xFFFF) + (int)(z >> 32 & 0xFFFF) + (int)(z >> 48);
+        x[i] = (float)(sum - 131070) * (1.0f / 37837.0f);
+    }
+}
+
+void bench_parallel(const attn_exec *exec, int n, void (*task)(void *arg, int i), void *arg)
+{
+    if (exec && exec->width > 1) exec->run(exec->pool, n, task, arg);
+    else for (int i = 0; i < n; i++) task(arg, i);
+}
+
+static int rising(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, rising);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+static int entry_keys(const attn_args *a, int b)
+{
+    return a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : a->k_lengths ? a->k_lengths[b] : a->n_k;
+}
+
+int bench_rows(const attn_args *a, int b)
+{
+    return a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : a->n_q;
+}
+
+int bench_position(const attn_args *a, int b)
+{
+    return a->q_pos + (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT ? entry_keys(a, b) - bench_rows(a, b) : 0);
+}
+
+void bench_range(const attn_args *a, int b, int i, int *lo, int *hi)
+{
+    int from = a->k_starts ? a->k_starts[b] : 0, to = entry_keys(a, b);
+    const int p = i + bench_position(a, b);
+    if (a->causal && to > p + 1) to = p + 1;
+    if (a->window_left > 0 && from < p - a->window_left + 1) from = p - a->window_left + 1;
+    if (a->window_right > 0 && to > p + a->window_right) to = p + a->window_right;
+    *lo = from;
+    *hi = to > from ? to : from;
+}
+
+double bench_pairs(const attn_args *a)
+{
+    double pairs = 0;
+    for (int b = 0; b < a->batch; b++) {
+        const int rows = bench_rows(a, b);
+        for (int i = 0; i < rows; i++) {
+            int lo, hi;
+            bench_range(a, b, i, &lo, &hi);
+            pairs += hi - lo;
+        }
+    }
+    return pairs * a->heads;
+}
+
+float *bench_scratch(size_t floats)
+{
+    static __thread float *mine;
+    static __thread size_t room;
+    if (floats > room) {
+        free(mine);
+        room = floats + floats / 2;
+        mine = (float *)bench_alloc(room * sizeof(float));
+    }
+    return mine;
+}

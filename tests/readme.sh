@@ -1,0 +1,147 @@
+#!/bin/sh
+# make readme: every block of code in README.md, in an empty folder that holds only attn.h.
+#
+#   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
+#                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
+#                        or is the first cc line of the ```sh block that follows. The file is the first *.c in it.
+#   ```c without main    is a fragment: compiled (not run) as the body of a function, after #include "attn.h". What it
+#                        needs and does not show stands directly before it: <!-- needs: float q[64], out[64]; -->
+#                        Preprocessor lines and functions that begin in the first column move in front of the body.
+#   ```sh                directly after a program: its commands. With "$ " in front of the commands, the other lines are
+#                        what they print; else the ```text block that follows is. Other ```sh blocks are not run, but a
+#                        `make TARGET` in them must exist, and so must the files under tests/ and examples/ they name.
+#   ```text              directly after a program or its commands: what it prints, compared as tests/expect.awk says.
+#   <!-- untested: why --> directly before a block passes it over, by name.
+#
+# "Directly after" leaves room for empty lines and one paragraph of prose, but not for a heading or another block.
+# Links and pictures must point at files that are there. The last line is `readme: N passed, M failed`.
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+readme=${1:-README.md}
+[ -f "$readme" ] || { echo "readme: no $readme"; echo 'readme: 0 passed, 1 failed'; exit 1; }
+S=$root/build/readme
+rm -rf "$S" && mkdir -p "$S" || exit 1
+
+# NNN.LANG: the blocks in order; NNN.line: where; NNN.note: the comment before; NNN.far: does not follow directly
+awk -v dir="$S" '
+    function close_block() { close(file); open = 0; paragraphs = 0; heading = 0; note = "" }
+    !open && /^ *```[a-z]/ {
+        lang = $0; sub(/^ *```/, "", lang); sub(/[^a-z+].*/, "", lang)
+        indent = match($0, /[^ ]/) - 1
+        base = sprintf("%s/%03d", dir, ++n); file = base "." lang; open = 1
+        printf "" > file; print FNR > (base ".line"); close(base ".line")
+        if (note != "") { print note > (base ".note"); close(base ".note") }
+        if (heading || paragraphs > 1) { print "" > (base ".far"); close(base ".far") }
+        next
+    }
+    !open && /^ *```/ { print "README.md:" FNR ": a block without a language" > (dir "/unnamed"); skip = !skip; next }
+    open && /^ *```/ { close_block(); next }
+    open { print substr($0, 1, indent) ~ /^ *$/ ? substr($0, indent + 1) : $0 > file; next }
+    skip { next }
+    /^<!--/ { note = $0; while (note !~ /-->/ && (getline more) > 0) note = note "\n" more; blank = 1; next }
+    /^#/ { heading = 1; note = "" }
+    /^ *$/ { blank = 1; next }
+    { if (blank) paragraphs++; blank = 0; note = "" }' "$readme"
+
+passed=0 failed=0
+pass() { passed=$((passed + 1)); }
+fail() { failed=$((failed + 1)); echo "readme: README.md:$1: $2"; [ ! -s "$3" ] || head -15 "$3" | sed 's/^/    /'; }
+if [ -s "$S/unnamed" ]; then fail 0 'blocks without a language (```c, ```sh, ```text):' "$S/unnamed"; fi
+
+# What stands directly after block $1 (a number with zeros) and has language $2: its file, or nothing
+after() {
+    next=$(printf %03d $(($(echo "$1" | sed 's/^0*//') + 1)))
+    [ -f "$S/$next.$2" ] && [ ! -f "$S/$next.far" ] && echo "$S/$next.$2"
+}
+
+program() {     # program FILE NUMBER LINE
+    folder=$S/$2.d; mkdir -p "$folder"; cp "$root/attn.h" "$folder/"
+    line=$(sed -n 's/^ *\(\/[*/]\) *\(cc .*\)$/\2/p' "$1" | sed 's/ *\*\/.*$//;q')
+    commands=$(after "$2" sh)
+    want= prompt=
+    if [ -n "$commands" ]; then
+        : > "$folder.used"; used="$used $commands"
+        grep -q '^\$ ' "$commands" && prompt=1
+    fi
+    if [ -n "$prompt" ]; then
+        sed -n 's/^\$ //p' "$commands" > "$folder.sh"; grep -v '^\$ ' "$commands" > "$folder.want"; want=$folder.want
+    elif [ -n "$commands" ]; then
+        cp "$commands" "$folder.sh"; want=$(after "$(basename "$commands" .sh)" text)
+    else
+        [ -n "$line" ] || { fail "$3" 'a program without a cc line'; return; }
+        echo "$line" > "$folder.sh"; want=$(after "$2" text)
+        case $line in *'&&'*) ;; *) echo "$line" | sed -n 's/.* -o \([^ ]*\).*/.\/\1/p' >> "$folder.sh"
+                                   case $line in *' -o '*) ;; *) echo ./a.out >> "$folder.sh";; esac;; esac
+    fi
+    name=$(grep -oE '[A-Za-z0-9_]+\.c\b' "$folder.sh" | head -1)
+    [ -n "$name" ] || { fail "$3" 'no *.c in its cc line'; return; }
+    [ -z "$want" ] || used="$used $want"
+    cp "$1" "$folder/$name"
+    case $(cat "$folder.sh") in *' -lm'*|*-march*|*-pthread*) fail "$3" 'its cc line is not plain'; return;; esac
+    # the compiler of the day in place of cc, and not a word from it
+    sed "s/^cc /${CC:-cc} -Wall -Wextra /" "$folder.sh" > "$folder.run"
+    if ! (cd "$folder" && sh -e "$folder.run") > "$folder.out" 2> "$folder.err" || [ -s "$folder.err" ]; then
+        fail "$3" 'the program does not build and run in silence' "$folder.err"; return
+    fi
+    if [ -n "$want" ] && ! awk -f "$root/tests/expect.awk" "$want" "$folder.out" > "$folder.log"; then
+        fail "$3" 'it prints something else than the README shows' "$folder.log"; return
+    fi
+    if [ -n "$want" ] || [ ! -s "$folder.out" ]; then pass
+    else fail "$3" 'it prints something, but the README does not show what'; fi
+}
+
+fragment() {    # fragment FILE NUMBER LINE NOTE
+    folder=$S/$2.d; mkdir -p "$folder"; cp "$root/attn.h" "$folder/"
+    {
+        # a fragment that shows the define is the implementation; any other is a user of it
+        grep -q 'define ATTN_IMPLEMENTATION' "$1" ||
+            printf '#include %s\n' '"attn.h"' '<stdio.h>' '<stdlib.h>' '<string.h>'
+        grep '^#' "$1"
+        # functions: from a line in the first column that ends an argument list up to the next brace in the first column
+        awk '/^[a-z].*\)[ ]*\{?$/ && !/;/ { f = 1 } f { print } f && /^\}/ { f = 0 }' "$1"
+        echo 'void fragment(void);'
+        echo 'void fragment(void)'
+        echo '{'
+        printf '%s\n' "$4"
+        awk '/^#/ { next } /^[a-z].*\)[ ]*\{?$/ && !/;/ { f = 1 } !f { print } f && /^\}/ { f = 0 }' "$1"
+        echo '}'
+    } > "$folder/fragment.c"
+    (cd "$folder" && ${CC:-cc} -O0 -Wall -Wextra -Wno-unused -Wno-uninitialized -c fragment.c) > "$folder.log" 2>&1
+    if [ $? -eq 0 ] && [ ! -s "$folder.log" ]; then pass
+    else fail "$3" 'the fragment does not compile in silence (is there a <!-- needs: ... --> missing?)' "$folder.log"
+    fi
+}
+
+used=
+for f in "$S"/[0-9]*.line; do
+    [ -f "$f" ] || continue
+    number=$(basename "$f" .line) line=$(cat "$f") note=
+    block=$(ls "$S/$number".* | grep -vE '\.(line|note|far)$' | head -1)
+    [ ! -f "$S/$number.note" ] || note=$(cat "$S/$number.note")
+    case $note in
+    *untested:*)
+            echo "readme: README.md:$line: not tested:$(echo "$note" | sed 's/.*untested://; s/-->.*//')"
+            continue;;
+    esac
+    needs=
+    case $note in *needs:*) needs=$(echo "$note" | sed 's/^<!-- *needs://; s/-->.*$//');; esac
+    case $block in
+    *.c)    if grep -qE '\bmain *\(' "$block"; then program "$block" "$number" "$line"
+            else fragment "$block" "$number" "$line" "$needs"; fi;;
+    *.sh)   case " $used " in *" $block "*) continue;; esac
+            bad=
+            for t in $(sed -n 's/^\(\$ \)\{0,1\}make  *\([a-z][a-z-]*\).*/\2/p' "$block"); do
+                grep -q "^$t:" Makefile || bad="$bad make $t"
+            done
+            for t in $(grep -oE '\b(tests|examples)/[A-Za-z0-9_./-]+' "$block"); do [ -e "$t" ] || bad="$bad $t"; done
+            if [ -z "$bad" ]; then pass; else fail "$line" "there is no:$bad"; fi;;
+    esac
+done
+# pictures and files that the text points at
+for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$readme" |
+           sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
+    if [ -e "$t" ]; then pass
+    else fail "$(grep -nF "$t" "$readme" | head -1 | cut -d: -f1)" "points at $t, which is not there"; fi
+done
+echo "readme: $passed passed, $failed failed"
+[ $failed -eq 0 ] && [ $passed -gt 0 ]
