@@ -336,68 +336,176 @@ ATTNDEF const char *attn_backend_name(int backend);
 /* Backends usable on this machine, best first; writes at most max of them to list (may be NULL), returns how many. */
 ATTNDEF int attn_backends(int *list, int max);
 
-/* CACHE. Readers: any number of threads. Writers (append..copy): alone. Every call: error = cache unchanged. */
+/* ---- CACHE ---------------------------------------------------------------------------------------------------
+   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
+   token) and for an encoder's output (filled once). `batch` entries grow independently of each other; attn_args.kv reads
+   them, with the same bits as from plain rows. attn_kv is yours to place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); append, truncate, reset, reorder, copy,
+   attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
+   A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
-    int batch, kv_heads, dim, dim_v;      /* dim_v 0: dim */
-    int capacity;                         /* keys per entry */
-    void *mem;  size_t mem_size;  void *user;   /* NULL: ATTN_MALLOC */
+    int batch, kv_heads, dim, dim_v;      /* all >= 1, but dim_v 0: dim */
+    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched as keys arrive */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any alignment, yours to free */
+    void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
 } attn_kv_args;
-struct attn_kv { attn_kv_args shape; int *lengths; void *priv[6]; };  /* read lengths[b], touch nothing */
+struct attn_kv {
+    attn_kv_args shape;                   /* read only */
+    int *lengths;                         /* [batch] keys held; read only */
+    void *priv[6];
+};
+
+/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
+
+/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so attn_kv_free is fine.
+   Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
-ATTNDEF void        attn_kv_free(attn_kv *c);                /* zeroed or freed cache: fine */
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,      /* [batch][n][kv_heads][dim] */
-                                   const int *counts /* [batch] rows of each, NULL: n */);
-ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);                   /* entry -1: all */
+ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
+
+/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many are there.
+   k [batch][n][kv_heads][dim], v [batch][n][kv_heads][dim_v]; may be NULL when n is 0
+   counts  [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
+   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), NULL, SIZE. */
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts);
+
+/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a rejected draft.
+   What is appended next stands where the forgotten stood: as if they had never been. Errors: LENGTHS (longer than an
+   entry is), MAP (no such entry), NULL. reset is truncate to 0. */
+ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
-ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map);                           /* new b = old map[b] */
+
+/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames entries and copies only
+   those that go to more than one place, and of them only the keys they hold. Errors: MAP, NULL. */
+ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
+
+/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. from == to: truncate.
+   Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
-/* LAYER. Multi-head attention WITH its projections (attn_self/attn_cross are multi-head too, but without). */
-typedef struct attn_linear { int n_in, n_out; void *priv[3]; } attn_linear;      /* y = x W^T + b, W [n_out][n_in] */
-ATTNDEF size_t      attn_linear_size(int n_in, int n_out);
-ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
-                                     void *mem, size_t mem_size, void *user);    /* copies; mem NULL: ATTN_MALLOC */
-ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec);
-ATTNDEF void        attn_linear_free(attn_linear *l);
+/* ---- LAYERS --------------------------------------------------------------------------------------------------
+   Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v ready made.)
 
+   A packed linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the feed-forward.
+   A row of y has the same bits however many rows, threads and calls there are. An initialised linear or layer is only
+   read by everything but free: any number of threads may share it. */
+typedef struct attn_linear { int n_in, n_out; void *priv[3]; } attn_linear;
+
+ATTNDEF size_t      attn_linear_size(int n_in, int n_out);  /* bytes of mem; SIZE_MAX if wrong */
+
+/* Packs a copy: w [n_out][n_in] and b [n_out] (NULL: zeros) may be freed afterwards.
+   mem NULL: ATTN_MALLOC(user, ...); else mem_size bytes of yours, any alignment, that must live as long as *l.
+   After an error *l is zeroed. Errors: NULL, SIZE, OVERFLOW, WORK, MEMORY. */
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
+                                     void *mem, size_t mem_size, void *user);
+
+/* y [rows][n_out] from x [rows][n_in]; they may not overlap. exec NULL: this thread. Never allocates.
+   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec);
+ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
+
+/* Rotary embedding. Row `pos` of the table holds cos, then sin, of pos * frequency for each of the head_dim/2 pairs.
+   freqs  [head_dim/2] radians per position, finite and below 65536; NULL: base^(-2i/head_dim)
+   base   1 .. 1e300; 0: 10000; not looked at when there are freqs
+   Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for an error of the angle
+   below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Errors: SIZE (head_dim odd), OPTION, NULL, OVERFLOW. */
+ATTNDEF attn_status attn_rope_table(float *table /* [positions][head_dim] */, int positions, int head_dim,
+                                    const float *freqs, double base);
+
+/* Rotates x [batch][n][heads][head_dim] in place, row i by position pos + i; the table must reach that far.
+   interleaved 0: pairs are (i, i + head_dim/2), as in Llama's Hugging Face weights; else (2i, 2i + 1), as in the paper
+   and Meta's weights. Errors: SIZE, NULL, OVERFLOW. */
+ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
+                              int pos);
+
+/* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim, G = kv_heads*head_dim:
+       w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]      biases [rows of their w]
+   or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v;  b_in [D + G + G] in place of b_q, b_k, b_v. */
 typedef struct attn_mha_args {
-    int d_model, heads, kv_heads, head_dim;             /* kv_heads 0: heads; head_dim 0: d_model/heads */
-    int d_key, d_value;                                 /* width of the key/value source; 0: d_model, d_key */
-    const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;   /* [out][in]; biases NULL: none */
-    const float *w_in, *b_in;                           /* in_proj [q;k;v] rows; then w_q w_k w_v NULL */
-    const float *rope_table;  int rope_positions, rope_interleaved;  /* NULL: no rotation; from attn_rope_table; self only */
-    void *mem;  size_t mem_size;  void *user;
+    int d_model, heads;
+    int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
+    int d_key, d_value;                   /* width of the key and value source; 0: d_model; 0: d_key */
+    const float *w_q, *w_k, *w_v, *w_o;
+    const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
+    const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch: kdim, vdim) */
+    const float *rope_table;              /* [rope_positions][head_dim] from attn_rope_table, NOT copied; NULL: none.
+                                             A layer that rotates is for self-attention */
+    int rope_positions, rope_interleaved;
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes that live as long as the layer */
+    void *user;
 } attn_mha_args;
-typedef struct attn_mha { attn_mha_args shape; attn_linear q, k, v, o; void *priv[2]; } attn_mha;
-typedef struct attn_mha_opts {            /* NULL pointer: all 0 */
-    attn_args attn;                       /* masks, window, biases, weights, exec, work, backend; tensors/sizes stay 0 */
-    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], mean over heads */
-    const float *gate;  int gate_n, gate_sigmoid;       /* NULL: none; gate_n 1 (on out) or heads (before w_o); 0: tanh */
-    const float *memory_v;                /* cross: value source of its own [batch][n_k][d_value]; NULL: memory */
+typedef struct attn_mha {
+    attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
+    attn_linear q, k, v, o;               /* may be run on their own */
+    void *priv[2];
+} attn_mha;
+
+/* What a call may want beside its tensors. NULL or all 0: nothing. */
+typedef struct attn_mha_opts {
+    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec, backend: as there.
+                                             Tensors, sizes, layout and strides stay 0, else CONFLICT */
+    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over heads */
+    const float *gate;                    /* NULL: none. [gate_n] factors tanh(gate): */
+    int gate_n;                           /*    1: out * g, bias included;  heads: each head, before w_o */
+    int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) */
+    const float *memory_v;                /* cross: source of the values [batch][n_k][d_value]; NULL: memory */
 } attn_mha_opts;
-ATTNDEF attn_status attn_rope_table(float *table /* [positions][head_dim]: cos, sin */, int positions, int head_dim,
-                                    const float *freqs /* [head_dim/2], NULL: from base */, double base);
-ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved, int pos);
-ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
+
+ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);  /* bytes of mem; SIZE_MAX if wrong */
+
+/* Packs copies: all weights and biases may be freed afterwards. On an error *m is zeroed and `why` (may be NULL) says in
+   words what is wrong, "d_model is 9 but heads is 2; ...". */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size);
-ATTNDEF void        attn_mha_free(attn_mha *m);
-ATTNDEF attn_status attn_mha_self (const attn_mha *m, float *out, const float *x, int batch, int n, const attn_mha_opts *o);
+ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
+
+/* The five calls. They read the layer, the options and their sources, check everything before the first byte of out (or
+   the cache) changes, and need workspace: attn.work of attn_mha_workspace bytes, else one ATTN_MALLOC. out, x and the
+   others may not overlap. An empty row (nothing visible) is the bias b_o; rows behind q_lengths are zeros.
+   Thread safe as long as out, work and caches that are written differ.
+   Errors: those of attn_sdpa, and FULL. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one
+   entry behind the other from row 0 on, and n is the longest or 0. */
+
+/* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left. */
+ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n, const attn_mha_opts *o);
+
+/* Cross-attention: memory [batch][n_k][d_key], with attn.k_map [k_batch][n_k][d_key]. */
 ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
                                    const float *memory, int n_k, const attn_mha_opts *o);
-ATTNDEF attn_status attn_mha_self_step (const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
-                                        const attn_mha_opts *o);              /* appends, causal bottom-right */
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
-                                        const int *source_lengths, const attn_mha_opts *o);     /* once a sentence */
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                        const attn_kv *c, const attn_mha_opts *o);              /* only reads c */
-ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
-#ifdef ATTN_THREADS
-typedef struct attn_pool attn_pool;
-ATTNDEF attn_pool *attn_pool_create(int threads);  ATTNDEF attn_exec attn_pool_exec(attn_pool *p);
-ATTNDEF void       attn_pool_destroy(attn_pool *p);
-#endif
 
+/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some): projects them, rotates them by the positions
+   they get in the cache, appends their keys and values, attends to all that is there, causal bottom-right. One token at
+   a time, several, or the whole prompt first: the same bits. All or nothing: FULL, or any error, leaves c as it was.
+   Masks and weights are as wide as the longest entry after the append. */
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
+                                       const attn_mha_opts *o);
+
+/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key]; source_lengths [batch], 0..n_k,
+   NULL: all n_k. Each layer of a decoder has its own cache. Of the options memory_v, work, user, exec and backend count. */
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
+                                        const int *source_lengths, const attn_mha_opts *o);
+
+/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its entry by attn.k_map. */
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
+                                        const attn_kv *c, const attn_mha_opts *o);
+
+/* Bytes of attn.work for calls with these sizes: self n_k = n_q, fill n_q = 0; for steps let o->attn.kv point to the cache
+   (n_k is not used then). Depends on sizes and on which options are set, never shrinks as sizes grow: ask once with the
+   largest. SIZE_MAX if wrong. */
+ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
+
+#ifdef ATTN_THREADS
+/* ---- THREADS -------------------------------------------------------------------------------------------------
+   A small pool for those who have none. No globals; threads exist from create to destroy and nowhere else, spin for some
+   microseconds after a job and sleep then. Several threads may use one pool: they take turns. A task that uses its own
+   pool gets its tasks run at once, in place. pthreads (link with -pthread where that is not automatic) or Win32. */
+typedef struct attn_pool attn_pool;
+
+/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors. NULL: out of range, or the
+   system did not give them. Uses ATTN_MALLOC(NULL, ...). */
+ATTNDEF attn_pool  *attn_pool_create(int threads);
+ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);           /* for attn_args.exec; good until destroy. NULL: one thread */
+ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses it any more; NULL is fine */
+#endif
 
 #ifdef __cplusplus
 }

@@ -472,7 +472,8 @@ static void property_cache(subject *t)
     make.batch = s->batch, make.kv_heads = s->kv_heads, make.dim = s->dim, make.dim_v = s->dim_v;
     make.capacity = s->n_k + rng_int(&t->r, 0, 20);
     CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
-    int *count = own_ints(t, s->batch), *map = own_ints(t, s->batch);
+    int *count = own_ints(t, s->batch), *map = own_ints(t, s->batch), *ends = own_ints(t, s->batch);
+    int full = rng_int(&t->r, 0, 1);                        /* more keys in the cache than k_lengths lets them see */
     size_t g = (size_t)s->kv_heads;
     float *k = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->dim);
     float *v = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->dim_v);
@@ -482,6 +483,7 @@ static void property_cache(subject *t)
         n = from > 40 ? s->n_k - from : n;
         for (int b = 0; b < s->batch; b++) {
             int end = oracle_end(&a, b), e = map[b];
+            ends[b] = end;
             count[e] = end < from ? 0 : end - from < n ? end - from : n;
             for (int j = 0; j < count[e]; j++)
                 for (int h = 0; h < s->kv_heads; h++) {
@@ -492,10 +494,10 @@ static void property_cache(subject *t)
                            (size_t)s->dim_v * 4);
                 }
         }
-        CHECK(attn_kv_append(&kv, k, v, n, count) == ATTN_OK);
+        CHECK(attn_kv_append(&kv, k, v, n, full ? NULL : count) == ATTN_OK);
     }
     a.kv = &kv, a.k = a.v = NULL, a.k_map = map, a.k_batch = 0, a.n_k = s->n_k;
-    a.k_lengths = NULL, a.k_cum = NULL;
+    a.k_lengths = full ? ends : NULL, a.k_cum = NULL;
     for (int x = 0; x < 3; x++) a.k_stride[x] = a.v_stride[x] = 0;
     attn_exec exec = test_exec(rng_int(&t->r, 1, 5));
     a.exec = &exec;

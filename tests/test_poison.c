@@ -186,7 +186,7 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
 {
     const sdpa_case *c = &w->c;
     const oracle_shape *s = &c->s;
-    if (a->k_starts || a->k_cum || (a->k_map && a->k_lengths) || s->batch < 1 || s->n_k < 1) return 0;
+    if (a->k_starts || a->k_cum || s->batch < 1 || s->n_k < 1) return 0;
     int entries = a->k_map && a->k_batch ? a->k_batch : s->batch, tail = rng_int(r, 0, 40), n = s->n_k;
     attn_kv_args make;
     memset(&make, 0, sizeof make);
@@ -209,8 +209,9 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
                 }
             }
     CHECK(attn_kv_append(kv, k, v, n + tail, NULL) == ATTN_OK);
+    int keep_lengths = a->k_map || rng_int(r, 0, 1);                   /* what k_lengths hides stays in the cache */
     for (int e = 0; e < entries; e++)
-        CHECK(attn_kv_truncate(kv, e, a->k_lengths ? a->k_lengths[e] : n) == ATTN_OK);
+        CHECK(attn_kv_truncate(kv, e, a->k_lengths && !keep_lengths ? a->k_lengths[e] : n) == ATTN_OK);
     free(k);
     free(v);
     if (!a->k_map && rng_int(r, 0, 1)) {                               /* through a map that says nothing new */
@@ -219,7 +220,8 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
         for (int b = 0; b < s->batch; b++) (*map)[b] = b;
         a->k_map = *map;
     }
-    a->k = a->v = NULL, a->kv = kv, a->k_lengths = NULL;
+    a->k = a->v = NULL, a->kv = kv;
+    if (!keep_lengths) a->k_lengths = NULL;
     a->k_batch = a->k_map ? a->k_batch : 0;
     a->n_k = n;
     for (int x = 0; x < 3; x++) a->k_stride[x] = a->v_stride[x] = 0;
