@@ -54,6 +54,18 @@ golden: ## outputs hashed under other compilers and flags: the same bits
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
 	@sh tests/mutate.sh $(ARGS)
 
+bench: build/bench/bench ## attn.h against every library that is here: build/bench.csv, bench.svg (ARGS='--quick')
+	@build/bench/bench $(ARGS)
+	@build/bench/plot build/bench.csv build/bench.svg
+
+bench-peers: ## install the libraries to compare with (apt-get when root, npm), then make bench
+	@sh tests/bench/peers.sh
+	@rm -f build/bench/bench
+	@$(MAKE) --no-print-directory bench
+
+sweep: build/bench/bench ## random calls: is the plain loop ever faster? and what does each feature cost? (ARGS=-h)
+	@build/bench/sweep $(ARGS)
+
 clean: ## remove build/
 	rm -rf build
 
@@ -68,10 +80,13 @@ build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c at
 	@mkdir -p build
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
 
+build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flags
+	@sh tests/bench/build.sh
+
 # another compiler or other flags: start afresh
 build/flags: FORCE
 	@mkdir -p build
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate clean FORCE
+.PHONY: help demo test strict examples readme conformance golden mutate bench bench-peers sweep clean FORCE

@@ -689,8 +689,9 @@ ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact
 #define ATTN__E6 0.0013815868f
 static float attn__exp(float x)
 {
+    static const float least = ATTN__EXP_MIN;
     float t, n, r, r2, y, two_n;
-    if (x < ATTN__EXP_MIN) return 0.0f;
+    if (x < least) return 0.0f;
     t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC);
     n = t - ATTN__MAGIC;
     two_n = attn__float(attn__bits(t) << 23);
@@ -707,7 +708,7 @@ static float attn__log(float x)
     static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
                                 0.142017562f, -0.13160181f, 0.127615873f, -0.0763451227f };
     unsigned u;
-    float f, z, y, e = 0.0f;
+    float f, z, y, fz, e = 0.0f;         /* one operation an assignment: excess precision ends there */
     int i;
     if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
     if (x == attn__inf()) return x;
@@ -718,9 +719,12 @@ static float attn__log(float x)
     z = f * f;
     y = c[7];
     for (i = 6; i >= 0; i--) y = attn__fma(y, f, c[i]);
-    y = attn__fma(e, -2.12194440e-4f, (f * z) * y);         /* ln 2 = 0.693359375 - 2.12e-4 */
+    fz = f * z;
+    fz = fz * y;
+    y = attn__fma(e, -2.12194440e-4f, fz);                  /* ln 2 = 0.693359375 - 2.12e-4 */
     y = attn__fma(-0.5f, z, y);
-    return attn__fma(e, 0.693359375f, f + y);
+    y = f + y;
+    return attn__fma(e, 0.693359375f, y);
 }
 
 /* tanh(x): an odd polynomial near 0, (1 - e) / (1 + e) with e = exp(-2|x|) far from it */
@@ -733,7 +737,7 @@ static float attn__log(float x)
 static float attn__tanh(float x)
 {
     const float ax = x < 0.0f ? 0.0f - x : x, x2 = x * x;
-    float y, e;
+    float y, e, up, down;
     if (ax < ATTN__TANH_NEAR) {
         y = ATTN__T5;
         y = attn__fma(y, x2, ATTN__T4);
@@ -743,7 +747,9 @@ static float attn__tanh(float x)
         return attn__fma(y * x2, x, x);
     }
     e = attn__exp(ax * -2.0f);
-    y = (1.0f - e) / (1.0f + e);
+    up = 1.0f - e;
+    down = 1.0f + e;
+    y = up / down;
     return x < 0.0f ? 0.0f - y : y;
 }
 
@@ -3230,7 +3236,7 @@ typedef struct attn__project {
     int blocks, groups;                   /* of rows of an entry, of output panels: set by attn__project_run */
 } attn__project;
 
-typedef struct attn__projects { const attn__kernels *kernels; attn__project *job; int n; } attn__projects;
+typedef struct attn__projects { const attn__kernels *kernels; const attn__project *job; } attn__projects;
 
 static void attn__project_task(void *arg, int i)
 {
@@ -3278,7 +3284,6 @@ static void attn__project_run(const attn__kernels *kernels, const attn_exec *exe
     }
     all.kernels = kernels;
     all.job = job;
-    all.n = n;
     attn__run(exec, tasks, attn__project_task, &all);
 }
 
@@ -3654,7 +3659,8 @@ typedef struct attn__mha_run {
     float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
     attn__kv_rows put;                    /* self step: what will be appended, */
     attn_kv after;                        /* and the cache as it will be then, for the check beforehand */
-    void *own;                            /* workspace to be freed */
+    struct { size_t q, k, v, heads, lengths, weights, inner; } at;        /* bytes into the workspace */
+    void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
 /* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
@@ -3704,6 +3710,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
     if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
     if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
+    if (kind & ATTN__SELF) n_k = n_q;
     r->m = m;
     r->kernels = attn__table(a->backend);
     r->kind = kind;
@@ -3715,7 +3722,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
         return ATTN_E_OVERFLOW;
     r->q_lengths = a->q_lengths;
     if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
-    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;      /* by a map they are of other entries */
+    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
     a->batch = batch;
     a->n_q = n_q;
     a->n_k = n_k;
@@ -3734,47 +3741,48 @@ static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
            *total > ATTN__BYTES_MAX;
 }
 
-/* How large the workspace must be and, when there is one, where everything is. */
-static attn_status attn__mha_layout(attn__mha_run *r, size_t *need, void *mem)
+/* The parts of the workspace, and how large it must be. */
+static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
-    size_t q, k, v, heads, weights, lengths, inner, total = 0;
+    size_t total = 0;
     attn__shape shape;
     attn_status status;
-    if (attn__mha_part(&q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
-        attn__mha_part(&k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
-        attn__mha_part(&v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
-        attn__mha_part(&heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
-        attn__mha_part(&lengths, &total, r->batch, 1, 1, 1) ||
-        attn__mha_part(&weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
+    if (attn__mha_part(&r->at.q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
+        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
+        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
+        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
+        attn__mha_part(&r->at.lengths, &total, r->batch, 1, 1, 1) ||
+        attn__mha_part(&r->at.weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
         return ATTN_E_OVERFLOW;
-    if (r->kind != ATTN__FILL && (status = attn__check_plan(&r->in, &shape)) != ATTN_OK) return status;
-    inner = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
-    if (inner > ATTN__BYTES_MAX || attn__add(total + 63, inner, need) || *need > ATTN__BYTES_MAX)
-        return ATTN_E_OVERFLOW;
-    if (mem) {
-        char *at = (char *)attn__align(mem);
-        r->q = (float *)(void *)(at + q);
-        r->k = (float *)(void *)(at + k);
-        r->v = (float *)(void *)(at + v);
-        r->heads = (float *)(void *)(at + heads);
-        r->after.lengths = (int *)(void *)(at + lengths);
-        r->weights = (float *)(void *)(at + weights);
-        r->in.work = at + total;
-        r->in.work_size = inner;
+    r->at.inner = total;
+    r->in.work_size = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
+    if (r->in.work_size == (size_t)-1) {
+        status = attn__check_plan(&r->in, &shape);
+        return status == ATTN_OK ? ATTN_E_OVERFLOW : status;
     }
-    return ATTN_OK;
+    return attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
 }
 
 static attn_status attn__mha_memory(attn__mha_run *r)
 {
     size_t need;
     void *mem = r->o.attn.work;
-    attn_status status = attn__mha_layout(r, &need, NULL);
+    char *at;
+    attn_status status = attn__mha_plan(r, &need);
     if (status != ATTN_OK) return status;
     if (mem && r->o.attn.work_size < need) return ATTN_E_WORK;
     if (!mem) mem = r->own = ATTN_MALLOC(r->o.attn.user, need);
-    return mem ? attn__mha_layout(r, &need, mem) : ATTN_E_MEMORY;
+    if (!mem) return ATTN_E_MEMORY;
+    at = (char *)attn__align(mem);
+    r->q = (float *)(void *)(at + r->at.q);
+    r->k = (float *)(void *)(at + r->at.k);
+    r->v = (float *)(void *)(at + r->at.v);
+    r->heads = (float *)(void *)(at + r->at.heads);
+    r->weights = (float *)(void *)(at + r->at.weights);
+    r->after.lengths = (int *)(void *)(at + r->at.lengths);
+    r->in.work = at + r->at.inner;
+    return ATTN_OK;
 }
 
 /* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in the table? */
@@ -3811,11 +3819,12 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_args *a = &r->o.attn;
     const attn_mha_args *s = &r->m->shape;
     attn__spans all;
+    const int heads = r->o.weights_mean ? 1 : s->heads;
     size_t bytes, cells, lse;
     all.n = 0;
     if (attn__bytes(&bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&lse, r->batch, s->heads, r->n_q, 1, sizeof(float)) ||
-        attn__bytes(&cells, r->batch, r->o.weights_mean ? 1 : s->heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)))
+        attn__bytes(&cells, r->batch, heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)))
         return ATTN_E_OVERFLOW;
     attn__span_add(&all, "", out, bytes);
     attn__span_add(&all, "", a->weights, cells);
@@ -3835,21 +3844,25 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     return attn__check_overlap(NULL, &all);
 }
 
-/* Task: the q and k rows of one entry, each head turned by the position of its row. */
-static void attn__mha_rotate(void *arg, int b)
+enum { ATTN__ROTATE_ROWS = 32 };
+
+/* Task: some q and k rows of one entry, each head turned by the position of its row. */
+static void attn__mha_rotate(void *arg, int task)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
     const attn_mha_args *s = &r->m->shape;
     const attn_args *a = &r->in;
+    const int blocks = (r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS, b = task / blocks;
     const ptrdiff_t first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * r->n_q;
     const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : r->n_q;
-    int i, pos = r->put.to ? r->put.to->lengths[b] : a->k_starts ? -a->k_starts[b] : 0;
-    for (i = 0; i < rows; i++, pos++) {                       /* not the padding: the table may end before it */
+    const int q_rows = r->q_lengths ? r->q_lengths[b] : rows, k_rows = r->k_lengths ? r->k_lengths[b] : rows;
+    int i = task % blocks * ATTN__ROTATE_ROWS, n;
+    for (n = 0; n < ATTN__ROTATE_ROWS; n++, i++) {            /* not the padding: the table may end before it */
+        const int pos = r->put.to ? r->put.to->lengths[b] + i : a->k_starts ? i - a->k_starts[b] : i;
         const float *row = s->rope_table + (ptrdiff_t)(pos > 0 ? pos : 0) * s->head_dim;
-        if (!r->q_lengths || i < r->q_lengths[b])
-            attn__rotate(r->q + (first + i) * r->m->q.n_out, s->heads, s->head_dim, row, s->rope_interleaved);
-        if (!r->k_lengths || i < r->k_lengths[b])
-            attn__rotate(r->k + (first + i) * r->m->k.n_out, s->kv_heads, s->head_dim, row, s->rope_interleaved);
+        float *q = r->q + (first + i) * r->m->q.n_out, *k = r->k + (first + i) * r->m->k.n_out;
+        if (i < q_rows) attn__rotate(q, s->heads, s->head_dim, row, s->rope_interleaved);
+        if (i < k_rows) attn__rotate(k, s->kv_heads, s->head_dim, row, s->rope_interleaved);
     }
 }
 
@@ -3858,9 +3871,11 @@ typedef struct attn__gating { float *y; const float *gate; int rows, n, width, s
 
 static float attn__gate(float x, int sigmoid)
 {
-    const float e = attn__exp(x < 0.0f ? x : 0.0f - x);
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
     if (!sigmoid) return attn__tanh(x);
-    return x < 0.0f ? e / (1.0f + e) : 1.0f / (1.0f + e);
+    down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
+    e = x < 0.0f ? e / down : 1.0f / down;
+    return e;
 }
 
 static void attn__gate_task(void *arg, int block)
@@ -3893,20 +3908,20 @@ static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
     attn__run(r->in.exec, (j.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task, &j);
 }
 
-/* Task: one entry of weights averaged over the heads: summed in their order, then divided. */
-static void attn__mean_task(void *arg, int b)
+/* Task: one row of weights averaged over the heads: summed in their order, then divided. */
+static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
-    const size_t cells = (size_t)r->n_q * (size_t)r->in.n_k;
+    const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
     const int heads = r->m->shape.heads;
-    const float *from = r->weights + (size_t)b * (size_t)heads * cells;
-    float *to = r->o.attn.weights + (size_t)b * cells;
-    size_t i;
+    const float *from = r->weights + ((size_t)(i / r->n_q) * (size_t)heads * head + (size_t)(i % r->n_q) * n_k);
+    float *to = r->o.attn.weights + (size_t)i * n_k;
+    size_t j;
     int h;
-    memcpy(to, from, cells * sizeof(float));
+    memcpy(to, from, n_k * sizeof(float));
     for (h = 1; h < heads; h++)
-        for (from += cells, i = 0; i < cells; i++) to[i] += from[i];
-    for (i = 0; i < cells; i++) to[i] = attn__clean(to[i] / (float)heads);
+        for (from += head, j = 0; j < n_k; j++) to[j] += from[j];
+    for (j = 0; j < n_k; j++) to[j] = attn__clean(to[j] / (float)heads);
 }
 
 /* Everything is checked and there is memory for all of it. */
@@ -3923,7 +3938,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         job[jobs++] = attn__project_make(&m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths);
     }
     attn__project_run(r->kernels, r->in.exec, job, jobs);
-    if (m->shape.rope_table) attn__run(r->in.exec, r->batch, attn__mha_rotate, r);
+    if (m->shape.rope_table)
+        attn__run(r->in.exec, r->batch * ((r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS), attn__mha_rotate, r);
     if (r->put.to) {
         r->put.k = r->k;
         r->put.v = r->v;
@@ -3935,7 +3951,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         for (b = 0; r->put.to && b < r->batch; b++) r->put.to->lengths[b] -= attn__kv_count(&r->put, b);
         return status;
     }
-    if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch, attn__mean_task, r);
+    if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
     job[0] = attn__project_make(&m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths);
     attn__project_run(r->kernels, r->in.exec, job, 1);
@@ -4080,7 +4096,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
     size_t need;
     if (attn__mha_begin(&r, m, kind, batch, n_q, cache ? n_q : n_k, cache, o, 1) != ATTN_OK) return (size_t)-1;
     if (cache) r.in.n_k = cache->shape.capacity;
-    return attn__mha_layout(&r, &need, NULL) == ATTN_OK ? need : (size_t)-1;
+    return attn__mha_plan(&r, &need) == ATTN_OK ? need : (size_t)-1;
 }
 
 /* ============================================================================================================

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------------------- */
 
 static uint32_t mix(uint32_t stream, uint32_t i)
 {
@@ -57,6 +57,10 @@ static float number(const golden_case *c, uint32_t stream, uint32_t i)
     case GOLDEN_DENORMAL: return stream == 3 ? from_bits(mix(stream, i) & 0x807FFFFFu) : x;
     case GOLDEN_NEGATIVE:                                             /* V tiny and negative: p * v underflows to -0 */
         return stream == 3 ? from_bits(0x80000000u | (1u + mix(stream, i) % 9u)) : stream <= 2 ? x * 4.0f : x;
+    case GOLDEN_MIDPOINT: {    /* q0 k0 + q1 k1 is 2^-70 beside the middle of two floats: no double sees it */
+        const float tiny = power_of_two(-23), sign = mix(stream, i) & 1u ? -1.0f : 1.0f;
+        if (i % 2 == 0) return stream == 1 ? 1.0f : from_bits(0x3F800000u | mix(stream, i) >> 9);
+        return (1.0f + sign * tiny) * (stream == 1 ? 1.0f : power_of_two(-24)); }
     case GOLDEN_WILD: {                                               /* NaN, both infinities, big numbers strewn in */
         uint32_t r = mix(stream + 100u, i);
         if (r % 97u == 0) return from_bits(0x7FC00000u);
@@ -68,7 +72,7 @@ static float number(const golden_case *c, uint32_t stream, uint32_t i)
     }
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------ */
+/* ---- one case -------------------------------------------------------------------------------------------- */
 
 static uint64_t fnv_word(uint64_t h, uint32_t w)
 {
@@ -126,8 +130,8 @@ static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
     return m;
 }
 
-/* Layers: dim is the width of a head, the model is heads * dim wide (d_key = dim_v + 5 for the memory). Steps: one token
-   at a time through a cache. */
+/* Layers: dim is the width of a head, the model is heads * dim wide, the memory 5 more. Steps: one token at a time
+   through a cache. */
 static uint64_t run_layer(const golden_case *c, int backend, const attn_exec *exec)
 {
     attn_mha_args make;
@@ -285,7 +289,7 @@ uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
     return h;
 }
 
-/* ---- the cases ----------------------------------------------------------------------------------------------- */
+/* ---- the cases ------------------------------------------------------------------------------------------- */
 
 #define ALL_MASKS (GOLDEN_MASK_FULL | GOLDEN_KEEP | GOLDEN_BIAS | GOLDEN_ALIBI | GOLDEN_SINKS)
 #define SEE (GOLDEN_WEIGHTS | GOLDEN_LSE)
@@ -363,6 +367,8 @@ const golden_case golden_cases[] = {
     { "underflow to -0", SIZE(1, 2, 0, 29, 260, 12), .data = GOLDEN_NEGATIVE, .scale = 1.0f,
       .flags = SEE | GOLDEN_MASK_ROWS },
     { "flat", SIZE(1, 2, 0, 29, 260, 12), .data = GOLDEN_FLAT, .flags = SEE },
+    { "fma beside the middle", SIZE(1, 1, 0, 9, 150, 2), .data = GOLDEN_MIDPOINT, .scale = 1.0f,
+      .stage = ATTN_SCORES_RAW, .flags = SEE },
     { "wild", SIZE(2, 2, 0, 29, 140, 12), .data = GOLDEN_WILD, .flags = SEE | GOLDEN_KEEP },
     { "wild, causal, few visible", SIZE(2, 2, 1, 40, 300, 3), LAST(BOTTOM_RIGHT), .data = GOLDEN_WILD, .window_left = 9,
       .flags = SEE },
@@ -394,7 +400,7 @@ uint64_t golden_expected(const char *name)
     return 0;
 }
 
-#ifdef GOLDEN_MAIN /* ---- the program of its own -------------------------------------------------------------------- */
+#ifdef GOLDEN_MAIN /* ---- the program of its own ----------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

@@ -62,6 +62,7 @@ static const struct { const char *name; uint64_t hash; } golden_table[] = {
     { "denormal V", UINT64_C(0x07F80B611EDED75E) },
     { "underflow to -0", UINT64_C(0x0B9DB159186AF797) },
     { "flat", UINT64_C(0xAEE480B1B2CF2151) },
+    { "fma beside the middle", UINT64_C(0x2739676FE5DABE4D) },
     { "wild", UINT64_C(0x5F4459D6144F9CE5) },
     { "wild, causal, few visible", UINT64_C(0x9DB90DE4A3BFFA04) },
     { "wild decode", UINT64_C(0x0151C7B05B599420) },

@@ -6,8 +6,8 @@
 #   sh tests/mutate.sh -j 4 keep bias  4 at once; only those whose name contains one of the words
 #   sh tests/mutate.sh -l              list them
 #
-# A mistake is noticed when the program fails, crashes or runs longer than LIMIT seconds (default 60). One whose old text
-# is no longer in attn.h is stale, which is an error: correct mutations.txt. CC, CFLAGS as for make.
+# A mistake is noticed when the program fails, crashes or runs longer than LIMIT seconds (default 60). One whose old
+# text is no longer in attn.h is stale, which is an error: correct mutations.txt. CC, CFLAGS as for make.
 cd "$(dirname "$0")/.." || exit 1
 list=tests/mutations.txt work=build/mutate
 CC=${CC:-cc} CFLAGS=${CFLAGS:--O1} LIMIT=${LIMIT:-60}
@@ -61,7 +61,7 @@ one()
     if [ "$1" = 0 ]; then cp attn.h "$dir/attn.h"
     elif ! apply "$1" >"$dir/attn.h" 2>"$dir/log"; then echo "stale ($(cat "$dir/log"))" >"$dir/result"; return; fi
     built=
-    for round in 1 2; do                                     # most are noticed by the first three suites: build only them
+    for round in 1 2; do                         # most are noticed by the first three suites: build only them
         if [ $round = 1 ]; then more=attn_impl objects=$quick suites='bits poison sdpa'
         else more=$with objects=$without suites='masks args math kv mha pool'; fi
         for f in $more; do

@@ -78,7 +78,8 @@ for cc in g++ clang++; do
     compile "$cc -DATTN_STATIC" $cc -std=c++11 -O1 -DATTN_STATIC
 done
 if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
-    for cc in gcc clang g++; do compile "$cc -DATTN_THREADS" $cc -O2 -pthread -DATTN_THREADS; done
+    for cc in gcc clang; do compile "$cc -DATTN_THREADS" $cc -std=c99 -O2 -pthread -DATTN_THREADS; done
+    compile 'g++ -DATTN_THREADS' g++ -std=c++11 -O2 -pthread -DATTN_THREADS
 fi
 compile 'mingw' x86_64-w64-mingw32-gcc -std=c99 -O2
 check 'tcc' <<'SH'

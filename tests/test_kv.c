@@ -556,6 +556,8 @@ static void wrong_readers(void)
     attn_kv_free(&c);
 }
 
+void kv_allocation(void);                 /* layers_memory.c: these need an implementation of their own */
+
 extern const test_case suite_kv[];
 SUITE(kv) = {
     {"random histories", random_histories, "a key or value that lands, moves or is cut off wrongly in the panels"},
@@ -565,6 +567,7 @@ SUITE(kv) = {
     {"truncate all", truncate_all, "entry -1 going half way before it meets an entry that is too short"},
     {"wrong calls", wrong_calls, "an error that has changed the cache already, or no error at all"},
     {"wrong shapes", wrong_shapes, "sizes that overflow or vanish, memory that is too small, an unusable cache that crashes"},
+    {"allocation", kv_allocation, "an allocation after init, or one that fails and is used all the same"},
     {"wrong readers", wrong_readers, "attention over a cache of other heads, dims or entries"},
     {0}
 };

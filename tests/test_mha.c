@@ -848,7 +848,7 @@ static void self_steps(void)
         while (at[0] < n || at[1] < n || at[2] < n) {
             const int rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 40), d = l.a.d_model;
             float *in = guard_floats((size_t)(BATCH * rows * d)), *out = guard_floats((size_t)(BATCH * rows * d));
-            int counts[BATCH];
+            int counts[BATCH], cum[BATCH + 1] = {0};
             attn_mha_opts o;
             size_t need;
             memset(&o, 0, sizeof o);
@@ -858,7 +858,15 @@ static void self_steps(void)
                 for (int y = 0; y < rows * d; y++) in[b * rows * d + y] = NAN;
                 memcpy(in + b * rows * d, x[b] + at[b] * d, (size_t)(counts[b] * d) * sizeof(float));
             }
-            o.attn.q_lengths = counts;
+            if (rng_int(&r, 0, 2) == 0) {                                  /* one behind the other instead of padded */
+                o.attn.q_cum = cum;
+                for (int b = 0; b < BATCH; b++) {
+                    cum[b + 1] = cum[b] + counts[b];
+                    memcpy(in + cum[b] * d, x[b] + at[b] * d, (size_t)(counts[b] * d) * sizeof(float));
+                }
+            } else {
+                o.attn.q_lengths = counts;
+            }
             o.attn.window_left = window;
             if (exec.width > 1) o.attn.exec = &exec;
             o.attn.kv = &c;
@@ -866,11 +874,12 @@ static void self_steps(void)
             if (rng_int(&r, 0, 1)) o.attn.kv = NULL;                       /* the cache may stand in the options, or not */
             o.attn.work = guard_alloc(need);
             o.attn.work_size = need;
-            CHECK(attn_mha_self_step(&l.m, out, in, BATCH, rows, &c, &o) == ATTN_OK);
+            CHECK(attn_mha_self_step(&l.m, out, in, BATCH, o.attn.q_cum && rng_int(&r, 0, 1) ? 0 : rows, &c, &o) == ATTN_OK);
             for (int b = 0; b < BATCH; b++) {
-                memcpy(steps[b] + at[b] * d, out + b * rows * d, (size_t)(counts[b] * d) * sizeof(float));
-                for (int y = counts[b] * d; y < rows * d; y++)
-                    CHECKF(float_bits(out[b * rows * d + y]) == 0, "seed %llu: a row of padding is not zero", seed);
+                const float *mine = out + (o.attn.q_cum ? cum[b] : b * rows) * d;
+                memcpy(steps[b] + at[b] * d, mine, (size_t)(counts[b] * d) * sizeof(float));
+                for (int y = counts[b] * d; y < rows * d && o.attn.q_lengths; y++)
+                    CHECKF(float_bits(mine[y]) == 0, "seed %llu: a row of padding is not zero", seed);
                 at[b] += counts[b];
                 CHECK(c.lengths[b] == at[b]);
             }
@@ -1383,6 +1392,8 @@ static void wrong_calls(void)
     free(w);
 }
 
+void mha_allocation(void);                /* layers_memory.c: this needs an implementation of its own */
+
 extern const test_case suite_mha[];
 SUITE(mha) = {
     {"linear oracle", linear_oracle_test, "a weight, bias or padded column in the wrong place; a write past the last output"},
@@ -1406,6 +1417,7 @@ SUITE(mha) = {
     {"means", means, "weights averaged in another order or over something else"},
     {"backends and threads", backends_and_threads, "bits of a layer that depend on instruction set or threads"},
     {"workspace grows", workspace_grows, "a larger call that asks for less workspace"},
+    {"allocation", mha_allocation, "memory that is leaked, used uninitialised, or asked for although the caller brings it"},
     {"wrong layers", wrong_layers, "a layer that cannot be, without a sentence that says why"},
     {"wrong calls", wrong_calls, "an error noticed after something was written or appended"},
     {0}

@@ -661,6 +661,11 @@ static void test_minus_infinity(void)
                            "%s: only a sink has weight: out %08x, lse %08x", attn_backend_name(be),
                            float_bits(sunk.out[0]), float_bits(sunk.lse[0]));
                     answer_free(&sunk);
+                    sink = -INF;                                      /* a sink that is not there */
+                    sunk = scene_run(&s, be);
+                    CHECKF(answer_same(&sunk, &now), "%s: a sink of -inf in a row at -inf: out %08x, lse %08x",
+                           attn_backend_name(be), float_bits(sunk.out[0]), float_bits(sunk.lse[0]));
+                    answer_free(&sunk);
                 }
                 answer_free(&now);
                 answer_free(&hidden);

@@ -1,7 +1,7 @@
 /* bench.c: attn.h against everything else a C program could use, on the shapes of cases.c.
  *
- *   build/bench/bench                  the whole table, about a quarter of an hour with all peers
- *   build/bench/bench --quick          a minute: fewer rounds, only a hint
+ *   build/bench/bench                  the whole table, about ten minutes with all peers
+ *   build/bench/bench --quick          two minutes: fewer rounds, only a hint
  *   build/bench/bench -s S3,S6 -t 1    some shapes, one thread
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
@@ -26,10 +26,9 @@
 
 enum { MOST = 32, MOST_ROUNDS = 200 };
 
-static const bench_peer *const peers[] = {
-    &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2, &peer_plain, &peer_openblas, &peer_blis, &peer_eigen,
-    &peer_onednn, &peer_ort_mha, &peer_ort_attention, &peer_ort_gqa
-};
+static const bench_peer *const peers[] = {&peer_attn,   &peer_attn_avx2, &peer_attn_kv,       &peer_attn_kv_avx2,
+                                          &peer_plain,  &peer_openblas,  &peer_blis,          &peer_eigen,
+                                          &peer_onednn, &peer_ort_mha,   &peer_ort_attention, &peer_ort_gqa};
 enum { PEERS = sizeof peers / sizeof *peers };
 
 static struct options {
@@ -72,7 +71,7 @@ static int pin(int threads) { return threads == 0; }
 static void pin_begin(void) {}
 #endif
 
-/* ---- one shape ------------------------------------------------------------------------------------------------------ */
+/* ---- one shape ------------------------------------------------------------------------------------------------- */
 typedef struct entry {                    /* somebody who takes turns */
     const char *name;
     const bench_peer *p;                  /* NULL: the yardsticks and the read test */
@@ -81,6 +80,7 @@ typedef struct entry {                    /* somebody who takes turns */
     int calls, rounds, warm;              /* calls of one sample; of this one rounds; an untimed call before a sample */
     double sample[MOST_ROUNDS];           /* seconds a call */
     double median, least;
+    double trial;                         /* seconds of the very first call, the one that was checked */
 } entry;
 enum { IMPLEMENTATION, YARD, YARD512, READ };
 
@@ -133,6 +133,11 @@ static double sample(const entry *e, const bench_setup *s)
 static void calibrate(entry *e, const bench_setup *s, double least)
 {
     double t;
+    if (e->trial > 0.05) {                                  /* long enough to know it from the one call */
+        e->calls = 1;
+        e->median = e->trial;
+        return;
+    }
     for (e->calls = 1; (t = sample(e, s)) * e->calls < least && e->calls < 1 << 20;) {
         const double more = t > 0 ? 1.2 * least / (t * e->calls) : 8;
         e->calls = (int)(e->calls * (more > 8 ? 8 : more < 1.3 ? 1.3 : more)) + 1;
@@ -147,7 +152,7 @@ static double difference(const float *x, const float *y, size_t n)
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)x[i] - (double)y[i]);
         if (!(d <= worst)) worst = d;     /* NaN counts as the worst */
-        if (d != d) return INFINITY;
+        if (d != d) return HUGE_VAL;
     }
     return worst;
 }
@@ -168,7 +173,8 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
     float *reference = (float *)bench_alloc(c->out_floats * sizeof(float));
     const double least = opt.quick ? 0.5e-3 : 2e-3;
     const int rounds = opt.rounds ? opt.rounds : opt.quick ? 5 : 15;
-    double best = INFINITY, round_cost = 0, yard = 0, read = 0, budget = opt.seconds > 0 ? opt.seconds : opt.quick ? 1.5 : 60;
+    const double budget = opt.seconds > 0 ? opt.seconds : opt.quick ? 1.5 : 60;
+    double best = HUGE_VAL, round_cost = 0, yard = 0, yard512 = 0, read = 0;
     const char *best_name = "nobody";
     int n = 0, have_reference = 0;
     char t1[24];
@@ -182,7 +188,8 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
         e->job = peers[i]->prepare(peers[i], c);
         if (!e->job) continue;
         memset(c->a.out, 0, c->out_floats * sizeof(float));
-        e->p->run(e->job);
+        e->calls = 1;
+        e->trial = sample(e, s);
         if (e->p->fetch) e->p->fetch(e->job);
         if (!have_reference) {
             memcpy(reference, c->a.out, c->out_floats * sizeof(float));
@@ -228,6 +235,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
         entry *e = &list[i];
         e->rounds = e->kind == IMPLEMENTATION && e->median > 3 * best ? 3 : rounds;
         if (opt.quick && e->rounds < rounds) e->rounds = 1;
+        if (opt.quick && e->rounds == 1 && e->trial > 0.05) e->rounds = 0;      /* the first call has to do */
         round_cost += e->median * (e->calls + (e->warm ? 1 : 0)) * e->rounds;
     }
     for (int i = 0; i < n && round_cost > budget; i++) {    /* out of time: fewer rounds, never below 3 */
@@ -249,40 +257,47 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
             if (s->threads > 1) usleep(500);                /* let the threads of this one fall asleep */
         }
 
-    best = INFINITY;
+    best = HUGE_VAL;
     for (int i = 0; i < n; i++) {
         entry *e = &list[i];
+        if (!e->rounds) e->sample[e->rounds++] = e->trial;
         e->median = bench_median(e->sample, e->rounds);
         e->least = e->sample[0];
         if (e->kind == YARD) yard = yard_work(YARD) * s->threads / e->median;
+        if (e->kind == YARD512) yard512 = yard_work(YARD512) * s->threads / e->median;
         if (e->kind == READ) read = (double)reading.n * 4 / e->median;
         if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) {
             best = e->median;
             best_name = e->name;
         }
     }
-    printf("\n%-4s %s   (batch %d, heads %d, kv heads %d, %d x %d, dim %d; %d thread%s%s)\n", c->name, c->text, c->a.batch, c->a.heads,
-           c->a.kv_heads, c->a.n_q, c->a.n_k, c->a.dim, s->threads, s->threads > 1 ? "s" : "", s->avx2 ? "; AVX2 alone" : "");
+    printf("\n%-4s %s   (batch %d, heads %d, kv heads %d, %d x %d, dim %d; %d thread%s%s)\n", c->name, c->text,
+           c->a.batch, c->a.heads, c->a.kv_heads, c->a.n_q, c->a.n_k, c->a.dim, s->threads, s->threads > 1 ? "s" : "",
+           s->avx2 ? "; AVX2 alone" : "");
     for (int i = 0; i < n; i++) {
         const entry *e = &list[i];
-        const double flops = e->kind == READ ? 0 : e->kind == IMPLEMENTATION ? c->flops : yard_work(e->kind) * s->threads;
+        const double flops = e->kind == READ             ? 0
+                             : e->kind == IMPLEMENTATION ? c->flops
+                                                         : yard_work(e->kind) * s->threads;
         const double bytes = e->kind == READ ? (double)reading.n * 4 : e->kind == IMPLEMENTATION ? c->bytes : 0;
-        const double ratio = e->kind == IMPLEMENTATION && best < INFINITY ? best / e->median : 0;
+        const double ratio = e->kind == IMPLEMENTATION && best < HUGE_VAL ? best / e->median : 0;
         printf("  %-15s %s", e->name, time_text(t1, sizeof t1, e->median));
         if (flops > 0) printf(" %8.1f GFLOP/s", flops / e->median * 1e-9);
         else printf(" %16s", "");
         if (bytes > 0) printf(" %6.1f GB/s", bytes / e->median * 1e-9);
         if (e->kind == IMPLEMENTATION) {
-            printf("  %5.2f Y  %4.2f of reading", flops / e->median / yard, c->kv_bytes / e->median / read);
+            printf("  %5.2f Y", flops / e->median / yard);
+            if (yard512 > 0) printf(" %4.2f Y512", flops / e->median / yard512);
+            printf("  %4.2f of reading", c->kv_bytes / e->median / read);
             if (is_ours(e)) printf("  %5.2f x the best peer", ratio);
             else if (e->name == best_name) printf("  <- the best peer");
         }
         printf("%s\n", e->rounds < rounds ? "  (few rounds)" : "");
-        fprintf(csv, "%s,%s,%d,%s,%.6g,%.6g,%.5g,%.5g,%.4g,%.4g,%.4g,%d,%s,%g\n", s->avx2 ? "avx2" : "native", c->name, s->threads, e->name,
-                e->median * 1e3, e->least * 1e3, flops / e->median * 1e-9, bytes / e->median * 1e-9, ratio,
-                e->kind == IMPLEMENTATION ? flops / e->median / yard : 0,
+        fprintf(csv, "%s,%s,%d,%s,%.6g,%.6g,%.5g,%.5g,%.4g,%.4g,%.4g,%d,%s,%g,\"%s\"\n", s->avx2 ? "avx2" : "native",
+                c->name, s->threads, e->name, e->median * 1e3, e->least * 1e3, flops / e->median * 1e-9,
+                bytes / e->median * 1e-9, ratio, e->kind == IMPLEMENTATION ? flops / e->median / yard : 0,
                 e->kind == IMPLEMENTATION ? c->kv_bytes / e->median / read : 0, e->rounds, best_name,
-                is_ours(e) ? (strstr(e->name, "-kv") ? c->aim_kv : c->aim) : 0);
+                is_ours(e) ? (strstr(e->name, "-kv") ? c->aim_kv : c->aim) : 0, c->text);
     }
     fflush(stdout);
     fflush(csv);
@@ -292,7 +307,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
     bench_case_free(c);
 }
 
-/* ---- one run: all shapes with so many threads ---------------------------------------------------------------------- */
+/* ---- one run: all shapes with so many threads ------------------------------------------------------------------ */
 static void run_all(const char *folder, int threads, int avx2, FILE *csv)
 {
     bench_setup s;
@@ -311,8 +326,9 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
         exec = attn_pool_exec(pool);
         s.exec = &exec;
     }
-    printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "", avx2 ? "AVX2 alone" : "all this machine has",
-           pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED", yard_name());
+    printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "",
+           avx2 ? "AVX2 alone" : "all this machine has", pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED",
+           yard_name());
     for (int i = 0; i < PEERS; i++) {
         const char *why = listed(opt.only, peers[i]->name) ? peers[i]->open(peers[i], &s) : "";
         here[i] = why == NULL;
@@ -324,7 +340,7 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
     attn_pool_destroy(pool);
 }
 
-/* ---- the summary: from the CSV, so that it covers all runs --------------------------------------------------------- */
+/* ---- the summary: from the CSV, so that it covers all runs ----------------------------------------------------- */
 typedef struct row {
     char isa[8], shape[8], name[24], best[24];
     int threads, samples;
@@ -338,8 +354,10 @@ static int read_rows(const char *path, row *rows, int max)
     int n = 0;
     while (f && n < max && fgets(line, sizeof line, f)) {
         row *r = &rows[n];
-        if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf", r->isa, r->shape, &r->threads, r->name,
-                   &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio, &r->y, &r->reading, &r->samples, r->best, &r->aim) == 14) n++;
+        if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf", r->isa, r->shape,
+                   &r->threads, r->name, &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio, &r->y, &r->reading,
+                   &r->samples, r->best, &r->aim) == 14)
+            n++;
     }
     if (f) fclose(f);
     return n;
@@ -348,8 +366,9 @@ static int read_rows(const char *path, row *rows, int max)
 static const row *find(const row *rows, int n, const row *like, int threads)
 {
     for (int i = 0; i < n; i++)
-        if (!strcmp(rows[i].isa, like->isa) && !strcmp(rows[i].shape, like->shape) && !strcmp(rows[i].name, like->name) &&
-            rows[i].threads == threads) return &rows[i];
+        if (!strcmp(rows[i].isa, like->isa) && !strcmp(rows[i].shape, like->shape) &&
+            !strcmp(rows[i].name, like->name) && rows[i].threads == threads)
+            return &rows[i];
     return NULL;
 }
 
@@ -358,54 +377,65 @@ static void summary(const char *path)
     static row rows[4096];
     const int n = read_rows(path, rows, 4096);
     printf("\n==== times faster than the best peer (share of the yardstick, of reading)\n");
-    printf("  %-6s %-6s %-13s %9s %6s %6s %-15s %9s %-15s %8s\n", "isa", "shape", "", "1 thread", "Y", "read", "best peer", "2 threads", "best peer",
-           "2 / 1");
+    printf("  %-6s %-6s %-13s %9s %6s %6s %-15s %9s %-15s %8s\n", "isa", "shape", "", "1 thread", "Y", "read",
+           "best peer", "2 threads", "best peer", "2 / 1");
     for (int i = 0; i < n; i++) {
         const row *r = &rows[i], *two = find(rows, n, r, 2);
         if (strncmp(r->name, "attn", 4) || r->threads != 1) continue;
-        printf("  %-6s %-6s %-13s %9.2f %6.2f %6.2f %-15s", r->isa, r->shape, r->name, r->ratio, r->y, r->reading, r->best);
+        printf("  %-6s %-6s %-13s %9.2f %6.2f %6.2f %-15s", r->isa, r->shape, r->name, r->ratio, r->y, r->reading,
+               r->best);
         if (two) printf(" %9.2f %-15s %8.2f", two->ratio, two->best, r->ms / two->ms);
         else printf(" %9s %-15s %8s", "", "", "");
-        if (r->aim > 0) printf("  aim %.2f%s", r->aim, r->ratio < r->aim || (two && two->ratio < r->aim) ? "  BELOW" : "");
+        if (r->aim > 0)
+            printf("  aim %.2f%s", r->aim, r->ratio < r->aim || (two && two->ratio < r->aim) ? "  BELOW" : "");
         printf("\n");
     }
 }
 
-/* ---- the first call, and the cost of a bigger problem ----------------------------------------------------------------- */
+/* ---- the first call, and the cost of a bigger problem ---------------------------------------------------------- */
+enum { GIVEN, MALLOC, LOOP, WAYS };
+
+/* In a process of its own, whose inputs and outputs have been touched: ten calls in a row. */
+static void ten_calls(const char *name, int way)
+{
+    static const char *const ways[WAYS] = { "workspace given", "from malloc", "(plain loop)" };
+    double t[10];
+    for (int i = 0; i < bench_case_count(); i++) {
+        bench_case *c;
+        attn_args a;
+        if (strcmp(bench_case_name(i), name)) continue;
+        c = bench_case_make(i, NULL);
+        a = c->a;
+        if (way == GIVEN) {
+            a.work_size = attn_sdpa_workspace(&a);
+            a.work = bench_alloc(a.work_size);
+            memset(a.work, 0, a.work_size);
+        }
+        for (int k = 0; k < 10; k++) {
+            t[k] = bench_clock();
+            if (way == LOOP) bench_loops_now->attend(&a);
+            else if (attn_sdpa(&a) != ATTN_OK) _exit(1);
+            t[k] = bench_clock() - t[k];
+        }
+        printf("  %-5s %-16s %10.1f %10.1f %10.1f %10.1f %8.2f %8.2f\n", c->name, ways[way], t[0] * 1e6, t[1] * 1e6,
+               t[2] * 1e6, t[9] * 1e6, t[0] / t[9], t[1] / t[9]);
+        fflush(stdout);
+    }
+}
+
 static void first_calls(void)
 {
     static const char *const names[] = { "S1", "S2", "S5", "S6", "S7", "S9", "S12" };
-    printf("The first call of a process against the tenth, workspace given / from malloc, in microseconds:\n");
-    printf("  %-5s %12s %10s %10s %10s %8s %8s\n", "", "first", "second", "third", "tenth", "1st/10th", "2nd/10th");
-    for (int which = 0; which < 2 * (int)(sizeof names / sizeof *names); which++) {
+    printf("The first call of a process against its tenth, in microseconds%s\n", bench_cpu_time ? " of CPU time" : "");
+    printf("  %-5s %-16s %10s %10s %10s %10s %8s %8s\n", "", "", "first", "second", "third", "tenth", "1st/10th",
+           "2nd/10th");
+    for (int i = 0; i < WAYS * (int)(sizeof names / sizeof *names); i++) {
         pid_t child;
         fflush(stdout);
         child = fork();
         if (child == 0) {
-            double t[10];
-            for (int i = 0; i < bench_case_count(); i++) {
-                bench_case *c;
-                attn_args a;
-                float *work;
-                if (strcmp(bench_case_name(i), names[which / 2])) continue;
-                c = bench_case_make(i, NULL);
-                a = c->a;
-                work = (float *)bench_alloc(64u << 20);
-                memset(work, 0, 64u << 20);
-                if (which % 2 == 0) {
-                    a.work = work;
-                    a.work_size = 64u << 20;
-                }
-                pin(1);
-                for (int k = 0; k < 10; k++) {
-                    t[k] = bench_now();
-                    if (attn_sdpa(&a) != ATTN_OK) _exit(1);
-                    t[k] = bench_now() - t[k];
-                }
-                printf("  %-5s %-6s %10.1f %10.1f %10.1f %10.1f %8.2f %8.2f\n", c->name, which % 2 ? "malloc" : "given", t[0] * 1e6,
-                       t[1] * 1e6, t[2] * 1e6, t[9] * 1e6, t[0] / t[9], t[1] / t[9]);
-                fflush(stdout);
-            }
+            pin(1);
+            ten_calls(names[i / WAYS], i % WAYS);
             _exit(0);
         }
         waitpid(child, NULL, 0);
@@ -446,9 +476,9 @@ static void scaling(void)
             pairs = bench_pairs(&a);
             calls = 1 + (int)(5e6 / pairs);
             for (int r = 0; r < 5; r++) {
-                t[r] = bench_now();
+                t[r] = bench_clock();
                 for (int i = 0; i < calls; i++) if (attn_sdpa(&a) != ATTN_OK) exit(1);
-                t[r] = (bench_now() - t[r]) / calls;
+                t[r] = (bench_clock() - t[r]) / calls;
             }
             median = bench_median(t, 5);
             printf(" %10.3f ns %8.1f      ", median / pairs * 1e9, 256 * pairs / median * 1e-9);
@@ -459,10 +489,11 @@ static void scaling(void)
     }
 }
 
-/* ---- main -------------------------------------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------------------------ */
 static void usage(void)
 {
-    printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds] [-b seconds a shape]\n"
+    printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds] [-b "
+           "seconds a shape]\n"
            "      [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n");
 }
 
@@ -501,6 +532,7 @@ int main(int argc, char **argv)
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
     pin_begin();
     if (opt.first || opt.scaling) {
+        bench_cpu_time = opt.busy;
         if (opt.first) first_calls();
         if (opt.scaling) scaling();
         return 0;
@@ -511,8 +543,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench: cannot write %s\n", opt.csv);
         return 1;
     }
-    if (!last) fprintf(csv, "isa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,share_of_reading,samples,"
-                            "best_peer,aim\n");
+    if (!last)
+        fprintf(csv, "isa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,share_of_"
+                     "reading,samples,"
+                     "best_peer,aim,what\n");
     if (!strchr(opt.isa, ',')) {
         for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
             if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);

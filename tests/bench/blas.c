@@ -79,16 +79,19 @@ static int has_avx512(void)
 #endif
 }
 
-/* Old versions do not know new processors and fall back to something slow: say what to use, unless the user did. */
+/* Old versions do not know new processors and fall back to something slow, and an environment may hold them back: say
+ * which kernels to use. */
 static const char *openblas_open(const bench_peer *p, const bench_setup *s)
 {
     static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
     blas *l = (blas *)p->self;
     void (*set_threads)(int) = NULL;
+    char *(*core)(void) = NULL;
     const char *why;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
-        setenv("OPENBLAS_CORETYPE", has_avx512() && !s->avx2 ? "SkylakeX" : "Haswell", s->avx2);
+        setenv("OPENBLAS_CORETYPE", has_avx512() && !s->avx2 ? "SkylakeX" : "Haswell", 1);
+    unsetenv("OPENBLAS_L2_SIZE");
 #else
     (void)s;
 #endif
@@ -96,7 +99,9 @@ static const char *openblas_open(const bench_peer *p, const bench_setup *s)
     why = use(l, "OpenBLAS");
     if (why) return why;
     symbol(l->library, "openblas_set_num_threads", &set_threads);
+    symbol(l->library, "openblas_get_corename", &core);
     if (set_threads) set_threads(1);
+    if (core) printf("  OpenBLAS with its kernels for %s\n", core());
     return NULL;
 }
 
@@ -105,6 +110,8 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     static const char *const names[] = { "libblis.so.4", "libblis.so.3", "libblis.so", "libblis.dylib", NULL };
     blas *l = (blas *)p->self;
     void (*set_threads)(long) = NULL;
+    int (*kernels)(void) = NULL;
+    char *(*name)(int) = NULL;
     const char *why;
     setenv("BLIS_NUM_THREADS", "1", 1);
     if (!l->library) l->library = any_library(names);
@@ -113,13 +120,12 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
 #if defined(__x86_64__)
     {                                                       /* kernels are chosen by number; numbers by version */
         const char *want = has_avx512() && !s->avx2 ? "skx" : __builtin_cpu_is("amd") ? "zen3" : "haswell";
-        char *(*name)(int) = NULL;
         char number[8];
         symbol(l->library, "bli_arch_string", &name);
         for (int i = 0; name && i < 16 && __builtin_cpu_supports("avx2"); i++)
             if (!strcmp(name(i), want)) {
                 snprintf(number, sizeof number, "%d", i);
-                setenv("BLIS_ARCH_TYPE", number, s->avx2);
+                setenv("BLIS_ARCH_TYPE", number, 1);
                 break;
             }
     }
@@ -127,7 +133,10 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     (void)s;
 #endif
     symbol(l->library, "bli_thread_set_num_threads", &set_threads);
+    symbol(l->library, "bli_arch_query_id", &kernels);
+    symbol(l->library, "bli_arch_string", &name);
     if (set_threads) set_threads(1);
+    if (kernels && name) printf("  BLIS with its kernels for %s\n", name(kernels()));
     return NULL;
 }
 
@@ -141,7 +150,7 @@ const bench_peer peer_openblas = { "OpenBLAS", openblas_open, blas_prepare, comp
                                    NULL, &openblas };
 const bench_peer peer_blis = { "BLIS", blis_open, blas_prepare, compose_run, NULL, NULL, compose_release, NULL, &blis };
 
-/* ---- peers that need a header to compile: plug-ins, built where the header is -------------------------------------- */
+/* ---- peers that need a header to compile: plug-ins, built where the header is ---------------------------------- */
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why)
 {
     char path[1024];
@@ -158,7 +167,9 @@ static const bench_gemm *eigen;
 static const char *eigen_open(const bench_peer *p, const bench_setup *s)
 {
     const char *why = NULL;
-    if (!eigen) eigen = (const bench_gemm *)bench_plugin(s->folder, s->avx2 ? "eigen-avx2.so" : "eigen.so", "bench_eigen", &why);
+    if (!eigen)
+        eigen =
+            (const bench_gemm *)bench_plugin(s->folder, s->avx2 ? "eigen-avx2.so" : "eigen.so", "bench_eigen", &why);
     (void)p;
     return eigen ? NULL : why;
 }
@@ -169,7 +180,8 @@ static void *eigen_prepare(const bench_peer *p, const bench_case *c)
     return compose_prepare(eigen, c);
 }
 
-const bench_peer peer_eigen = { "Eigen", eigen_open, eigen_prepare, compose_run, NULL, NULL, compose_release, NULL, NULL };
+const bench_peer peer_eigen = {"Eigen", eigen_open,      eigen_prepare, compose_run, NULL,
+                               NULL,    compose_release, NULL,          NULL};
 
 static const bench_peer *onednn;
 
@@ -192,4 +204,5 @@ static void *onednn_prepare(const bench_peer *p, const bench_case *c)
 static void onednn_run(void *job) { onednn->run(job); }
 static void onednn_release(void *job) { onednn->release(job); }
 
-const bench_peer peer_onednn = { "oneDNN", onednn_open, onednn_prepare, onednn_run, NULL, NULL, onednn_release, NULL, NULL };
+const bench_peer peer_onednn = {"oneDNN", onednn_open,    onednn_prepare, onednn_run, NULL,
+                                NULL,     onednn_release, NULL,           NULL};

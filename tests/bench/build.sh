@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the benchmark into build/bench. attn.h is compiled as a user would (-O2, nothing else); the peers get all the help
-# they can use. A peer whose headers are not there is left out, and the benchmark will name it as missing.
+# Builds the benchmark into build/bench. attn.h is compiled as a user would (-O2, nothing else); the peers get all the
+# help they can use. A peer whose headers are not there is left out, and the benchmark will name it as missing.
 # From the top folder: sh tests/bench/build.sh        CC, CXX, CFLAGS can be set.
 set -e
 CC=${CC:-cc}
@@ -25,7 +25,8 @@ case $(uname -m) in x86_64 | amd64)
     loops="$loops $to/loops-avx2.o" ;;
 esac
 common="$to/attn.o $to/util.o $loops"
-$CC $common $to/cases.o $to/ours.o $to/compose.o $to/blas.o $to/ort.o $to/yardstick.o $to/bench.o -o $to/bench -lm -ldl -pthread
+$CC $common $to/cases.o $to/ours.o $to/compose.o $to/blas.o $to/ort.o $to/yardstick.o $to/bench.o -o $to/bench \
+    -lm -ldl -pthread
 $CC $common $to/sweep.o -o $to/sweep -lm -pthread
 $CC -std=c99 -O2 $warn $here/plot.c -o $to/plot -lm
 cp $here/ort.js $to/ort.js
@@ -43,6 +44,8 @@ for folder in /usr/include/eigen3 /usr/local/include/eigen3 /opt/homebrew/includ
 done
 if [ "$eigen" ]; then
     plugin $here/eigen.cpp $to/eigen.so -O3 -DNDEBUG $native -I"$eigen"
-    case $(uname -m) in x86_64 | amd64) plugin $here/eigen.cpp $to/eigen-avx2.so -O3 -DNDEBUG -march=haswell -I"$eigen" ;; esac
+    case $(uname -m) in x86_64 | amd64)
+        plugin $here/eigen.cpp $to/eigen-avx2.so -O3 -DNDEBUG -march=haswell -I"$eigen" ;;
+    esac
 fi
 plugin $here/onednn.cpp $to/onednn.so -O2 -ldnnl -ldl

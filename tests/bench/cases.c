@@ -93,7 +93,7 @@ bench_case *bench_case_make(int i, const attn_exec *exec)
     } else {
         c->a.q = random_floats(q_rows * q_row, 1, 1);
     }
-    if (s->mask) {                                          /* 1: one for all, a bias; 2: each its own, a third hidden */
+    if (s->mask) {                                          /* 1: one for all; 2: each its own, a third hidden */
         const size_t many = s->mask == 2 ? (size_t)s->batch : 1;
         float *m = random_floats(many * cells, 8, 1);
         for (size_t at = 0; s->mask == 2 && at < many * cells; at++)

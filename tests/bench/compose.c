@@ -45,7 +45,9 @@ static void attend_task(void *arg, int t)
         const float *mask = NULL;
         int from, to;
         bench_range(a, b, i, &from, &to);
-        if (a->mask) mask = a->mask + ((size_t)(a->mask_shape[0] > 1 ? b : 0) * (size_t)a->n_q + (size_t)i) * (size_t)a->n_k + from;
+        if (a->mask)
+            mask =
+                a->mask + ((size_t)(a->mask_shape[0] > 1 ? b : 0) * (size_t)a->n_q + (size_t)i) * (size_t)a->n_k + from;
         memset(row, 0, (size_t)(from - lo) * sizeof *row);
         sums[r] = bench_loops_now->softmax(row + (from - lo), mask, to - from);
         memset(row + (to - lo), 0, (size_t)(hi - to) * sizeof *row);
@@ -130,7 +132,7 @@ void *compose_prepare(const bench_gemm *g, const bench_case *c)
         if (c->layer == LAYER_SELF) {
             job->a.k = job->k;
             job->a.v = job->v;
-        } else if (c->layer == LAYER_SELF_STEP) {           /* the new row goes straight to its place behind the others */
+        } else if (c->layer == LAYER_SELF_STEP) {           /* the new row goes straight to its place */
             job->k = (float *)(size_t)c->a.k + (size_t)(c->a.n_k - 1) * (size_t)c->d_model;
             job->v = (float *)(size_t)c->a.v + (size_t)(c->a.n_k - 1) * (size_t)c->d_model;
         }
@@ -189,4 +191,5 @@ static void *plain_prepare(const bench_peer *p, const bench_case *c)
     return compose_prepare(NULL, c);
 }
 
-const bench_peer peer_plain = { "plain loop", plain_open, plain_prepare, compose_run, NULL, NULL, compose_release, NULL, NULL };
+const bench_peer peer_plain = {"plain loop", plain_open,      plain_prepare, compose_run, NULL,
+                               NULL,         compose_release, NULL,          NULL};

@@ -56,7 +56,8 @@ static void plain_row(const attn_args *a, int b, int h, int i, float *s)
     }
     if (a->mask) {
         const size_t entry = a->mask_shape[0] > 1 ? (size_t)b : 0, head = a->mask_shape[1] > 1 ? (size_t)h : 0;
-        const size_t heads = a->mask_shape[1] > 1 ? (size_t)a->heads : 1, rows = a->mask_shape[2] == 1 ? 1 : (size_t)a->n_q;
+        const size_t heads = a->mask_shape[1] > 1 ? (size_t)a->heads : 1,
+                     rows = a->mask_shape[2] == 1 ? 1 : (size_t)a->n_q;
         const float *m = a->mask + ((entry * heads + head) * rows + (rows > 1 ? (size_t)i : 0)) * (size_t)a->n_k;
         for (int j = lo; j < hi; j++) s[j] = hidden(m[j]) ? -1e38f : s[j] + m[j];
     }
@@ -89,8 +90,9 @@ static void plain_task(void *arg, int t)
     float *s = bench_scratch((size_t)a->n_k);
     for (int i = first; i < last; i++) {
         if (i < rows) plain_row(a, b, h, i, s);
-        else memset(a->out + (((size_t)b * (size_t)a->n_q + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)a->dim, 0,
-                    (size_t)a->dim * sizeof(float));
+        else
+            memset(a->out + (((size_t)b * (size_t)a->n_q + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)a->dim,
+                   0, (size_t)a->dim * sizeof(float));
     }
 }
 

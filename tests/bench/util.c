@@ -20,7 +20,8 @@ double bench_clock(void)
 {
 #ifdef CLOCK_THREAD_CPUTIME_ID
     struct timespec t;
-    if (bench_cpu_time && clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0) return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (bench_cpu_time && clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 #endif
     return bench_now();
 }

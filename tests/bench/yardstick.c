@@ -1,5 +1,5 @@
-/* yardstick.c: what this machine can do at most, in the same run and the same noise. Written with intrinsics, apart from
- * attn.h: Y is a 6 x 16 tile of depth 64 on data that stay in L1, the shape of the kernels everybody uses with AVX2;
+/* yardstick.c: what this machine can do at most, in the same run and the same noise. Written with intrinsics, apart
+ * from attn.h: Y is a 6 x 16 tile of depth 64 on data that stay in L1, the shape of the kernels everybody uses with AVX2;
  * the 12 x 32 tile is the same for AVX-512. And plain reading, for shapes that are bound by memory. */
 #include <string.h>
 
@@ -16,6 +16,8 @@ enum { DEPTH = 64 };
 
 #if X86
 #define AVX2 __attribute__((target("avx2,fma"), noinline))
+/* the same call twice is still work: no compiler may think otherwise */
+#define AGAIN() __asm__ __volatile__("" : : : "memory")
 #define AVX512 __attribute__((target("avx512f"), noinline))
 
 static float tile_a[6 * DEPTH] __attribute__((aligned(64))), tile_b[DEPTH * 16] __attribute__((aligned(64)));
@@ -110,6 +112,7 @@ int yard512_here(void)
 const char *yard_name(void) { return avx2_here() ? "6x16 AVX2 tile" : "NO AVX2 HERE: a 4x4 tile in plain C"; }
 
 static float plain_a[4 * DEPTH], plain_b[4 * DEPTH], plain_c[16];
+static volatile float keep;
 
 static void tile_plain(const float *a, const float *b, float *c)
 {
@@ -133,13 +136,17 @@ double yard_flops(int calls)
 {
 #if X86
     if (avx2_here()) {
-        for (int i = 0; i < calls; i++) tile_6x16(tile_a, tile_b, tile_c);
+        for (int i = 0; i < calls; i++) {
+            tile_6x16(tile_a, tile_b, tile_c);
+            AGAIN();
+        }
         return 2.0 * 6 * 16 * DEPTH * calls;
     }
 #endif
     for (int i = 0; i < calls; i++) {
         plain_a[i % DEPTH] = (float)i;                      /* keeps the calls apart */
         tile_plain(plain_a, plain_b, plain_c);
+        keep += plain_c[0];
     }
     return 2.0 * 16 * DEPTH * calls;
 }
@@ -147,7 +154,10 @@ double yard_flops(int calls)
 double yard512_flops(int calls)
 {
 #if X86
-    for (int i = 0; i < calls; i++) tile_12x32(wide_a, wide_b, wide_c);
+    for (int i = 0; i < calls; i++) {
+        tile_12x32(wide_a, wide_b, wide_c);
+        AGAIN();
+    }
 #endif
     return 2.0 * 12 * 32 * DEPTH * calls;
 }

@@ -1,0 +1,3 @@
+#include <stddef.h>
+void *malloc(size_t n);
+void free(void *p);

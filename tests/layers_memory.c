@@ -1,0 +1,189 @@
+/* Part of suites kv and mha: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations are
+   counted, filled with garbage, and made to fail one after the other. */
+#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
+#include <stddef.h>
+static void *hook_malloc(void *user, size_t size);
+static void hook_free(void *user, void *ptr);
+#define ATTN_STATIC
+#define ATTN_IMPLEMENTATION
+#define ATTN_MALLOC(user, size) hook_malloc((user), (size))
+#define ATTN_FREE(user, ptr)    hook_free((user), (ptr))
+#include "test.h"
+
+void kv_allocation(void);
+void mha_allocation(void);
+
+static struct { int calls, live, fail_at; void *user; } hooks;
+
+static void *hook_malloc(void *user, size_t size)
+{
+    void *p;
+    CHECKF(user == hooks.user, "ATTN_MALLOC got another user pointer");
+    if (hooks.calls++ == hooks.fail_at) return NULL;
+    p = malloc(size);
+    if (!p) abort();
+    memset(p, 0xA5, size);
+    hooks.live++;
+    return p;
+}
+
+static void hook_free(void *user, void *ptr)
+{
+    CHECKF(user == hooks.user, "ATTN_FREE got another user pointer");
+    if (ptr) hooks.live--;
+    free(ptr);
+}
+
+static void hooks_reset(int fail_at, void *user)
+{
+    hooks.calls = 0;
+    hooks.fail_at = fail_at;
+    hooks.user = user;
+}
+
+void kv_allocation(void)
+{
+    int mine;
+    float rows[3 * 2 * 4] = {0};
+    const int map[3] = {2, 2, 0};
+    attn_kv c;
+    attn_kv_args a = {0};
+    a.batch = 3;
+    a.kv_heads = 2;
+    a.dim = 4;
+    a.capacity = 9;
+    a.user = &mine;
+    hooks_reset(0, &mine);
+    CHECK(attn_kv_init(&c, &a) == ATTN_E_MEMORY && hooks.calls == 1);
+    CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_E_NULL);
+    attn_kv_free(&c);
+    CHECK(hooks.live == 0);
+
+    hooks_reset(-1, &mine);
+    CHECK(attn_kv_init(&c, &a) == ATTN_OK && hooks.calls == 1);
+    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_OK);
+    CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
+    CHECK(attn_kv_copy(&c, 0, 1, 2) == ATTN_OK);
+    CHECK(attn_kv_truncate(&c, -1, 1) == ATTN_OK);
+    CHECKF(hooks.calls == 1, "a cache allocates after init");
+    attn_kv_free(&c);
+    CHECK(hooks.live == 0);
+
+    a.mem = malloc(attn_kv_size(&a));
+    a.mem_size = attn_kv_size(&a);
+    hooks_reset(0, &mine);
+    CHECK(attn_kv_init(&c, &a) == ATTN_OK && hooks.calls == 0);
+    attn_kv_free(&c);
+    CHECK(hooks.calls == 0 && hooks.live == 0);
+    free(a.mem);
+}
+
+/* ---- every call of a layer, with its own memory or with the caller's ------------------------------------------- */
+enum { B = 2, N = 5, DM = 12, HEADS = 3, CAPACITY = 20 };
+
+typedef struct stage {
+    attn_mha m;
+    attn_kv past, memory;
+    float x[B * N * DM], out[B * N * DM], weights[B * N * CAPACITY];
+    attn_mha_opts o;
+} stage;
+
+static attn_status call(stage *s, int which)
+{
+    switch (which) {
+    case 0: return attn_mha_self(&s->m, s->out, s->x, B, N, &s->o);
+    case 1: return attn_mha_cross(&s->m, s->out, s->x, B, N, s->x, N, &s->o);
+    case 2: return attn_mha_self_step(&s->m, s->out, s->x, B, 1, &s->past, &s->o);
+    case 3: return attn_mha_cross_fill(&s->m, &s->memory, s->x, B, N, NULL, &s->o);
+    default: return attn_mha_cross_step(&s->m, s->out, s->x, B, 1, &s->memory, &s->o);
+    }
+}
+
+static size_t call_needs(stage *s, int which)
+{
+    attn_mha_opts o = s->o;
+    if (which == 2) o.attn.kv = &s->past;
+    if (which == 4) o.attn.kv = &s->memory;
+    return attn_mha_workspace(&s->m, B, which == 3 ? 0 : which == 2 || which == 4 ? 1 : N, N, &o);
+}
+
+static attn_status stage_make(stage *s, void *user)
+{
+    float w[4 * DM * DM];
+    attn_mha_args a = {0};
+    attn_kv_args kv = {0};
+    attn_status status;
+    rng r = rng_make(test_seed);
+    memset(s, 0, sizeof *s);
+    rng_fill(&r, w, 4 * DM * DM);
+    rng_fill(&r, s->x, B * N * DM);
+    a.d_model = DM;
+    a.heads = HEADS;
+    a.w_in = w;
+    a.w_o = w + 3 * DM * DM;
+    a.user = user;
+    kv.batch = B;
+    kv.kv_heads = HEADS;
+    kv.dim = DM / HEADS;
+    kv.capacity = CAPACITY;
+    kv.user = user;
+    s->o.attn.user = user;
+    s->o.attn.weights = s->weights;
+    s->o.weights_mean = 1;
+    if ((status = attn_mha_init(&s->m, &a, NULL, 0)) != ATTN_OK) return status;
+    if ((status = attn_kv_init(&s->past, &kv)) != ATTN_OK) return status;
+    return attn_kv_init(&s->memory, &kv);
+}
+
+static void stage_free(stage *s)
+{
+    attn_mha_free(&s->m);
+    attn_kv_free(&s->past);
+    attn_kv_free(&s->memory);
+}
+
+void mha_allocation(void)
+{
+    int mine;
+    attn_linear l;
+    stage s;
+    for (int fail = 0; fail < 3; fail++) {                    /* the weights, one cache, the other */
+        hooks_reset(fail, &mine);
+        CHECK(stage_make(&s, &mine) == ATTN_E_MEMORY);
+        stage_free(&s);
+        CHECK(hooks.live == 0);
+    }
+    hooks_reset(0, &mine);
+    CHECK(attn_linear_init(&l, s.x, NULL, 3, 2, NULL, 0, &mine) == ATTN_E_MEMORY);
+    attn_linear_free(&l);
+
+    hooks_reset(-1, &mine);
+    CHECK(stage_make(&s, &mine) == ATTN_OK);
+    for (int which = 0; which < 5; which++) {
+        float want[B * N * DM];
+        const int live = hooks.live;
+        hooks_reset(-1, &mine);
+        CHECK(call(&s, which) == ATTN_OK);
+        CHECKF(hooks.calls == 1 && hooks.live == live, "call %d allocates %d times, %d are left", which, hooks.calls,
+               hooks.live - live);
+        memcpy(want, s.out, sizeof want);
+        if (which == 2) CHECK(attn_kv_truncate(&s.past, -1, s.past.lengths[0] - 1) == ATTN_OK);
+
+        hooks_reset(0, &mine);                                /* no memory: an error, and nothing has happened */
+        memset(s.out, 0x77, sizeof s.out);
+        CHECK(call(&s, which) == ATTN_E_MEMORY);
+        for (size_t i = 0; i < sizeof s.out; i++)
+            if (((unsigned char *)s.out)[i] != 0x77) { CHECKF(0, "call %d wrote without memory", which); break; }
+        CHECK(s.past.lengths[0] == (which > 2) && s.memory.lengths[0] == (which >= 3 ? N : 0));
+
+        s.o.attn.work_size = call_needs(&s, which);           /* memory of the caller: nothing is asked for */
+        s.o.attn.work = guard_alloc(s.o.attn.work_size);
+        hooks_reset(0, &mine);
+        CHECK(call(&s, which) == ATTN_OK && hooks.calls == 0);
+        if (which != 3) CHECKF(same_bits(want, s.out, which > 1 ? DM : B * N * DM), "call %d: garbage in fresh memory matters", which);
+        guard_free(s.o.attn.work);
+        s.o.attn.work = NULL;
+    }
+    stage_free(&s);
+    CHECK(hooks.live == 0);
+}
