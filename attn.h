@@ -33,7 +33,7 @@
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
        ATTN_NO_SIMD           scalar backend alone: smallest, about 60 times slower on AVX2 machines, the same bits
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
-       ATTN_SELF              this file's name as it includes itself               (default: "attn.h"; define if renamed)
+       ATTN_SELF              this file's name as it includes itself               (default: "attn.h")
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE
@@ -235,7 +235,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
                                int heads, int head_dim, const int *source_lengths, const float *mask);
 
 /* ---- 3. EVERYTHING -------------------------------------------------------------------------------------------
-   attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes are counts and have no default. */
+   attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes have no default. */
 enum { ATTN_BSHD, ATTN_BHSD };                              /* layout: [batch][row][head][x] or [batch][head][row][x] */
 enum { ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT };
 enum { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT };
@@ -261,7 +261,7 @@ typedef struct attn_args {
     const float *q, *k, *v;               /* elements of one head are contiguous */
     const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
     int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest entry */
-    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads: head h reads h/group */
+    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads */
     int dim, dim_v;                       /* dim >= 1; dim_v 0: dim */
     int layout;                           /* 0: ATTN_BSHD */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
@@ -338,10 +338,10 @@ ATTNDEF int attn_backends(int *list, int max);
 
 /* ---- CACHE ---------------------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
-   token) and for an encoder's output (filled once). `batch` entries grow independently of each other; attn_args.kv reads
-   them, with the same bits as from plain rows. attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); append, truncate, reset, reorder, copy,
-   attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
+   token) and for an encoder's output (filled once). `batch` entries grow independently of each other; attn_args.kv
+   reads them, with the same bits as from plain rows. attn_kv is yours to place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); append, truncate, reset, reorder,
+   copy, attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
    A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, dim, dim_v;      /* all >= 1, but dim_v 0: dim */
@@ -355,7 +355,8 @@ struct attn_kv {
     void *priv[6];
 };
 
-/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not matter. */
+/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not
+   matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
 /* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so attn_kv_free is fine.
@@ -375,8 +376,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
-/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames entries and copies only
-   those that go to more than one place, and of them only the keys they hold. Errors: MAP, NULL. */
+/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames entries and copies
+   only those that go to more than one place, and of them only the keys they hold. Errors: MAP, NULL. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
 /* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. from == to: truncate.
@@ -431,7 +432,7 @@ typedef struct attn_mha_args {
     const float *rope_table;              /* [rope_positions][head_dim] from attn_rope_table, NOT copied; NULL: none.
                                              A layer that rotates is for self-attention */
     int rope_positions, rope_interleaved;
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes that live as long as the layer */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as long as it */
     void *user;
 } attn_mha_args;
 typedef struct attn_mha {
@@ -453,8 +454,8 @@ typedef struct attn_mha_opts {
 
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);  /* bytes of mem; SIZE_MAX if wrong */
 
-/* Packs copies: all weights and biases may be freed afterwards. On an error *m is zeroed and `why` (may be NULL) says in
-   words what is wrong, "d_model is 9 but heads is 2; ...". */
+/* Packs copies: all weights and biases may be freed afterwards. On an error *m is zeroed and `why` (may be NULL) says
+   in words what is wrong, "d_model is 9 but heads is 2; ...". */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -466,7 +467,8 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
    entry behind the other from row 0 on, and n is the longest or 0. */
 
 /* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left. */
-ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n, const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
+                                  const attn_mha_opts *o);
 
 /* Cross-attention: memory [batch][n_k][d_key], with attn.k_map [k_batch][n_k][d_key]. */
 ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
@@ -479,31 +481,34 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
                                        const attn_mha_opts *o);
 
-/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key]; source_lengths [batch], 0..n_k,
-   NULL: all n_k. Each layer of a decoder has its own cache. Of the options memory_v, work, user, exec and backend count. */
+/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key]; source_lengths [batch],
+   0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the options memory_v, work, user, exec and
+   backend count. */
 ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
                                         const int *source_lengths, const attn_mha_opts *o);
 
-/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its entry by attn.k_map. */
+/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its entry by
+   attn.k_map. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
                                         const attn_kv *c, const attn_mha_opts *o);
 
-/* Bytes of attn.work for calls with these sizes: self n_k = n_q, fill n_q = 0; for steps let o->attn.kv point to the cache
-   (n_k is not used then). Depends on sizes and on which options are set, never shrinks as sizes grow: ask once with the
-   largest. SIZE_MAX if wrong. */
+/* Bytes of attn.work for calls with these sizes: self n_k = n_q, fill n_q = 0; for steps let o->attn.kv point to the
+   cache (n_k is not used then). Depends on sizes and on which options are set, never shrinks as sizes grow: ask once
+   with the largest. SIZE_MAX if wrong. */
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
 
 #ifdef ATTN_THREADS
 /* ---- THREADS -------------------------------------------------------------------------------------------------
-   A small pool for those who have none. No globals; threads exist from create to destroy and nowhere else, spin for some
-   microseconds after a job and sleep then. Several threads may use one pool: they take turns. A task that uses its own
-   pool gets its tasks run at once, in place. pthreads (link with -pthread where that is not automatic) or Win32. */
+   A small pool for those who have none. No globals; threads exist from create to destroy and nowhere else, spin for
+   some microseconds after a job and sleep then. Several threads may use one pool: they take turns. A task that uses
+   its own pool gets its tasks run at once, in place. pthreads (link with -pthread where that is not automatic) or
+   Win32. */
 typedef struct attn_pool attn_pool;
 
 /* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors. NULL: out of range, or the
    system did not give them. Uses ATTN_MALLOC(NULL, ...). */
 ATTNDEF attn_pool  *attn_pool_create(int threads);
-ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);           /* for attn_args.exec; good until destroy. NULL: one thread */
+ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);           /* for attn_args.exec; NULL: one thread */
 ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses it any more; NULL is fine */
 #endif
 
@@ -610,7 +615,10 @@ typedef struct attn__entry {
 #define ATTN__KV_V(c)     ((float *)(c)->priv[3])
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s) { return attn__up((size_t)s->capacity, 16) * (size_t)s->dim; }
+ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
+{
+    return attn__up((size_t)s->capacity, 16) * (size_t)s->dim;
+}
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 {
     return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)(s->dim_v ? s->dim_v : s->dim), 16);
@@ -674,8 +682,8 @@ ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact
 #endif
 
 /* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low bits of the sum
- * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4 ulp elsewhere. The shape of q (pairs,
- * r without its last correction) keeps the chain of dependent operations short: there the kernels would wait. */
+ * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4 ulp elsewhere. The shape of q
+ * (pairs, r without its last correction) keeps the chain of dependent operations short: kernels wait for it. */
 #define ATTN__LOG2E   1.44269504f
 #define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
 #define ATTN__LN2_HI  0.693147182f
@@ -825,6 +833,17 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
     *to = lo < hi ? (int)(hi - e->start) : 0;
 }
 
+/* raw scores are wanted for hidden keys, too */
+ATTN__INLINE int attn__wants_raw(const attn_args *a)
+{
+    return a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
+}
+
+ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)       /* of lse; times n_k: of weights */
+{
+    return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+}
+
 ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
                                     ptrdiff_t *step)
 {
@@ -834,20 +853,22 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
          + (size_t)(j / 16 * 16) * (size_t)s->dim + j % 16;
 }
 
-ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j, int x)
+ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
+                                      int x)
 {
     const size_t dv16 = attn__up((size_t)s->dim_v, 16);
     if (!a->kv) return e->v + g * s->v[2] + (e->start + j) * s->v[1] + x;
     return ATTN__KV_V(a->kv) + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
-         + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16 + (size_t)(x / 16 * ATTN__CHUNK * 16 + j % ATTN__CHUNK * 16 + x % 16);
+         + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16
+         + (size_t)(x / 16 * ATTN__CHUNK * 16 + j % ATTN__CHUNK * 16 + x % 16);
 }
 
 /* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
 {
     const int g = h / s->group, keys = e->end - e->start;
-    const int all_scores = a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
-    const size_t cell = ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+    const int all_scores = attn__wants_raw(a);
+    const size_t cell = attn__place(s, b, h, i);
     const float *q = e->q + h * s->q[2] + i * s->q[1];
     const float *mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
     const float *bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
@@ -859,7 +880,8 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
 
     attn__visible(a, e, i, &from, &to);
     for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
-    for (j = 0; weights && j < s->n_k; j++) weights[j] = a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
+    for (j = 0; weights && j < s->n_k; j++)
+        weights[j] = a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
     if (weights) weights += e->start;
 
     for (c0 = 0; c0 < keys; c0 += ATTN__CHUNK) {
@@ -918,7 +940,8 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     }
     if (a->sinks && seen) {
         const float m = a->sinks[h], M1 = M > m ? M : m;
-        const float fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1), fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
+        const float fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1);
+        const float fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
         L = attn__fma(L, fa, m == -attn__inf() ? 0.0f : fb);
         M = M1;
         for (x = 0; x < s->dim_v; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
@@ -1204,9 +1227,9 @@ static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status
 /* *r = a * b and a + b; 1 when it does not fit. Two small factors, the usual case, need no division. */
 ATTN__INLINE int attn__mul(size_t a, size_t b, size_t *r)
 {
-    const size_t small = (size_t)1 << (sizeof(size_t) * CHAR_BIT / 2);
+    const size_t half = (size_t)1 << (sizeof(size_t) * CHAR_BIT / 2);
     *r = a * b;
-    return (a >= small || b >= small) && b != 0 && a > (size_t)-1 / b;
+    return (a >= half || b >= half) && b != 0 && a > (size_t)-1 / b;
 }
 
 ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
@@ -2412,7 +2435,7 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
     const size_t group_rows = rows < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
     size_t at, more;
     p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
-    p->q = 16;                                              /* before it the count of empty rows, on a line of its own */
+    p->q = 16;                                              /* before it the count of empty rows */
     if (attn__mul(n, (size_t)p->q_row + (size_t)p->dv16, &more) || attn__add(p->q + 48, more, &at)) return 0;
     p->o = p->q + attn__up(n * (size_t)p->q_row, 16);
     p->M = p->o + n * (size_t)p->dv16;
@@ -2424,7 +2447,8 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
     if (!a->kv) {
         if (attn__mul((size_t)keys, dim, &more) || attn__add(at, more, &at)) return 0;
         p->v = at;
-        if (attn__mul((size_t)(rows > ATTN__FEW ? p->dv16 : 16), ATTN__CHUNK, &more) || attn__add(at, more, &at)) return 0;
+        more = (size_t)(rows > ATTN__FEW ? p->dv16 : 16);
+        if (attn__mul(more, ATTN__CHUNK, &more) || attn__add(at, more, &at)) return 0;
     }
     return attn__up(at, 16) + 16;                           /* an odd number of lines: slots do not alias */
 }
@@ -2460,7 +2484,8 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
         const size_t split = (size_t)(pairs < 2ll * width ? pairs : 2ll * width);
         size_t states, slot = attn__plan_slot(a, s, p, rows < ATTN__GROUP ? rows : ATTN__GROUP, keys);
         if (!slot || attn__mul(p->state, chunks, &states) || attn__mul(states, split, &states) ||
-            attn__mul(slot, (size_t)width, &slot) || attn__add(slot, states, &n) || attn__mul(n, sizeof(float), &p->bytes))
+            attn__mul(slot, (size_t)width, &slot) || attn__add(slot, states, &n) ||
+            attn__mul(n, sizeof(float), &p->bytes))
             return 1;
         if (all <= ATTN__GROUP && pairs < 2ll * width && pairs > 0)
             p->parts = attn__clamp((int)(2ll * width / pairs), 1, p->chunks > 1 ? p->chunks : 1);
@@ -2577,7 +2602,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     const attn__kernels *f = k->w->kernels;
     const int c0 = chunk * ATTN__CHUNK, keys = k->e.end - k->e.start, group = s->group;
     const int n = keys - c0 < ATTN__CHUNK ? keys - c0 : ATTN__CHUNK;
-    const int all_scores = a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
+    const int all_scores = attn__wants_raw(a);
     const int holes = a->mask || a->keep || a->bias;
     attn__row row[ATTN__GROUP];
     float m[ATTN__WIDE_GROUP], l[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
@@ -2654,8 +2679,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
                 row[r].mask = a->mask ? a->mask + k->b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
                 row[r].bias = a->bias ? a->bias + k->b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
                 row[r].keep = a->keep ? a->keep + k->b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
-                row[r].weights = a->weights ? a->weights + (((size_t)k->b * (size_t)s->heads + (size_t)h) *
-                                              (size_t)s->n_q + (size_t)i) * (size_t)s->n_k + key : NULL;
+                row[r].weights = a->weights ? a->weights + attn__place(s, k->b, h, i) * (size_t)s->n_k + key : NULL;
                 row[r].slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
                 row[r].dist = (float)(k->e.pos + i - key);
             }
@@ -2693,7 +2717,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
 
 /* ---- one block ------------------------------------------------------------------------------------------------ */
 
-/* Rows r, r+1, ... below `end` that lie at one stride: all of them, or the heads of one position when heads are grouped. */
+/* How many rows from r on, below `end`, lie at one stride: all, or with grouped heads those of one position. */
 static int attn__run_of_rows(const attn__block *k, int r, int end)
 {
     const int group = k->w->s->group, left = group > 1 ? group - (k->first + r) % group : end;
@@ -2734,8 +2758,8 @@ static int attn__block_begin(attn__block *k, const attn__work *w, int item, int 
     for (r = 0; r < k->rows; r += i) {
         const int row = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
         i = attn__run_of_rows(k, r, k->rows);
-        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + row * s->q[1], s->q[s->group > 1 ? 2 : 1], i,
-                          s->dim, s->scale);
+        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + row * s->q[1],
+                          s->q[s->group > 1 ? 2 : 1], i, s->dim, s->scale);
     }
     for (r = 0; r < k->rows; r++) {
         attn__visible(a, &k->e, (k->first + r) / s->group, k->from + r, k->to + r);
@@ -2752,7 +2776,7 @@ static void attn__block_blank(const attn__block *k, int from, int to, int first,
     if (!k->w->a->weights) return;
     for (r = from; r < to; r++) {
         const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-        float *w = k->w->a->weights + (((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i) * (size_t)s->n_k;
+        float *w = k->w->a->weights + attn__place(s, k->b, h, i) * (size_t)s->n_k;
         for (j = first; j < last; j++) w[j] = cell;
     }
 }
@@ -2786,7 +2810,8 @@ static void attn__block_end(attn__block *k)
                 one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
             }
             f->fold(M, L, sink, one, fa, fb, last - r0);
-            for (r = r0; r < last; r++) f->fold_out(k->o + (size_t)r * (size_t)p->dv16, NULL, fa[r - r0], fb[r - r0], p->dv16);
+            for (r = r0; r < last; r++)
+                f->fold_out(k->o + (size_t)r * (size_t)p->dv16, NULL, fa[r - r0], fb[r - r0], p->dv16);
         }
         for (r = r0; r < last; r += n) {
             const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
@@ -2798,7 +2823,7 @@ static void attn__block_end(attn__block *k)
     for (r = 0; r < end; r++) {
         const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
         const int at = r / ATTN__GROUP * ATTN__WIDE_GROUP + r % ATTN__GROUP, exists = r < k->rows;
-        const size_t cell = ((size_t)k->b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+        const size_t cell = attn__place(s, k->b, h, i);
         if (exists && k->seen[r]) {
             if (a->lse) a->lse[cell] = attn__clean(k->M[at] + attn__log(k->L[at]));
             if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
@@ -2833,7 +2858,7 @@ static void attn__block_chunks(const attn__block *k, int *first, int *last)
         if (k->from[r] < lo) lo = k->from[r];
         if (k->to[r] > hi) hi = k->to[r];
     }
-    if (a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED)) {
+    if (attn__wants_raw(a)) {
         lo = 0;
         hi = k->e.end - k->e.start;
     }
@@ -2969,7 +2994,7 @@ static void attn__task_scalar(void *arg, int slot)
                 if (!w->a->q_cum)
                     for (x = 0; x < s->dim_v; x++) e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
                 attn__block_blank(&k, r - first, r - first + 1, 0, s->n_k, attn__cell_nothing(w->a));
-                if (w->a->lse) w->a->lse[((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i] = -attn__inf();
+                if (w->a->lse) w->a->lse[attn__place(s, b, h, i)] = -attn__inf();
             }
         }
     }
@@ -3185,7 +3210,7 @@ static void attn__linear_block(const attn__kernels *kernels, const attn_linear *
     const int step = (n_in + blocks - 1) / blocks;
     const float *panels = (const float *)l->priv[1];
     const float *bias = panels + (size_t)attn__linear_panels(l) * ATTN__PANEL * (size_t)n_in;
-    float tile[ATTN__LINEAR_TILE * ATTN__PANEL];
+    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
     attn__gemm g;
     int at, p, r;
     memset(&g, 0, sizeof g);
@@ -4522,6 +4547,7 @@ static const attn__kernels *attn__table(int backend)
 #endif
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
+/* the words; the same definitions in every pass, so they can stay */
 #define attn__v       ATTN__FN(v)
 #define attn__m       ATTN__FN(m)
 #define attn__vset    ATTN__FN(vset)
@@ -4735,7 +4761,7 @@ ATTN__V float attn__vtop(attn__v a)
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
-ATTN__V attn__v ATTN__FN(four)(const float *p, int i, ptrdiff_t row, int last) /* four floats from i, i + 4, i + 8, ... */
+ATTN__V attn__v ATTN__FN(four)(const float *p, int i, ptrdiff_t row, int last) /* rows i, i + 4, ... */
 {
     const __mmask16 all = (__mmask16)0xffff;
     __m512 r = _mm512_castps128_ps512(_mm_loadu_ps(p + attn__min(i, last) * row));
@@ -4798,7 +4824,8 @@ ATTN__V float attn__vtop(attn__v a) { return vmaxvq_f32(a); }
 ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
 {
     const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
-    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row), vld1q_f32(from + attn__min(3, last) * row));
+    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row),
+                                      vld1q_f32(from + attn__min(3, last) * row));
     vst1q_f32(to, vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0])));
     vst1q_f32(to + 16, vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1])));
     vst1q_f32(to + 32, vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0])));
@@ -4844,7 +4871,8 @@ ATTN__V float attn__vtop(attn__v a)
 ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
 {
     const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + attn__min(1, last) * row);
-    const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row), r3 = wasm_v128_load(from + attn__min(3, last) * row);
+    const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
+    const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
     const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
     const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
     wasm_v128_store(to, wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5));
@@ -5017,50 +5045,50 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
-    const int x1 = x + ATTN__LANES;
+    const int x1 = nv > 1 ? x + ATTN__LANES : x;          /* one vector: the second is a copy that nobody stores */
     int t;
     attn__v c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__v c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
     c00 = ATTN__FN(start)(g, r, x);
-    c01 = nv > 1 ? ATTN__FN(start)(g, r, x1) : c00;
+    c01 = ATTN__FN(start)(g, r, x1);
     c10 = rows > 1 ? ATTN__FN(start)(g, r + 1, x) : c00;
-    c11 = rows > 1 && nv > 1 ? ATTN__FN(start)(g, r + 1, x1) : c00;
+    c11 = rows > 1 ? ATTN__FN(start)(g, r + 1, x1) : c00;
     c20 = rows > 2 ? ATTN__FN(start)(g, r + 2, x) : c00;
-    c21 = rows > 2 && nv > 1 ? ATTN__FN(start)(g, r + 2, x1) : c00;
+    c21 = rows > 2 ? ATTN__FN(start)(g, r + 2, x1) : c00;
     c30 = rows > 3 ? ATTN__FN(start)(g, r + 3, x) : c00;
-    c31 = rows > 3 && nv > 1 ? ATTN__FN(start)(g, r + 3, x1) : c00;
+    c31 = rows > 3 ? ATTN__FN(start)(g, r + 3, x1) : c00;
     c40 = rows > 4 ? ATTN__FN(start)(g, r + 4, x) : c00;
-    c41 = rows > 4 && nv > 1 ? ATTN__FN(start)(g, r + 4, x1) : c00;
+    c41 = rows > 4 ? ATTN__FN(start)(g, r + 4, x1) : c00;
     c50 = rows > 5 ? ATTN__FN(start)(g, r + 5, x) : c00;
-    c51 = rows > 5 && nv > 1 ? ATTN__FN(start)(g, r + 5, x1) : c00;
+    c51 = rows > 5 ? ATTN__FN(start)(g, r + 5, x1) : c00;
     c60 = rows > 6 ? ATTN__FN(start)(g, r + 6, x) : c00;
-    c61 = rows > 6 && nv > 1 ? ATTN__FN(start)(g, r + 6, x1) : c00;
+    c61 = rows > 6 ? ATTN__FN(start)(g, r + 6, x1) : c00;
     c70 = rows > 7 ? ATTN__FN(start)(g, r + 7, x) : c00;
-    c71 = rows > 7 && nv > 1 ? ATTN__FN(start)(g, r + 7, x1) : c00;
+    c71 = rows > 7 ? ATTN__FN(start)(g, r + 7, x1) : c00;
     c80 = rows > 8 ? ATTN__FN(start)(g, r + 8, x) : c00;
-    c81 = rows > 8 && nv > 1 ? ATTN__FN(start)(g, r + 8, x1) : c00;
+    c81 = rows > 8 ? ATTN__FN(start)(g, r + 8, x1) : c00;
     c90 = rows > 9 ? ATTN__FN(start)(g, r + 9, x) : c00;
-    c91 = rows > 9 && nv > 1 ? ATTN__FN(start)(g, r + 9, x1) : c00;
+    c91 = rows > 9 ? ATTN__FN(start)(g, r + 9, x1) : c00;
     cA0 = rows > 10 ? ATTN__FN(start)(g, r + 10, x) : c00;
-    cA1 = rows > 10 && nv > 1 ? ATTN__FN(start)(g, r + 10, x1) : c00;
+    cA1 = rows > 10 ? ATTN__FN(start)(g, r + 10, x1) : c00;
     cB0 = rows > 11 ? ATTN__FN(start)(g, r + 11, x) : c00;
-    cB1 = rows > 11 && nv > 1 ? ATTN__FN(start)(g, r + 11, x1) : c00;
+    cB1 = rows > 11 ? ATTN__FN(start)(g, r + 11, x1) : c00;
     for (t = g->depth; t > 0; t--) {
         const attn__v b0 = attn__vload(b), b1 = nv > 1 ? attn__vload(b + next) : b0;
         attn__v q = attn__vset(*a0);
         c00 = attn__vfma(q, b0, c00);
-        if (nv > 1) c01 = attn__vfma(q, b1, c01);
-        if (rows > 1) { q = attn__vset(a0[row]); c10 = attn__vfma(q, b0, c10); if (nv > 1) c11 = attn__vfma(q, b1, c11); }
-        if (rows > 2) { q = attn__vset(a0[2 * row]); c20 = attn__vfma(q, b0, c20); if (nv > 1) c21 = attn__vfma(q, b1, c21); }
-        if (rows > 3) { q = attn__vset(*a3); c30 = attn__vfma(q, b0, c30); if (nv > 1) c31 = attn__vfma(q, b1, c31); }
-        if (rows > 4) { q = attn__vset(a3[row]); c40 = attn__vfma(q, b0, c40); if (nv > 1) c41 = attn__vfma(q, b1, c41); }
-        if (rows > 5) { q = attn__vset(a3[2 * row]); c50 = attn__vfma(q, b0, c50); if (nv > 1) c51 = attn__vfma(q, b1, c51); }
-        if (rows > 6) { q = attn__vset(*a6); c60 = attn__vfma(q, b0, c60); if (nv > 1) c61 = attn__vfma(q, b1, c61); }
-        if (rows > 7) { q = attn__vset(a6[row]); c70 = attn__vfma(q, b0, c70); if (nv > 1) c71 = attn__vfma(q, b1, c71); }
-        if (rows > 8) { q = attn__vset(a6[2 * row]); c80 = attn__vfma(q, b0, c80); if (nv > 1) c81 = attn__vfma(q, b1, c81); }
-        if (rows > 9) { q = attn__vset(*a9); c90 = attn__vfma(q, b0, c90); if (nv > 1) c91 = attn__vfma(q, b1, c91); }
-        if (rows > 10) { q = attn__vset(a9[row]); cA0 = attn__vfma(q, b0, cA0); if (nv > 1) cA1 = attn__vfma(q, b1, cA1); }
-        if (rows > 11) { q = attn__vset(a9[2 * row]); cB0 = attn__vfma(q, b0, cB0); if (nv > 1) cB1 = attn__vfma(q, b1, cB1); }
+        c01 = attn__vfma(q, b1, c01);
+        if (rows > 1) { q = attn__vset(a0[row]); c10 = attn__vfma(q, b0, c10); c11 = attn__vfma(q, b1, c11); }
+        if (rows > 2) { q = attn__vset(a0[2 * row]); c20 = attn__vfma(q, b0, c20); c21 = attn__vfma(q, b1, c21); }
+        if (rows > 3) { q = attn__vset(*a3); c30 = attn__vfma(q, b0, c30); c31 = attn__vfma(q, b1, c31); }
+        if (rows > 4) { q = attn__vset(a3[row]); c40 = attn__vfma(q, b0, c40); c41 = attn__vfma(q, b1, c41); }
+        if (rows > 5) { q = attn__vset(a3[2 * row]); c50 = attn__vfma(q, b0, c50); c51 = attn__vfma(q, b1, c51); }
+        if (rows > 6) { q = attn__vset(*a6); c60 = attn__vfma(q, b0, c60); c61 = attn__vfma(q, b1, c61); }
+        if (rows > 7) { q = attn__vset(a6[row]); c70 = attn__vfma(q, b0, c70); c71 = attn__vfma(q, b1, c71); }
+        if (rows > 8) { q = attn__vset(a6[2 * row]); c80 = attn__vfma(q, b0, c80); c81 = attn__vfma(q, b1, c81); }
+        if (rows > 9) { q = attn__vset(*a9); c90 = attn__vfma(q, b0, c90); c91 = attn__vfma(q, b1, c91); }
+        if (rows > 10) { q = attn__vset(a9[row]); cA0 = attn__vfma(q, b0, cA0); cA1 = attn__vfma(q, b1, cA1); }
+        if (rows > 11) { q = attn__vset(a9[2 * row]); cB0 = attn__vfma(q, b0, cB0); cB1 = attn__vfma(q, b1, cB1); }
         a0++;
         if (rows > 3) a3++;
         if (rows > 6) a6++;
@@ -5241,15 +5269,17 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
     const attn__v first = attn__vset((float)row->lo), last = attn__vset((float)(row->hi - 1));
     const attn__v cap = attn__vset(f->softcap), slope = attn__vset(row->slope), dist = attn__vset(row->dist);
     attn__v top = none, any = attn__vset(0.0f);
+    float *w = row->weights;
+    const int stage = w ? f->stage : -1;
     int j;
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
         const int left = f->n - j;                      /* keys that exist from here on: nothing behind them is read */
         const attn__v at = ATTN__FN(viota)(j);
         attn__m hidden = attn__mor(attn__vless(at, first), attn__vless(last, at));
         attn__v x = attn__vload(s + j);
-        if (row->weights && f->stage == ATTN_SCORES_RAW) ATTN__FN(vstore_n)(row->weights + j, ATTN__FN(vclean)(x), left);
+        if (stage == ATTN_SCORES_RAW) ATTN__FN(vstore_n)(w + j, ATTN__FN(vclean)(x), left);
         if (f->softcap > 0.0f) x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
-        if (row->weights && f->stage == ATTN_SCORES_CAPPED) ATTN__FN(vstore_n)(row->weights + j, ATTN__FN(vclean)(x), left);
+        if (stage == ATTN_SCORES_CAPPED) ATTN__FN(vstore_n)(w + j, ATTN__FN(vclean)(x), left);
         if (f->alibi) {
             const attn__v away = attn__vabs(attn__vsub(dist, at));
             x = attn__vfma(slope, attn__vsub(attn__vset(0.0f), away), x);
@@ -5275,9 +5305,9 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
             }
         }
         x = attn__vpick(hidden, none, x);
-        if (row->weights && f->stage == ATTN_SCORES_BIASED) ATTN__FN(vstore_n)(row->weights + j, ATTN__FN(vclean)(x), left);
-        if (row->weights && f->stage == ATTN_PROBABILITIES)     /* a mark where hidden, until M and L are known */
-            ATTN__FN(vstore_n)(row->weights + j, attn__vpick(hidden, attn__vset(attn__mark()), ATTN__FN(vclean)(x)), left);
+        if (stage == ATTN_SCORES_BIASED) ATTN__FN(vstore_n)(w + j, ATTN__FN(vclean)(x), left);
+        if (stage == ATTN_PROBABILITIES)     /* a mark where hidden, until M and L are known */
+            ATTN__FN(vstore_n)(w + j, attn__vpick(hidden, attn__vset(attn__mark()), ATTN__FN(vclean)(x)), left);
         attn__vstore(s + j, x);
         top = attn__vmax(top, x);
         x = attn__vwipe(hidden, one);
@@ -5378,12 +5408,13 @@ static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, f
     const attn__v fa = attn__vset(a), fb = attn__vset(b);
     int i;
     for (i = 0; i < n; i += ATTN__LANES)
-        attn__vstore(o + i, attn__vfma(attn__vload(o + i), fa, attn__vmul(x ? attn__vload(x + i) : attn__vset(0.0f), fb)));
+        attn__vstore(o + i, attn__vfma(attn__vload(o + i), fa,
+                                          x ? attn__vmul(attn__vload(x + i), fb) : attn__vset(0.0f)));
 }
 
 /* out = o / L, row by row */
-static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L,
-                                          int rows, int n)
+static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row,
+                                          const float *L, int rows, int n)
 {
     int r, i;
     for (r = 0; r < rows; r++, out += out_row, o += o_row) {
@@ -5417,28 +5448,53 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__V
-#undef attn__v
-#undef attn__m
-#undef attn__vset
-#undef attn__vload
-#undef attn__vstore
-#undef attn__vadd
-#undef attn__vsub
-#undef attn__vmul
-#undef attn__vdiv
-#undef attn__vmax
-#undef attn__vabs
-#undef attn__vfma
-#undef attn__vpow2
-#undef attn__vless
-#undef attn__vsame
-#undef attn__vnan
-#undef attn__vpick
-#undef attn__vwipe
-#undef attn__mor
-#undef attn__many
-#undef attn__mbytes
-#undef attn__vsum
-#undef attn__vtop
-#undef attn__vturn
 #endif /* ATTN__ISA */
+
+/* ============================================================================================================
+ * 13  LICENCE
+ *
+ * attn.h is available under two licences. Choose the one you prefer.
+ *
+ * ------------------------------------------------------------------------------
+ * ALTERNATIVE A - MIT No Attribution (MIT-0)
+ *
+ * Copyright (c) 2026 attn.h authors
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of
+ * this software and associated documentation files (the "Software"), to deal in
+ * the Software without restriction, including without limitation the rights to
+ * use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies
+ * of the Software, and to permit persons to whom the Software is furnished to do
+ * so.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ * SOFTWARE.
+ *
+ * ------------------------------------------------------------------------------
+ * ALTERNATIVE B - Public Domain (www.unlicense.org)
+ *
+ * This is free and unencumbered software released into the public domain.
+ *
+ * Anyone is free to copy, modify, publish, use, compile, sell, or distribute this
+ * software, either in source code form or as a compiled binary, for any purpose,
+ * commercial or non-commercial, and by any means.
+ *
+ * In jurisdictions that recognize copyright laws, the author or authors of this
+ * software dedicate any and all copyright interest in the software to the public
+ * domain. We make this dedication for the benefit of the public at large and to
+ * the detriment of our heirs and successors. We intend this dedication to be an
+ * overt act of relinquishment in perpetuity of all present and future rights to
+ * this software under copyright law.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN
+ * ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION
+ * WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+ * ========================================================================================================== */

@@ -658,18 +658,19 @@ static attn_args tiny(void)
 static void overflow(void)
 {
     int big = INT_MAX, half = 1 << 30;
+    int e = sizeof(size_t) < 8 ? 10 : 20, n = 1 << (e + 1);       /* tensors fit, 2^e matrices of n x n do not */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = a.heads = a.dim = big; a.kv_heads = 0);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.dim = big; a.kv_heads = 0);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.dim_v = big; a.kv_heads = 0);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.dim = 4);       /* 2^64 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.dim = 2);       /* 2^63 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.dim = 1; a.dim_v = 4);
-    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << 20; a.n_q = a.n_k = 1 << 21; a.weights = w.weights);
-    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << 20; a.n_q = a.n_k = 1 << 21; a.mask = w.mask;
-               set3(a.mask_shape, 1 << 20, 1, 1 << 21));
-    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "bias", a.heads = 1 << 20; a.n_q = a.n_k = 1 << 21; a.bias = w.bias);
-    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "keep", a.batch = 1 << 22; a.n_q = a.n_k = 1 << 21; a.keep = w.keep;
-               set3(a.keep_shape, 1 << 22, 1, 1 << 21));
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << e; a.n_q = a.n_k = n; a.mask = w.mask;
+               set3(a.mask_shape, 1 << e, 1, n));
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "bias", a.heads = 1 << e; a.n_q = a.n_k = n; a.bias = w.bias);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "keep", a.batch = 4 << e; a.n_q = a.n_k = n; a.keep = w.keep;
+               set3(a.keep_shape, 4 << e, 1, n));
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[0] = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.k_stride[0] = PTRDIFF_MAX / 4);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "v ", a.v_stride[0] = a.v_stride[1] = PTRDIFF_MAX / 4);
@@ -774,11 +775,12 @@ static void workspace_grows(void)
     static const int steps[] = { 0, 1, 2, 5, 6, 7, 8, 15, 16, 17, 24, 31, 33, 64, 127, 128, 129, 200, 256, 257, 511,
                                  513, 1000, 2047, 2049, 5000, 100000, 1000000 };
     enum { STEPS = sizeof steps / sizeof *steps };
+    const int last = sizeof(size_t) < 8 ? STEPS - 2 : STEPS;      /* a million keys do not fit 32 bits */
     int list[16], n = test_all_backends(list, 16), b, i, j, x, e;
     attn_exec exec = test_exec(4);
     for (b = 0; b < n; b++) for (e = 0; e < 2; e++) for (x = 0; x < 4; x++) {
         size_t t[STEPS][STEPS];
-        for (i = 0; i < STEPS && !test_failed(); i++) for (j = 0; j < STEPS; j++) {
+        for (i = 0; i < last && !test_failed(); i++) for (j = 0; j < last; j++) {
             attn_args a = good();
             a.backend = list[b];
             a.exec = e ? &exec : NULL;

@@ -26,9 +26,11 @@
 
 enum { MOST = 32, MOST_ROUNDS = 200 };
 
-static const bench_peer *const peers[] = {&peer_attn,   &peer_attn_avx2, &peer_attn_kv,       &peer_attn_kv_avx2,
-                                          &peer_plain,  &peer_openblas,  &peer_blis,          &peer_eigen,
-                                          &peer_onednn, &peer_ort_mha,   &peer_ort_attention, &peer_ort_gqa};
+static const bench_peer *const peers[] = {
+    &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
+    &peer_plain, &peer_openblas, &peer_blis, &peer_eigen, &peer_onednn,
+    &peer_ort_mha, &peer_ort_attention, &peer_ort_gqa
+};
 enum { PEERS = sizeof peers / sizeof *peers };
 
 static struct options {
@@ -276,9 +278,8 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
            s->avx2 ? "; AVX2 alone" : "");
     for (int i = 0; i < n; i++) {
         const entry *e = &list[i];
-        const double flops = e->kind == READ             ? 0
-                             : e->kind == IMPLEMENTATION ? c->flops
-                                                         : yard_work(e->kind) * s->threads;
+        const double tiles = e->kind == READ ? 0 : yard_work(e->kind) * s->threads;
+        const double flops = e->kind == IMPLEMENTATION ? c->flops : tiles;
         const double bytes = e->kind == READ ? (double)reading.n * 4 : e->kind == IMPLEMENTATION ? c->bytes : 0;
         const double ratio = e->kind == IMPLEMENTATION && best < HUGE_VAL ? best / e->median : 0;
         printf("  %-15s %s", e->name, time_text(t1, sizeof t1, e->median));
@@ -492,9 +493,8 @@ static void scaling(void)
 /* ---- main ------------------------------------------------------------------------------------------------------ */
 static void usage(void)
 {
-    printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds] [-b "
-           "seconds a shape]\n"
-           "      [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n");
+    printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
+           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n");
 }
 
 int main(int argc, char **argv)
@@ -531,6 +531,7 @@ int main(int argc, char **argv)
     }
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
     pin_begin();
+    yard_begin();
     if (opt.first || opt.scaling) {
         bench_cpu_time = opt.busy;
         if (opt.first) first_calls();
@@ -544,9 +545,8 @@ int main(int argc, char **argv)
         return 1;
     }
     if (!last)
-        fprintf(csv, "isa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,share_of_"
-                     "reading,samples,"
-                     "best_peer,aim,what\n");
+        fprintf(csv, "isa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
+                     "share_of_reading,samples,best_peer,aim,what\n");
     if (!strchr(opt.isa, ',')) {
         for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
             if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);

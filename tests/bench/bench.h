@@ -89,6 +89,7 @@ void *bench_plugin(const char *folder, const char *file, const char *name, const
 
 /* yardstick.c */
 const char *yard_name(void);              /* "6x16 AVX2", or what there is instead */
+void   yard_begin(void);                  /* once, before the others */
 double yard_flops(int calls);             /* does the work of so many tiles, returns its FLOPs */
 int    yard512_here(void);
 double yard512_flops(int calls);

@@ -167,10 +167,9 @@ static const bench_gemm *eigen;
 static const char *eigen_open(const bench_peer *p, const bench_setup *s)
 {
     const char *why = NULL;
-    if (!eigen)
-        eigen =
-            (const bench_gemm *)bench_plugin(s->folder, s->avx2 ? "eigen-avx2.so" : "eigen.so", "bench_eigen", &why);
+    const char *file = s->avx2 ? "eigen-avx2.so" : "eigen.so";
     (void)p;
+    if (!eigen) eigen = (const bench_gemm *)bench_plugin(s->folder, file, "bench_eigen", &why);
     return eigen ? NULL : why;
 }
 

@@ -45,9 +45,10 @@ static void attend_task(void *arg, int t)
         const float *mask = NULL;
         int from, to;
         bench_range(a, b, i, &from, &to);
-        if (a->mask)
-            mask =
-                a->mask + ((size_t)(a->mask_shape[0] > 1 ? b : 0) * (size_t)a->n_q + (size_t)i) * (size_t)a->n_k + from;
+        if (a->mask) {
+            const size_t entry = a->mask_shape[0] > 1 ? (size_t)b : 0;
+            mask = a->mask + (entry * (size_t)a->n_q + (size_t)i) * (size_t)a->n_k + from;
+        }
         memset(row, 0, (size_t)(from - lo) * sizeof *row);
         sums[r] = bench_loops_now->softmax(row + (from - lo), mask, to - from);
         memset(row + (to - lo), 0, (size_t)(hi - to) * sizeof *row);

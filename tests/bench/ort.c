@@ -53,15 +53,14 @@ static const char *ort_open(const bench_peer *p, const bench_setup *s)
     snprintf(peers, sizeof peers, "%s/../peers", s->folder);
     snprintf(threads, sizeof threads, "%d", s->threads);
     signal(SIGPIPE, SIG_IGN);
+    fflush(stdout);
     ort.pid = fork();
     if (ort.pid == 0) {
         dup2(in[0], 0);
         dup2(out[1], 1);
         close(in[0]), close(in[1]), close(out[0]), close(out[1]);
         execlp("node", "node", script, peers, threads, s->avx2 ? "avx2" : "native", (char *)NULL);
-        printf("no node here\n");
-        fflush(stdout);
-        _exit(1);
+        _exit(write(1, "no node here\n", 13) != 13);
     }
     close(in[0]), close(out[1]);
     ort.to = fdopen(in[1], "w");
@@ -69,7 +68,7 @@ static const char *ort_open(const bench_peer *p, const bench_setup *s)
     if (ort.pid < 0 || !ort.to || !ort.from) return why;
     if (!fgets(ort.line, sizeof ort.line, ort.from)) snprintf(ort.line, sizeof ort.line, "no answer");
     if (strncmp(ort.line, "ok", 2)) {
-        snprintf(why, sizeof why, "%.200s", ort.line[0] == 'n' ? ort.line + 3 : ort.line);
+        snprintf(why, sizeof why, "%.200s", strncmp(ort.line, "no node", 7) ? ort.line + 3 : "there is no node to run it");
         why[strcspn(why, "\n")] = 0;
         waitpid(ort.pid, NULL, 0);
         ort.pid = -1;

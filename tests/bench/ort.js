@@ -171,7 +171,7 @@ function load(c) {
         if (layer && layer !== 3) return 'no such operator';
         q = layer ? project('x', 0) : feed('q', FLOAT, [batch, n_q, wide], read(folder, 'q'));
         if (layer) { k = project('x', 1); v = project('x', 2); }
-        else {                                               // the step's own row comes in as new, the others are cached
+        else {                                               // the step's own row is new, the others are cached
             const last = x => step ? read(folder, x).slice((n_k - 1) * narrow, n_k * narrow) : read(folder, x);
             if (step && batch > 1) return 'not written';
             k = feed('k', FLOAT, [batch, n_q, narrow], last('k'));

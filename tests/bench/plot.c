@@ -102,8 +102,10 @@ int main(int argc, char **argv)
             tall, wide, tall);
     fputs("<style>\n"
           "text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}\n"
-          ".t{font-weight:600;font-size:15px}.h{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}.s{fill:#59636e}.n{font-size:11px}\n"
-          ".card{fill:#fff;stroke:#d1d9e0}.t1{fill:#2563c9}.t2{fill:#8ab4f0}.grid{stroke:#e4e8ec}.one{stroke:#c2410c;stroke-width:1.5}\n"
+          ".t{font-weight:600;font-size:15px}.h{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}\n"
+          ".s{fill:#59636e}.n{font-size:11px}\n"
+          ".card{fill:#fff;stroke:#d1d9e0}.t1{fill:#2563c9}.t2{fill:#8ab4f0}\n"
+          ".grid{stroke:#e4e8ec}.one{stroke:#c2410c;stroke-width:1.5}\n"
           "@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.s{fill:#9198a1}.card{fill:#0d1117;stroke:#3d444d}\n"
           ".t1{fill:#4c8df6}.t2{fill:#27518f}.grid{stroke:#21262d}.one{stroke:#f0883e}}\n"
           "</style>\n", f);

@@ -40,8 +40,8 @@ typedef struct call {
     attn_args a;
     float *reference;                     /* what the plain loop writes */
     size_t out_floats;
-    int q_lengths[MOST_BATCH], k_lengths[MOST_BATCH], k_starts[MOST_BATCH], q_cum[MOST_BATCH + 1],
-        k_cum[MOST_BATCH + 1];
+    int q_lengths[MOST_BATCH], k_lengths[MOST_BATCH], k_starts[MOST_BATCH];
+    int q_cum[MOST_BATCH + 1], k_cum[MOST_BATCH + 1];
     unsigned char *keep;
     char text[256];
 } call;
@@ -109,8 +109,8 @@ static void add_lse(call *c)
 
 static void call_begin(call *c, int batch, int heads, int kv_heads, int n_q, int n_k, int dim)
 {
-    const size_t q = (size_t)batch * (size_t)n_q * (size_t)(heads * dim),
-                 k = (size_t)batch * (size_t)n_k * (size_t)(kv_heads * dim);
+    const size_t q = (size_t)batch * (size_t)n_q * (size_t)(heads * dim);
+    const size_t k = (size_t)batch * (size_t)n_k * (size_t)(kv_heads * dim);
     memset(c, 0, sizeof *c);
     c->a.batch = batch;
     c->a.heads = heads;
@@ -323,9 +323,8 @@ static int sweep(int n, double seconds)
         in->logs += log(them / us);
         call_end(&c);
     }
-    printf(
-        "%d calls: %d slower than the loop, %d different; %.1f times as fast in the geometric mean, worst %.2f (%s)\n",
-        done, slower, wrong, done ? exp(logs / done) : 0, worst, worst_text);
+    printf("%d calls: %d slower than the loop, %d different; %.1f times as fast (geometric mean), worst %.2f: %s\n",
+           done, slower, wrong, done ? exp(logs / done) : 0, worst, worst_text);
     for (int i = 0; i < FEW_ROWS; i++)
         for (int k = 0; k < FEW_KEYS; k++)
             if (bins[i][k].n)
@@ -338,46 +337,14 @@ static int sweep(int n, double seconds)
 
 /* ---- what a feature costs -------------------------------------------------------------------------------------- */
 enum {
-    PLAIN,
-    MASK,
-    MASK_HOLES,
-    MASK_KEYS,
-    KEEP,
-    KEEP_KEYS,
-    BIAS,
-    CAUSAL,
-    WINDOW,
-    ALIBI,
-    SOFTCAP,
-    SINKS,
-    WEIGHTS,
-    RAW,
-    LSE,
-    MASKED_ROWS,
-    K_LENGTHS,
-    RAGGED,
-    LEFT_PADDING,
-    FEATURES
+    PLAIN, MASK, MASK_HOLES, MASK_KEYS, KEEP, KEEP_KEYS, BIAS, CAUSAL, WINDOW, ALIBI, SOFTCAP, SINKS, WEIGHTS, RAW, LSE,
+    MASKED_ROWS, K_LENGTHS, RAGGED, LEFT_PADDING, FEATURES
 };
-static const char *const feature_names[FEATURES] = {"plain",
-                                                    "mask matrix, finite",
-                                                    "mask matrix, 10% hidden",
-                                                    "mask of keys",
-                                                    "keep matrix, 10% hidden",
-                                                    "keep of keys",
-                                                    "bias",
-                                                    "causal",
-                                                    "window of 256",
-                                                    "ALiBi",
-                                                    "softcap",
-                                                    "sinks",
-                                                    "weights",
-                                                    "weights, raw scores",
-                                                    "lse",
-                                                    "masked_rows",
-                                                    "key lengths",
-                                                    "ragged",
-                                                    "left padding"};
+static const char *const feature_names[FEATURES] = {
+    "plain", "mask matrix, finite", "mask matrix, 10% hidden", "mask of keys", "keep matrix, 10% hidden",
+    "keep of keys", "bias", "causal", "window of 256", "ALiBi", "softcap", "sinks", "weights", "weights, raw scores",
+    "lse", "masked_rows", "key lengths", "ragged", "left padding"
+};
 
 static double visible_pairs(const call *c)
 {

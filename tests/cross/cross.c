@@ -9,7 +9,9 @@
 #ifdef CROSS_ONLY
 #define ATTN_STATIC                       /* the word of CPU features is needed */
 #endif
+#ifndef CROSS_LINKED                      /* the implementation is another object */
 #define ATTN_IMPLEMENTATION
+#endif
 #include "attn.h"
 #include "golden_cases.h"
 

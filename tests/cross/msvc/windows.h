@@ -1,5 +1,5 @@
-/* The little of Microsoft's headers that attn.h touches, so that `clang --target=x86_64-pc-windows-msvc -fsyntax-only`
- * can read its MSVC branches where no Windows SDK is (tests/cross.sh). Nothing here runs. */
+/* The little of Microsoft's headers that attn.h touches, so that `clang --target=x86_64-pc-windows-msvc` can compile its
+ * MSVC branches where there is no Windows SDK (tests/cross.sh links the object with mingw-w64 and runs it). */
 #ifndef CROSS_WINDOWS
 #define CROSS_WINDOWS
 #define WINAPI   __stdcall
@@ -26,8 +26,8 @@ HANDLE CreateThread(void *security, size_t stack, DWORD(WINAPI *f)(void *), void
 DWORD WaitForSingleObject(HANDLE h, DWORD ms);
 BOOL CloseHandle(HANDLE h);
 DWORD GetCurrentThreadId(void);
-void YieldProcessor(void);
 void GetSystemInfo(SYSTEM_INFO *info);
-LONG InterlockedIncrement(LONG volatile *x);
-LONG InterlockedExchange(LONG volatile *x, LONG to);
+#define YieldProcessor __builtin_ia32_pause
+static __inline LONG InterlockedIncrement(LONG volatile *x) { return __atomic_add_fetch(x, 1, __ATOMIC_SEQ_CST); }
+static __inline LONG InterlockedExchange(LONG volatile *x, LONG to) { return __atomic_exchange_n(x, to, __ATOMIC_SEQ_CST); }
 #endif

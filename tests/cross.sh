@@ -1,0 +1,192 @@
+#!/bin/sh
+# cross.sh: one answer on every machine. The golden cases and the tests, built for every target there is a compiler for and
+# run natively, under qemu-user, wine or node; then a matrix target x backend x result. Last line: "cross: N passed, M failed".
+#
+#   sh tests/cross.sh                    all targets
+#   sh tests/cross.sh aarch64 wasm       these
+#   QUICK=1 sh tests/cross.sh            fewer builds, a handful of tests: under 4 minutes on two cores
+#   JOBS=1                               targets at once (default: processors)
+#
+# "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
+# hash over all results must be the same everywhere. x87 in gnu modes has excess precision by design: its own bits too.
+# On Debian: gcc-{aarch64,s390x,riscv64,powerpc64le,i686}-linux-gnu gcc-arm-linux-gnueabihf gcc-mingw-w64-x86-64 wine64
+# qemu-user musl-tools tcc clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
+cd "$(dirname "$0")/.." || exit 1
+all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 s390x ppc64le
+     wasm wasm-scalar win64 msvc clang-cl'
+few='masks torch level_2 visible'        # tests for the quick form
+some='masks args kv mha pool math golden shapes visible overflow levels cache tokens backends'     # under an emulator
+out=build/cross
+mkdir -p $out
+unset MAKEFLAGS
+
+# ---- one target ------------------------------------------------------------------------------------------------------
+# builds: one compiler with flags a line    run: put before the program    want: backends that must be there
+# package: what to install                  tests: words for the test program; '' for all, - for none
+target()
+{
+    name=$1 run= package= tests=- want=scalar exactly= own= link= more= ext=
+    case $name in
+    x86_64) tests=
+        builds='gcc -std=c99 -O2|gcc -std=gnu11 -O3|clang -std=gnu11 -O2|gcc -std=gnu11 -O3 -march=native'
+        want='sse2 scalar'
+        grep -qw avx2 /proc/cpuinfo 2>/dev/null && want="avx2 $want"
+        grep -qw avx512f /proc/cpuinfo 2>/dev/null && want="avx512 $want"
+        [ "$(uname -m)" = x86_64 ] || package='an x86-64 machine' ;;
+    x86_64-old)                           # a CPU without AVX: only these two may be chosen
+        builds='gcc -std=c99 -O2' run='qemu-x86_64 -cpu Nehalem' want='sse2 scalar' exactly=1 ;;
+    x86_64-avx2)
+        builds='gcc -std=c99 -O2' run='qemu-x86_64 -cpu Haswell' want='avx2 sse2 scalar' exactly=1 ;;
+    simde)                                # AVX-512 where there is none: SIMDe emulates the intrinsics
+        builds='gcc -w -std=gnu11 -O2 -Itests/cross/simde -DCROSS_ONLY=ATTN_AVX512' link=-lm want=avx512 exactly=1 ;;
+    musl) builds='musl-gcc -static -std=c99 -O2' package=musl-tools want='sse2 scalar' tests= ;;
+    tcc) builds='tcc -DFLT_EVAL_METHOD=0' package=tcc exactly=1 tests=$some ;;
+    i686) package=gcc-i686-linux-gnu want='sse2 scalar' tests=$some
+        builds='i686-linux-gnu-gcc -static -std=c99 -O2 -msse2 -mfpmath=sse|i686-linux-gnu-gcc -static -std=gnu11 -O3 -msse2 -mfpmath=sse' ;;
+    i686-x87) package=gcc-i686-linux-gnu tests=$some exactly=1
+        builds='i686-linux-gnu-gcc -static -std=c99 -O2 -march=i686|i686-linux-gnu-gcc -static -std=c11 -O3 -march=i686' ;;
+    i686-x87-gnu) package=gcc-i686-linux-gnu own=1 exactly=1
+        builds='i686-linux-gnu-gcc -static -std=gnu11 -O2 -march=i686' ;;
+    aarch64) cross aarch64-linux-gnu; want='neon scalar' exactly=1 ;;
+    armhf) cross arm-linux-gnueabihf arm; exactly=1 ;;
+    armv7-fma) cross arm-linux-gnueabihf arm ' -mfpu=neon-vfpv4'; exactly=1 tests=- ;;
+    riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1 ;;
+    s390x) cross s390x-linux-gnu; exactly=1 ;;
+    ppc64le) cross powerpc64le-linux-gnu ppc64le; exactly=1 tests=$few ;;
+    wasm|wasm-scalar) package='clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs' exactly=1
+        run='node --no-warnings tests/cross/wasi.js' link='-lwasi-emulated-signal -lwasi-emulated-process-clocks'
+        builds='clang-16 --target=wasm32-wasi -Wl,-z,stack-size=1048576 -std=c99 -O2'
+        more='-D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_PROCESS_CLOCKS -Wno-deprecated-declarations -DATTN_NO_STDIO'
+        if [ $name = wasm ]; then builds="$builds -msimd128" want='wasm scalar' tests=$some; fi ;;
+    win64) ext=.exe package='gcc-mingw-w64-x86-64 wine64' want='sse2 scalar' tests=$some
+        run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
+        builds='x86_64-w64-mingw32-gcc -static -std=c99 -O2|x86_64-w64-mingw32-gcc -static -std=gnu11 -O3' ;;
+    msvc|clang-cl) ext=.exe package='clang-16 gcc-mingw-w64-x86-64 wine64' want='sse2 scalar'
+        run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
+        builds="sh tests/cross.sh --msvc $name" ;;
+    *) echo "cross: no target $name; there are: $all"; exit 2 ;;
+    esac
+}
+
+cross() # triple, qemu's name, flags of gcc, flags of clang
+{
+    package="gcc-$1 qemu-user" run="qemu-${2:-${1%%-*}} -L /usr/$1" tests=$some
+    builds="$1-gcc$3 -std=c99 -O2|$1-gcc$3 -std=gnu11 -O3|clang --target=$1$3 $4 -std=gnu11 -O3"
+}
+
+# The object as MSVC's target has it, linked with mingw-w64: with -U__clang__ the branches of cl itself are compiled.
+msvc() # kind, arguments of a compiler
+{
+    kind=$1 flags=
+    shift
+    [ $kind = clang-cl ] || flags='-U__clang__ -D__cdecl= -Wno-builtin-macro-redefined -msse4.2 -mavx2 -mfma -mavx512f'
+    clang-16 --target=x86_64-pc-windows-msvc -fms-compatibility-version=19.30 -O2 -Wall -Wextra $flags -Itests/cross/msvc -I. \
+        -c tests/cross/msvc.c -o $out/$kind.obj && \
+    x86_64-w64-mingw32-gcc -static -O2 -DCROSS_LINKED -Wl,--defsym,__chkstk=___chkstk_ms "$@" $out/$kind.obj
+}
+
+row() { printf '%s|%s|%s|%s\n' "$name" "$1" "$2" "$3" >> "$rows"; }          # backend, result, verdict: ok FAIL -
+
+one() # target: writes build/cross/<target>.rows
+{
+    target "$1"
+    rows=$out/$1.rows log=$out/$1.log hashes= n=0
+    : > "$rows"; : > "$log"; : > "$log.golden"
+    for tool in ${builds%% *} ${run%% *}; do
+        [ "$tool" = env ] && tool=${run##* }
+        command -v "$tool" > /dev/null || { row - "not run: no $tool${package:+ (install $package)}" -; return; }
+    done
+    [ "$1" != simde ] || [ -f /usr/include/simde/x86/avx512.h ] || { row avx512 'not run: no SIMDe (install libsimde-dev)' -; return; }
+    case $1 in
+    i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # 32-bit programs on this kernel?
+        ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
+    win64) mkdir -p $out/wine ;;
+    esac
+    sources='tests/cross/cross.c tests/golden.c'
+    [ "$1" = simde ] && sources=tests/cross/cross.c                           # includes the other
+    old=$IFS; IFS='|'; set -- $builds; IFS=$old
+    for build; do
+        [ -z "$QUICK" ] || [ $n -lt 2 ] || break
+        program=$out/$name-golden$n$ext
+        case $build in
+        clang*) printf 'int main(void) { return 0; }\n' > $out/$name-probe.c
+            command -v ${build%% *} > /dev/null && $build $out/$name-probe.c -o $out/$name-probe$ext 2>>"$log" || continue ;;
+        esac
+        echo "$build" >> "$log"
+        if ! $build -I. -Itests $sources -o $program $link 2>>"$log"; then row - "does not build: $build" FAIL; continue; fi
+        $run $program v > $out/$name.text 2>>"$log" || echo "status $?: $run $program" >> "$log"
+        cat $out/$name.text >> "$log"
+        grep '^golden' $out/$name.text | tr -d '\r' >> "$log.golden"
+        n=$((n + 1))
+    done
+    [ $n -gt 0 ] || return
+    for b in $(awk '{ print $2 }' "$log.golden" | awk '!seen[$0]++'); do
+        text=$(awk -v b="$b" -v builds=$n -v own="$own" '
+            $2 == b { runs++; if ($3 == $4) same++; of = $4; if (runs > 1 && $5 != hash) differ = 1; hash = $5; got = $3 }
+            END { times = builds > 1 ? ", " builds " builds" : ""
+                  if (runs < builds) print "missing in a build"
+                  else if (same == runs) print "same bits (" of " of " of times ")"
+                  else if ((b == "sse2" || b == "wasm") && !differ) print "own bits " hash times
+                  else if (own) print "own bits by design (" got " of " of " the same)"
+                  else print "DIFFERENT (" got " of " of " the same)" }' "$log.golden")
+        case $text in same*|own*) verdict=ok ;; *) verdict=FAIL ;; esac
+        case " $want " in *" $b "*) ;; *) [ -z "$exactly" ] || { text="$text, should not be usable here" verdict=FAIL; } ;; esac
+        row $b "$text" $verdict
+    done
+    for b in $want; do grep -q "^golden $b " "$log.golden" || row $b 'MISSING: should be usable here' FAIL; done
+
+    [ -z "$QUICK" ] || case $name in aarch64|s390x|i686|win64|wasm) tests=$few ;; *) tests=- ;; esac
+    [ "$tests" != - ] || return
+    files=
+    for f in tests/*.c; do
+        case $f in
+        tests/soak.c) continue ;;
+        tests/test_pool.c) case $name in wasm*) f=tests/cross/no_pool.c ;; esac ;;            # no threads there
+        esac
+        files="$files $f"
+    done
+    case $name in tcc) ;; *) more="$more -DATTN_COUNTERS" ;; esac
+    if ! $1 $more -I. -Itests $files -o $out/$name-test$ext $link -lm $(case $name in wasm*) ;; *) echo -pthread ;; esac) 2>>"$log"
+    then row tests 'does not build' FAIL; return; fi
+    $run $out/$name-test$ext $tests > $out/$name.text 2>>"$log"
+    tr -d '\r' < $out/$name.text >> "$log"
+    sum=$(tr -d '\r' < $out/$name.text | grep -E '^[0-9]+ passed, [0-9]+ failed' | tail -n 1)
+    bad=$(tr -d '\r' < $out/$name.text | awk '$1 == "FAIL" && NF > 4 && $NF == "s" { printf "%s%s/%s", n++ ? ", " : "", $2, $3 }')
+    case $sum in
+    *' 0 failed'*) row tests "$sum${tests:+ of these: $tests}" ok ;;
+    '') row tests "no end: $(tail -n 1 $out/$name.text)" FAIL ;;
+    *) row tests "$sum: $bad" FAIL ;;
+    esac
+}
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+case $1 in
+--one) one "$2"; exit 0 ;;
+--msvc) shift; msvc "$@"; exit ;;
+esac
+targets=${*:-$all}
+for t in $targets; do target "$t"; done
+if [ -n "$QUICK" ] && [ $# = 0 ]; then                     # emulated only where it cannot be run
+    for t in x86_64-avx2 i686-x87-gnu armv7-fma; do targets=$(echo " $targets " | sed "s/ $t / /"); done
+    grep -qw avx512f /proc/cpuinfo 2>/dev/null && targets=$(echo " $targets " | sed 's/ simde / /')
+fi
+for t in $targets; do rm -f $out/$t.rows; done
+[ -z "$(command -v wine || command -v wine64)" ] || case " $(echo $targets) " in
+*' win64 '*|*' msvc '*|*' clang-cl '*)                      # once, not three times at the same time
+    [ -f $out/wine/system.reg ] || env WINEDEBUG=-all WINEPREFIX="$PWD/$out/wine" wineboot -i > $out/wine.log 2>&1 ;;
+esac
+echo $targets | tr ' ' '\n' | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}" -n 1 sh tests/cross.sh --one
+
+printf '%-13s %-8s %s\n' target backend result
+: > $out/rows
+for t in $targets; do
+    [ -s $out/$t.rows ] || echo "$t|-|no result|FAIL" > $out/$t.rows
+    cat $out/$t.rows >> $out/rows
+done
+awk -F'|' '{ printf "%-13s %-8s %s%s\n", $1 == last ? "" : $1, $2, $4 == "FAIL" ? "FAIL: " : "", $3; last = $1 }' $out/rows
+ok=$(grep -c '|ok$' $out/rows) bad=$(grep -c '|FAIL$' $out/rows)
+hashes=$(sed -n 's/.*|own bits \([0-9A-F]\{16\}\).*/\1/p' $out/rows | sort -u | wc -l)
+if [ "$hashes" -gt 1 ]; then echo "FAIL: the backends without fma have $hashes different answers"; bad=$((bad + 1)); fi
+[ "$bad" = 0 ] || echo "what was said: $out/<target>.log"
+echo "cross: $ok passed, $bad failed"
+[ "$bad" = 0 ]
