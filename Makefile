@@ -12,7 +12,7 @@ DEMO   ?= 01_three_masks
 JOBS   ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 WARN   := -Wall -Wextra
 
-FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests
+FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests -DATTN_SERIAL_FLOPS=0
 # -j for the objects, but not where make was given one already
 PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 TESTS := $(sort $(wildcard tests/*.c))

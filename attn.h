@@ -30,6 +30,7 @@
        ATTN_FREE(user, p)     / call brings its own memory (work, mem)
        ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
        ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 4096)
+       ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 1000000, some 10 us)
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
        ATTN_NO_SIMD           scalar backend alone: smallest, about 60 times slower on AVX2 machines, the same bits
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
@@ -544,6 +545,9 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 4096
+#endif
+#ifndef ATTN_SERIAL_FLOPS
+#define ATTN_SERIAL_FLOPS 1000000
 #endif
 #ifndef ATTN_SELF
 #define ATTN_SELF "attn.h"
@@ -3000,6 +3004,13 @@ static void attn__task_scalar(void *arg, int slot)
     }
 }
 
+/* Threads cost microseconds to wake: a call that takes no longer than that runs where it is (with the same bits). */
+static int attn__worth_threads(const attn__shape *s)
+{
+    const double pairs = (double)s->batch * s->heads * s->n_q * s->n_k;
+    return pairs * 2.0 * ((double)s->dim + s->dim_v) >= (double)ATTN_SERIAL_FLOPS;
+}
+
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
     attn__shape s;
@@ -3012,6 +3023,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     attn__shape s;
     attn__plan p;
     attn__work w;
+    const attn_exec *exec;
     void *own = NULL;
     char *at;
     size_t empty = 0;
@@ -3024,6 +3036,8 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
         if (a->masked_rows) *a->masked_rows = 0;
         return ATTN_OK;
     }
+    exec = attn__worth_threads(&s) ? a->exec : NULL;
+    if (!exec) p.parts = 1;
     w.kernels = attn__table(a->backend);
     at = (char *)a->work;
     if (!at) {
@@ -3041,13 +3055,13 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     w.next = 0;
     for (i = 0; i < p.slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * p.slot) = 0;
     if (w.kernels->backend == ATTN_SCALAR) {
-        attn__run(a->exec, w.items < p.slots ? w.items : p.slots, attn__task_scalar, &w);
+        attn__run(exec, w.items < p.slots ? w.items : p.slots, attn__task_scalar, &w);
     } else if (p.parts > 1) {
-        attn__run(a->exec, p.slots, attn__task_parts, &w);
+        attn__run(exec, p.slots, attn__task_parts, &w);
         w.next = 0;
-        attn__run(a->exec, w.items < p.slots ? w.items : p.slots, attn__task_folds, &w);
+        attn__run(exec, w.items < p.slots ? w.items : p.slots, attn__task_folds, &w);
     } else {
-        attn__run(a->exec, w.items < p.slots ? w.items : p.slots, attn__task_blocks, &w);
+        attn__run(exec, w.items < p.slots ? w.items : p.slots, attn__task_blocks, &w);
     }
     for (i = 0; i < p.slots; i++) empty += *(size_t *)(void *)(w.slots + (size_t)i * p.slot);
     if (a->masked_rows) *a->masked_rows = empty;

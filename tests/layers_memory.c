@@ -180,7 +180,9 @@ void mha_allocation(void)
         s.o.attn.work = guard_alloc(s.o.attn.work_size);
         hooks_reset(0, &mine);
         CHECK(call(&s, which) == ATTN_OK && hooks.calls == 0);
-        if (which != 3) CHECKF(same_bits(want, s.out, which > 1 ? DM : B * N * DM), "call %d: garbage in fresh memory matters", which);
+        if (which != 3)
+            CHECKF(same_bits(want, s.out, which > 1 ? DM : B * N * DM), "call %d: garbage in fresh memory matters",
+                   which);
         guard_free(s.o.attn.work);
         s.o.attn.work = NULL;
     }

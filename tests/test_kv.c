@@ -70,7 +70,8 @@ static int same_reading(const attn_kv *c, const model *m, const reading *how, rn
 {
     const attn_kv_args *s = &m->shape;
     const int heads = s->kv_heads * how->group, n_k = s->capacity;
-    const size_t n_out = (size_t)(s->batch * how->n_q * heads * m->dim_v), n_w = (size_t)(s->batch * heads * how->n_q * n_k);
+    const size_t n_out = (size_t)(s->batch * how->n_q * heads * m->dim_v),
+                 n_w = (size_t)(s->batch * heads * how->n_q * n_k);
     float *q = floats((size_t)(s->batch * how->n_q * heads * s->dim));
     float *k = floats((size_t)(s->batch * n_k) * k_row(m)), *v = floats((size_t)(s->batch * n_k) * v_row(m));
     float *out = floats(2 * n_out), *weights = floats(2 * n_w);
@@ -169,7 +170,7 @@ static void random_histories(void)
         model_make(&m, &a);
         for (int op = 0; op < 25 && !test_failed(); op++) {
             int what = rng_int(&r, 0, 9), entry = rng_int(&r, 0, a.batch - 1);
-            if (what <= 4) {                                          /* append, sometimes more than there is room for */
+            if (what <= 4) { /* append, sometimes more than there is room for */
                 int n = what == 0 ? rng_int(&r, 0, a.capacity) : rng_int(&r, 0, 20), counts[MOST_BATCH], full = 0;
                 const int all = rng_int(&r, 0, 1);
                 float *k = floats((size_t)(a.batch * n) * k_row(&m)), *v = floats((size_t)(a.batch * n) * v_row(&m));
@@ -180,7 +181,8 @@ static void random_histories(void)
                     full |= m.length[b] + counts[b] > a.capacity;
                 }
                 attn_status status = attn_kv_append(&c, k, v, n, all ? NULL : counts);
-                CHECKF(status == (full ? ATTN_E_FULL : ATTN_OK), "seed %llu op %d: append says %d", seed, op, (int)status);
+                CHECKF(status == (full ? ATTN_E_FULL : ATTN_OK), "seed %llu op %d: append says %d", seed, op,
+                       (int)status);
                 if (!full) model_append(&m, k, v, n, counts);
                 free(k);
                 free(v);
@@ -203,9 +205,11 @@ static void random_histories(void)
                 m.length[entry] = 0;
             }
             reading how = reading_draw(&r);
-            CHECKF(same_reading(&c, &m, &how, &r), "seed %llu op %d (kind %d): the cache (batch %d, %d heads, dim %d/%d, capacity "
-                   "%d) is not what was put in; n_q %d causal %d backend %d width %d", seed, op, what, a.batch, a.kv_heads, a.dim,
-                   a.dim_v, a.capacity, how.n_q, how.causal, how.backend, how.width);
+            CHECKF(same_reading(&c, &m, &how, &r),
+                   "seed %llu op %d (kind %d): the cache (batch %d, %d heads, dim %d/%d, capacity "
+                   "%d) is not what was put in; n_q %d causal %d backend %d width %d",
+                   seed, op, what, a.batch, a.kv_heads, a.dim, a.dim_v, a.capacity, how.n_q, how.causal, how.backend,
+                   how.width);
         }
         attn_kv_free(&c);
         guard_free(mem);
@@ -262,7 +266,8 @@ static void steps_are_prefill(void)
             a.n_k = 0;
             CHECK(attn_sdpa(&a) == ATTN_OK);
         }
-        CHECKF(same_bits(whole, steps, (size_t)(n * heads * dim)), "seed %llu: %d rows in steps differ from all at once", seed, n);
+        CHECKF(same_bits(whole, steps, (size_t)(n * heads * dim)),
+               "seed %llu: %d rows in steps differ from all at once", seed, n);
         attn_kv_free(&c);
         free(q); free(k); free(v); free(whole); free(steps);
     }
@@ -360,7 +365,7 @@ static void beams_alone(void)
         a.heads = H;
         a.kv = &beams;
         CHECK(attn_sdpa(&a) == ATTN_OK);
-        for (int b = 0; b < BEAMS; b++) {                             /* this beam decoded alone, by a cache of its own */
+        for (int b = 0; b < BEAMS; b++) { /* this beam decoded alone, by a cache of its own */
             s.batch = 1;
             CHECK(attn_kv_init(&alone, &s) == ATTN_OK);
             CHECK(attn_kv_append(&alone, history_k[b][0], history_v[b][0], t + 1, NULL) == ATTN_OK);
@@ -566,8 +571,8 @@ SUITE(kv) = {
     {"beams alone", beams_alone, "a beam that keeps something of another one after reorder"},
     {"truncate all", truncate_all, "entry -1 going half way before it meets an entry that is too short"},
     {"wrong calls", wrong_calls, "an error that has changed the cache already, or no error at all"},
-    {"wrong shapes", wrong_shapes, "sizes that overflow or vanish, memory that is too small, an unusable cache that crashes"},
+    {"wrong shapes", wrong_shapes,
+     "sizes that overflow or vanish, memory that is too small, an unusable cache that crashes"},
     {"allocation", kv_allocation, "an allocation after init, or one that fails and is used all the same"},
     {"wrong readers", wrong_readers, "attention over a cache of other heads, dims or entries"},
-    {0}
-};
+    {0}};

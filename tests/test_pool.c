@@ -44,7 +44,8 @@ static void every_task_once(void)
             for (int k = 0; k < 8; k++) {
                 count c = {0};
                 e.run(e.pool, tasks[k], count_task, &c);
-                CHECKF(counts_are(&c, tasks[k]), "%d tasks on %d threads, round %d: %d done", tasks[k], threads[t], round, c.n);
+                CHECKF(counts_are(&c, tasks[k]), "%d tasks on %d threads, round %d: %d done", tasks[k], threads[t],
+                       round, c.n);
             }
         attn_pool_destroy(p);
     }
@@ -65,7 +66,7 @@ static void how_many(void)
         e.run(e.pool, 5, count_task, &c);
         CHECK(counts_are(&c, 5));
     }
-    p = attn_pool_create(256);                                /* some systems do not give so many: NULL then, and no crash */
+    p = attn_pool_create(256); /* some systems do not give so many: NULL then, and no crash */
     if (p) {
         count c = {0};
         attn_exec e = attn_pool_exec(p);
@@ -125,7 +126,9 @@ static void nested(void)
 
 /* ---- the same bits -------------------------------------------------------------------------------------------------------- */
 enum { N = 70, HEADS = 3, DIM = 16 };
-typedef struct problem { float q[N * HEADS * DIM], k[N * HEADS * DIM], v[N * HEADS * DIM], want[N * HEADS * DIM]; } problem;
+typedef struct problem {
+    float q[N * HEADS * DIM], k[N * HEADS * DIM], v[N * HEADS * DIM], want[N * HEADS * DIM];
+} problem;
 
 static attn_status solve(const problem *p, float *out, const attn_exec *e, int backend)
 {
@@ -256,8 +259,8 @@ static void environment(void)
                     fesetround(FE_TONEAREST);
                     CHECK(status == ATTN_OK);
                     CHECKF(mode == modes[i], "the rounding mode of the caller was changed");
-                    CHECKF((raised & ~wanted) == 0 && (wanted & ~raised) == 0, "exception flags of the caller: %x, were %x",
-                           (unsigned)raised, (unsigned)wanted);
+                    CHECKF((raised & ~wanted) == 0 && (wanted & ~raised) == 0,
+                           "exception flags of the caller: %x, were %x", (unsigned)raised, (unsigned)wanted);
                     CHECKF(same_bits(out, p->want, N * HEADS * DIM), "%s: other bits in another rounding mode",
                            attn_backend_name(backends[b]));
                 }

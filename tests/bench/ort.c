@@ -66,9 +66,10 @@ static const char *ort_open(const bench_peer *p, const bench_setup *s)
     ort.to = fdopen(in[1], "w");
     ort.from = fdopen(out[0], "r");
     if (ort.pid < 0 || !ort.to || !ort.from) return why;
-    if (!fgets(ort.line, sizeof ort.line, ort.from)) snprintf(ort.line, sizeof ort.line, "no answer");
+    if (!fgets(ort.line, sizeof ort.line, ort.from)) snprintf(ort.line, sizeof ort.line, "no it does not answer");
     if (strncmp(ort.line, "ok", 2)) {
-        snprintf(why, sizeof why, "%.200s", strncmp(ort.line, "no node", 7) ? ort.line + 3 : "there is no node to run it");
+        const int alone = !strncmp(ort.line, "no node", 7);
+        snprintf(why, sizeof why, "%.200s", alone ? "there is no node to run it" : ort.line + 3);
         why[strcspn(why, "\n")] = 0;
         waitpid(ort.pid, NULL, 0);
         ort.pid = -1;
