@@ -66,8 +66,9 @@
    at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and on every backend that has
    fused multiply-add (scalar, AVX2, AVX-512, NEON). SSE2 and wasm have no fma: they keep the same promise among
    themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
-   (keys are counted from the first that exists), and 32-bit x87 builds have excess precision. A NaN is always stored
-   as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and put back.
+   (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A NaN is always stored
+   as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and put back (x86 and
+   aarch64; elsewhere call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
    (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).
@@ -559,19 +560,16 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #define ATTN__NOINLINE __attribute__((noinline))
 #define ATTN__UNUSED  __attribute__((unused))
 #define ATTN__ATTR(isa) __attribute__((target(isa)))
-#define ATTN__PREFETCH(p) __builtin_prefetch(p)
 #elif defined(_MSC_VER)
 #define ATTN__INLINE  static __forceinline
 #define ATTN__NOINLINE __declspec(noinline)
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
-#define ATTN__PREFETCH(p) ((void)(p))
 #else
 #define ATTN__INLINE  static
 #define ATTN__NOINLINE
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
-#define ATTN__PREFETCH(p) ((void)(p))
 #endif
 
 /* -DATTN_COUNTERS: count how often each path was taken, so that a test can fail on one that never was. */
@@ -771,9 +769,10 @@ typedef struct attn__root { int dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
     attn__root *root = (attn__root *)arg;
-    double d = root->dim, r = d, next = (r + 1.0) / 2.0;
+    double d = root->dim, r = 1.0, next;
     (void)i;
-    while (next < r) { r = next; next = (r + d / r) / 2.0; }
+    while (r * r < d) r *= 2.0;
+    for (next = (r + d / r) / 2.0; next < r; next = (r + d / r) / 2.0) r = next;
     root->result = (float)(1.0 / r);
 }
 static float attn__default_scale(int dim)
@@ -806,7 +805,8 @@ typedef struct attn__soft {
     float *m, *l;                         /* [rows] chunk state out */
     int rows, n;                          /* rows; keys of the chunk that exist */
     int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
-    int arrays, alibi, stage;             /* 0: nothing but ranges of keys */
+    int arrays, simple;                   /* arrays 0: nothing but ranges of keys; simple: mask, bias, keep at most */
+    int alibi, stage;
     float softcap;
 } attn__soft;
 
@@ -1009,6 +1009,13 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 
 #if ATTN__X86
 #include <immintrin.h>
+#if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)   /* clang-cl leaves these out of immintrin.h */
+#include <smmintrin.h>
+#include <avxintrin.h>
+#include <avx2intrin.h>
+#include <fmaintrin.h>
+#include <avx512fintrin.h>
+#endif
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 #else
@@ -1590,7 +1597,7 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
         (rows > 0 && attn__mul(rows - 1, (size_t)stride, &bytes)) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
         attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride is #", name, stride, 0, 0);
-    if (rows == 0) return ATTN_OK;
+    if (rows == 0 || s->n_k == 0) return ATTN_OK;
     /* A shared dimension is one that does not step. */
     if (shape[2] > 1) step[2] = stride;
     if (shape[1] > 1) step[1] = stride * shape[2];
@@ -2396,7 +2403,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
  * (m, l, o) are kept and folded in key order afterwards: the same operations, so the same bits.
  * ========================================================================================================== */
 enum { ATTN__GROUP = 24, ATTN__WIDE_GROUP = 32 };   /* rows taken together; the same, as whole vectors */
-enum { ATTN__FEW = 12 };                            /* up to so many rows read V where it lies */
+enum { ATTN__FEW = 40 };                            /* up to so many rows read V where it lies */
 
 typedef struct attn__plan {
     int rows, blocks;                               /* rows of a block; blocks of one (entry, K/V head) */
@@ -2635,7 +2642,8 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     soft.alibi = a->alibi_slopes != NULL;
     soft.stage = a->weights_stage;
     soft.softcap = a->softcap;
-    soft.arrays = holes || a->softcap > 0.0f || a->alibi_slopes || a->weights;
+    soft.simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
+    soft.arrays = holes || !soft.simple;
 
     for (r0 = 0; r0 < k->rows; r0 += ATTN__GROUP) {
         const int rows = k->rows - r0 < ATTN__GROUP ? k->rows - r0 : ATTN__GROUP;
@@ -3297,7 +3305,8 @@ static void attn__project_task(void *arg, int i)
                            p->x + ((ptrdiff_t)entry * p->rows + first) * p->l->n_in, rows, from, to);
 }
 
-/* Several linears at once: one start of the executor for all of them. */
+/* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows; when those are fewer
+   than four per thread, and for a single row always, the output panels are dealt out as well. No bit shows it. */
 static void attn__project_run(const attn__kernels *kernels, const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
@@ -3610,6 +3619,7 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
     return attn__mha_shape(a, &s, &bytes, NULL) == ATTN_OK ? bytes : (size_t)-1;
 }
 
+/* Are the weights there, and in one layout only? */
 static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__text *why)
 {
     const char *missing = a->w_in ? NULL : !a->w_q ? "w_q" : !a->w_k ? "w_k" : !a->w_v ? "w_v" : NULL;
@@ -3685,7 +3695,7 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 }
 
 /* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
-enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };
+enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
 
 typedef struct attn__mha_run {
     const attn_mha *m;
@@ -3745,7 +3755,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     } else if (s->rope_table && !query) {
         return ATTN_E_CONFLICT;
     }
-    if ((status = attn__check_options(a, NULL)) != ATTN_OK) return status;
+    if ((status = attn__check_options(a, NULL)) != ATTN_OK) return status;    /* of the attention inside */
     if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
     if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
     if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
@@ -3803,6 +3813,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
     return attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
 }
 
+/* the caller's workspace, or one allocation */
 static attn_status attn__mha_memory(attn__mha_run *r)
 {
     size_t need;
@@ -3908,7 +3919,7 @@ static void attn__mha_rotate(void *arg, int task)
 /* y [rows][n][width] times the gate of each of the n; a product alone, with nothing added to it */
 typedef struct attn__gating { float *y; const float *gate; int rows, n, width, sigmoid; } attn__gating;
 
-static float attn__gate(float x, int sigmoid)
+static float attn__gate(float x, int sigmoid)                 /* exp of what is not positive: cannot overflow */
 {
     float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
     if (!sigmoid) return attn__tanh(x);
@@ -4001,6 +4012,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     return ATTN_OK;
 }
 
+/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then the arguments of
+   the attention inside as they will be when it is called, its keys appended. */
 static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x, const float *k_from, attn_kv *to)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -4158,7 +4171,7 @@ typedef unsigned attn__env;                                              /* MXCS
 #endif
 static attn__env attn__env_get(void)
 {
-    attn__env e;
+    attn__env e = 0;                                                     /* for those who do not see into asm */
     __asm__ __volatile__("stmxcsr %0" : "=m"(e) : : "memory");
     return e;
 }
@@ -4180,7 +4193,7 @@ typedef unsigned long long attn__env;                                    /* FPCR
 #define ATTN__ENV_EXISTS  1
 static attn__env attn__env_get(void)
 {
-    attn__env control, flags;
+    attn__env control = 0, flags = 0;
     __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
     return (control & ATTN__ENV_CONTROL) | flags << 32;
 }
@@ -4268,6 +4281,8 @@ static int  attn__processors(void)
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
+#elif !defined(__unix__) && !defined(__APPLE__) && !defined(__HAIKU__)
+#error "attn.h: ATTN_THREADS knows pthreads and Win32; here give an attn_exec of your own"
 #else
 #include <pthread.h>
 #include <unistd.h>
@@ -4968,23 +4983,19 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     const attn__v f = attn__vset(by);
     int r, i;
     for (r = 0; r < rows; r++, to += to_row, from += from_row) {
-        for (i = 0; r + 8 < rows && i < n && i < 512; i += 16) ATTN__PREFETCH(from + 8 * from_row + i);
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vmul(attn__vload(from + i), f));
         for (; i < n; i++) to[i] = from[i] * by;
     }
 }
 
-/* Rows of other heads lie between the rows of one, so every row is a new place in memory: the panel after this one is
- * asked for while this one is turned, and the rows of one vector (not 16) are open at once, since their power-of-two
- * distance puts them into the same few lines of L1. */
+/* Rows of other heads lie between the rows of one: at a power-of-two distance they share a few lines of L1, so only the
+ * rows of one vector are open at once, and prefetching the next ones costs more than it brings (84 against 60 GB/s). */
 static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
     const int full = ATTN__LANES - 1;
     int j, c, x;
     for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
-            for (j = 0; n >= 2 * ATTN__PANEL && j < ATTN__LANES; j++)
-                for (c = 0; c < depth && c < 512; c += 16) ATTN__PREFETCH(k + (ATTN__PANEL + x + j) * row + c);
             for (c = 0; c + 4 <= depth; c += 4) attn__vturn(panels + c * 16 + x, k + x * row + c, row, full);
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
@@ -5005,7 +5016,6 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     int j, x, i;
     for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
         float *to = panels;
-        for (x = 0; j + 8 < n && x < dim_v && x < 512; x += 16) ATTN__PREFETCH(v + 8 * row + x);
         for (x = 0; x + ATTN__PANEL <= dim_v; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
                 const attn__v y = attn__vload(v + x + i);
@@ -5277,7 +5287,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
 
 /* Everything that can happen to the scores of one row: softcap, ALiBi, bias, mask, keep. Leaves the scores with
  * hidden keys at -inf in s, 1 or 0 for visible or hidden in vis; returns the largest visible score. */
-static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row, float *s, float *vis)
+static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row, float *s, float *vis, int from, int to)
 {
     const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     const attn__v first = attn__vset((float)row->lo), last = attn__vset((float)(row->hi - 1));
@@ -5286,7 +5296,7 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
     float *w = row->weights;
     const int stage = w ? f->stage : -1;
     int j;
-    for (j = f->lo; j < f->end; j += ATTN__LANES) {
+    for (j = from; j < to; j += ATTN__LANES) {
         const int left = f->n - j;                      /* keys that exist from here on: nothing behind them is read */
         const attn__v at = ATTN__FN(viota)(j);
         attn__m hidden = attn__mor(attn__vless(at, first), attn__vless(last, at));
@@ -5330,6 +5340,44 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
     }
     if (attn__vtop(any) > 0.0f) row->seen = 1;
     return attn__vtop(top);
+}
+
+/* The usual masks, nothing but mask, bias and keep: whole vectors inside the row's range without the questions above. */
+static ATTN__TARGET float ATTN__FN(masked)(const attn__soft *f, attn__row *row, float *s, float *vis)
+{
+    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    const float *mask = row->mask ? row->mask : row->bias, *bias = row->mask ? row->bias : NULL;
+    const unsigned char *keep = row->keep;
+    const int first = (int)attn__up((size_t)row->lo, ATTN__LANES), last = row->hi / ATTN__LANES * ATTN__LANES;
+    attn__v top = none, any = attn__vset(0.0f);
+    float ends;
+    int j;
+    if (first >= last) return ATTN__FN(prepare)(f, row, s, vis, f->lo, f->end);
+    ends = ATTN__FN(prepare)(f, row, s, vis, f->lo, first);
+    for (j = first; j < last; j += ATTN__LANES) {
+        attn__v x = attn__vload(s + j);
+        attn__m hidden = attn__vless(one, one);
+        if (bias) {
+            const attn__v y = attn__vload(bias + j);
+            hidden = attn__vsame(y, none);
+            x = attn__vadd(x, y);
+        }
+        if (mask) {
+            const attn__v y = attn__vload(mask + j);
+            hidden = attn__mor(hidden, attn__vsame(y, none));
+            x = attn__vadd(x, y);
+        }
+        if (keep) hidden = attn__mor(hidden, attn__mbytes(keep + j));
+        x = attn__vpick(hidden, none, x);
+        attn__vstore(s + j, x);
+        top = attn__vmax(top, x);
+        x = attn__vwipe(hidden, one);
+        attn__vstore(vis + j, x);
+        any = attn__vmax(any, x);
+    }
+    if (attn__vtop(any) > 0.0f) row->seen = 1;
+    top = attn__vmax(top, attn__vset(ends));
+    return attn__vtop(attn__vmax(top, attn__vset(ATTN__FN(prepare)(f, row, s, vis, last, f->end))));
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
@@ -5393,8 +5441,9 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
     int r;
     for (r = 0; r < f->rows; r++) {
         float *s = f->s + r * ATTN__CHUNK;
-        f->m[r] = f->arrays ? ATTN__FN(prepare)(f, f->row + r, s, f->vis + r * ATTN__CHUNK)
-                            : ATTN__FN(range)(f, f->row + r, s);
+        f->m[r] = !f->arrays ? ATTN__FN(range)(f, f->row + r, s)
+                : f->simple ? ATTN__FN(masked)(f, f->row + r, s, f->vis + r * ATTN__CHUNK)
+                            : ATTN__FN(prepare)(f, f->row + r, s, f->vis + r * ATTN__CHUNK, f->lo, f->end);
     }
     for (r = 0; r < f->rows; r++) f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
 }

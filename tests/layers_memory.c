@@ -78,7 +78,7 @@ void kv_allocation(void)
     free(a.mem);
 }
 
-/* ---- every call of a layer, with its own memory or with the caller's ------------------------------------------- */
+/* ---- every call of a layer, with its own memory or with the caller's ---------------------------------------- */
 enum { B = 2, N = 5, DM = 12, HEADS = 3, CAPACITY = 20 };
 
 typedef struct stage {

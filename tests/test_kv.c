@@ -4,7 +4,7 @@
 
 enum { MOST = 600, MOST_BATCH = 5, MOST_WIDTH = 3 * 40 };
 
-/* ---- the model: rows as they came, one list per entry ----------------------------------------------------------- */
+/* ---- the model: rows as they came, one list per entry ------------------------------------------------------- */
 typedef struct model {
     attn_kv_args shape;
     int dim_v, length[MOST_BATCH];
@@ -63,7 +63,7 @@ static void model_reorder(model *m, const int *map)
     model_free(&old);
 }
 
-/* ---- reading: from the cache and from the model's rows, bit for bit ---------------------------------------------- */
+/* ---- reading: from the cache and from the model's rows, bit for bit ----------------------------------------- */
 typedef struct reading { int group, n_q, causal, backend, width, window; } reading;
 
 static int same_reading(const attn_kv *c, const model *m, const reading *how, rng *r)
@@ -155,7 +155,7 @@ static float *cache_memory(attn_kv_args *a, rng *r)
     return (float *)(void *)mem;
 }
 
-/* ---- random histories --------------------------------------------------------------------------------------------- */
+/* ---- random histories --------------------------------------------------------------------------------------- */
 static void random_histories(void)
 {
     rng seeds = rng_make(test_seed);
@@ -217,7 +217,7 @@ static void random_histories(void)
     }
 }
 
-/* ---- one token at a time, or in any pieces ------------------------------------------------------------------------ */
+/* ---- one token at a time, or in any pieces ------------------------------------------------------------------ */
 static void steps_are_prefill(void)
 {
     rng seeds = rng_make(test_seed + 1);
@@ -273,7 +273,7 @@ static void steps_are_prefill(void)
     }
 }
 
-/* ---- an encoder memory read by several queries --------------------------------------------------------------------- */
+/* ---- an encoder memory read by several queries -------------------------------------------------------------- */
 static void shared_memory(void)
 {
     enum { B = 4, M = 2, H = 2, D = 16, NK = 150 };
@@ -326,7 +326,7 @@ static void shared_memory(void)
     free(v);
 }
 
-/* ---- truncation, reorder: as if it had always been so ---------------------------------------------------------------- */
+/* ---- truncation, reorder: as if it had always been so ------------------------------------------------------- */
 static void beams_alone(void)
 {
     enum { BEAMS = 3, H = 2, D = 8, STEPS = 40 };
@@ -404,7 +404,7 @@ static void truncate_all(void)
     attn_kv_free(&c);
 }
 
-/* ---- wrong calls: the status, and nothing changed ---------------------------------------------------------------------- */
+/* ---- wrong calls: the status, and nothing changed ----------------------------------------------------------- */
 static void wrong_calls(void)
 {
     rng r = rng_make(test_seed + 4);

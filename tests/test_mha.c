@@ -36,7 +36,7 @@ static int untouched(const void *p, size_t bytes)
     return 1;
 }
 
-/* ---- numbers in double with the error they may have ---------------------------------------------------------------- */
+/* ---- numbers in double with the error they may have --------------------------------------------------------- */
 
 /* rows x n of them: the value, and how far a float computed in its place may be off */
 typedef struct numbers { double *value, *error; } numbers;
@@ -59,8 +59,8 @@ static numbers numbers_of(const float *x, size_t n)
     return y;
 }
 
-/* y = x W^T + b. A chain of n_in fmas from the bias errs by at most n_in u times the sum of the magnitudes, plus what was
-   wrong with x; the factor 1.01 covers the second order. */
+/* y = x W^T + b. A chain of n_in fmas from the bias errs by at most n_in u times the sum of the magnitudes, plus what
+   was wrong with x; the factor 1.01 covers the second order. */
 static numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, int n_in, int n_out)
 {
     numbers y = numbers_make(rows * (size_t)n_out);
@@ -90,7 +90,7 @@ static int within(const float *got, numbers want, size_t n, const char *what, un
     return 1;
 }
 
-/* ---- packed linear --------------------------------------------------------------------------------------------------- */
+/* ---- packed linear ------------------------------------------------------------------------------------------ */
 
 static void linear_oracle_test(void)
 {
@@ -205,7 +205,7 @@ static void linear_wrong(void)
     attn_linear_free(NULL);
 }
 
-/* ---- rotary embedding ------------------------------------------------------------------------------------------------- */
+/* ---- rotary embedding --------------------------------------------------------------------------------------- */
 
 /* half a unit in the last place of the result, and what the header promises of the angle: 2^-40, or 2^-60 of itself */
 static double table_bound(double want, double angle)
@@ -236,7 +236,7 @@ static void rope_table(void)
         }
 }
 
-/* Frequencies as given, at far positions. The reference is exact up to the rounding of the product: 24 + 20 bits fit. */
+/* Frequencies as given, at far positions. The angle of the reference is exact: 24 + 20 bits fit. */
 static void rope_far(void)
 {
     const int n = 1 << 20;
@@ -336,7 +336,7 @@ static void rope_wrong(void)
     for (int i = 0; i < 16; i++) CHECK(x[i] == 0.0f);
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------------------- */
+/* ---- layers ------------------------------------------------------------------------------------------------- */
 
 typedef struct layer {
     attn_mha_args a;                      /* every size resolved */
@@ -575,11 +575,11 @@ static void composition(void)
     }
 }
 
-/* ---- against double -------------------------------------------------------------------------------------------------------- */
+/* ---- against double ----------------------------------------------------------------------------------------- */
 
-/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with q and k plus dim u of its
-   magnitudes; a score that is off by e moves a probability by a factor exp(2e) at most, to which (keys + 40) u come for exp, the
-   sums and the division; the rest is a weighted sum. */
+/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with q and k plus dim u
+   of its magnitudes; scores that are off by e move a probability by a factor exp(2e) at most, to which (keys + 40) u
+   come for exp, the sums and the division; the rest is a weighted sum. */
 static void row_oracle(double *out, double *error, const double *q, const double *eq, numbers k, numbers v,
                        const int *sees, int keys, ptrdiff_t step, int dim, double scale)
 {
@@ -687,7 +687,7 @@ static void double_oracle(void)
     }
 }
 
-/* ---- against torch ----------------------------------------------------------------------------------------------------------- */
+/* ---- against torch ------------------------------------------------------------------------------------------ */
 
 /* the same numbers as number() of torch_numbers.py: multiples of 2^-12 */
 static float number(uint32_t stream, uint32_t i)
@@ -706,8 +706,8 @@ static float *number_array(uint32_t stream, int n, float scale)
     return x;
 }
 
-/* torch computed in double. |x| and |b| are at most 1, |w| at most 1/2, so |q|, |k|, |v| <= 1 + d/2 <= 7, with errors of d u 7 =
-   5e-6 at the very worst; those that occur add up like their square roots. 2e-6 is 10 times what is seen. */
+/* torch computed in double. |x| and |b| are at most 1, |w| at most 1/2, so |q|, |k|, |v| <= 1 + d/2 <= 7, with errors
+   of d u 7 = 5e-6 at the very worst; those that occur add up like square roots. 2e-6 is 10 times what is seen. */
 static void torch_answers(void)
 {
     for (size_t t = 0; t < sizeof torch_cases / sizeof *torch_cases; t++) {
@@ -772,7 +772,7 @@ static void torch_answers(void)
     }
 }
 
-/* ---- weights in every layout ---------------------------------------------------------------------------------------------------- */
+/* ---- weights in every layout -------------------------------------------------------------------------------- */
 static void weight_layouts(void)
 {
     rng r = rng_make(test_seed + 5);
@@ -838,7 +838,7 @@ static void weight_layouts(void)
     }
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- steps -------------------------------------------------------------------------------------------------- */
 
 static void cache_make(attn_kv *c, const layer *l, int batch, int capacity)
 {
@@ -850,7 +850,8 @@ static void cache_make(attn_kv *c, const layer *l, int batch, int capacity)
     CHECK(attn_kv_init(c, &s) == ATTN_OK);
 }
 
-/* A batch whose entries grow by different numbers of rows, in random pieces: each row as in one causal call over its sentence. */
+/* A batch whose entries grow by different numbers of rows, in random pieces: each row as in one causal call over its
+   sentence. */
 static void self_steps(void)
 {
     enum { BATCH = 3 };
@@ -996,7 +997,7 @@ static void cross_steps(void)
     }
 }
 
-/* ---- company ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- company ------------------------------------------------------------------------------------------------ */
 
 /* Sentences of different lengths: alone, padded right, padded left, and one behind the other. The same bits. */
 static void padded_batches(void)
@@ -1059,7 +1060,7 @@ static void padded_batches(void)
     }
 }
 
-/* ---- gates and means ------------------------------------------------------------------------------------------------------------------ */
+/* ---- gates and means ---------------------------------------------------------------------------------------- */
 static void gates(void)
 {
     rng r = rng_make(test_seed + 9);
@@ -1174,7 +1175,7 @@ static void means(void)
     }
 }
 
-/* ---- what must not matter, and what must not be missing ---------------------------------------------------------------------------------- */
+/* ---- what must not matter, and what must not be missing ----------------------------------------------------- */
 
 /* all backends that keep the one answer, all widths */
 static void backends_and_threads(void)
@@ -1240,7 +1241,7 @@ static void workspace_grows(void)
     CHECK(attn_mha_workspace(NULL, 1, 1, 1, NULL) == (size_t)-1);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------------------------------------------- */
 static void wrong_layers(void)
 {
     float w[64] = {0};

@@ -1,0 +1,412 @@
+/* fuzz_args.c: attn_args from bytes. An input that breaks nothing must be accepted; whatever is accepted must read and
+ * write inside its buffers (which are exactly as large as allowed) and agree with the oracle; whatever is refused must
+ * have written nothing, and attn_check and attn_sdpa must be of one mind. */
+#include "fuzz.h"
+
+enum { MOST_CELLS = 1 << 18 };            /* buffers beyond that are not provided: such calls are only checked */
+
+/* ---- what the input breaks ------------------------------------------------------------------------------------------ */
+
+#define INTS(X) \
+    X(batch) X(n_q) X(n_k) X(heads) X(kv_heads) X(dim) X(dim_v) X(layout) X(causal) X(align) X(q_pos) X(window_left) \
+    X(window_right) X(k_batch) X(mask_shape[0]) X(mask_shape[1]) X(mask_shape[2]) X(keep_shape[0]) X(keep_shape[1]) \
+    X(keep_shape[2]) X(bias_shape[0]) X(bias_shape[1]) X(bias_shape[2]) X(weights_stage) X(backend)
+#define STRIDES(X) \
+    X(q_stride[0]) X(q_stride[1]) X(q_stride[2]) X(k_stride[0]) X(k_stride[1]) X(k_stride[2]) X(v_stride[0]) \
+    X(v_stride[1]) X(v_stride[2]) X(out_stride[0]) X(out_stride[1]) X(out_stride[2]) X(mask_stride) X(keep_stride) \
+    X(bias_stride)
+#define OFFSET(field) offsetof(attn_args, field),
+static const size_t ints[] = {INTS(OFFSET)}, strides[] = {STRIDES(OFFSET)};
+enum { N_INTS = sizeof ints / sizeof *ints, N_STRIDES = sizeof strides / sizeof *strides };
+
+static void break_number(input *in, attn_args *a)
+{
+    unsigned what = u8(in) % (N_INTS + N_STRIDES + 2);
+    if (what < N_INTS) {
+        const int to = odd_size(in);
+        memcpy((char *)a + ints[what], &to, sizeof to);
+    } else if (what < N_INTS + N_STRIDES) {
+        const unsigned how = u8(in);
+        ptrdiff_t to = how < 128 ? odd_size(in) : (ptrdiff_t)((size_t)u32(in) << (how & 31));
+        memcpy((char *)a + strides[what - N_INTS], &to, sizeof to);
+    } else {
+        static const uint32_t list[] = {0x7FC00000u, 0x7F800000u, 0xFF800000u, 0xBF800000u, 1u, 0x41200000u, 0u};
+        *(what & 1 ? &a->scale : &a->softcap) = bits_float(list[u8(in) % 7u]);
+    }
+}
+
+/* ---- extents, in doubles: what is broken may be anything ------------------------------------------------------------ */
+
+static double extent(const ptrdiff_t stride[3], double batch, double rows, double heads, double width)
+{
+    if (batch < 1 || rows < 1) return 0;
+    return (batch - 1) * (double)stride[0] + (rows - 1) * (double)stride[1] + (heads - 1) * (double)stride[2] + width;
+}
+
+static double cells(const int shape[3], ptrdiff_t stride, int heads, const oracle_shape *s)
+{
+    const int given = shape[0] || shape[1] || shape[2];
+    const double rows = given ? (double)shape[0] * shape[1] * shape[2] : (double)heads * s->n_q;
+    if (rows < 1 || s->n_k < 1) return 0;
+    return (rows - 1) * (double)(stride ? stride : s->n_k) + s->n_k;
+}
+
+/* every cell of a tensor to `to`, or how many of them are `to` already */
+static size_t mark(unsigned char *map, const ptrdiff_t stride[3], int batch, int rows, int heads, int width, int to)
+{
+    size_t met = 0;
+    int b, i, h, x;
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < rows; i++)
+            for (h = 0; h < heads; h++)
+                for (x = 0; x < width; x++) {
+                    unsigned char *cell = map + b * stride[0] + i * stride[1] + h * stride[2] + x;
+                    if (to) *cell = (unsigned char)to;
+                    else met += *cell;
+                }
+    return met;
+}
+
+/* Every stride said: 0 is packed upon the inner ones, of which the widest counts. */
+static void resolve(ptrdiff_t stride[3], int layout, int heads, int rows, int width)
+{
+    const int inner = layout == ATTN_BHSD ? 1 : 2, order[3] = {inner, 3 - inner, 0}, count[3] = {0, rows, heads};
+    ptrdiff_t packed = width;
+    int i;
+    for (i = 0; i < 3; i++) {
+        if (!stride[order[i]]) stride[order[i]] = packed;
+        if (stride[order[i]] * count[order[i]] > packed) packed = stride[order[i]] * count[order[i]];
+    }
+}
+
+static attn_args resolved(const attn_args *a)
+{
+    const oracle_shape s = oracle_shape_of(a);
+    attn_args r = *a;
+    const int q_rows = a->q_cum ? a->q_cum[a->batch] : s.n_q, k_rows = a->k_cum ? a->k_cum[a->batch] : s.n_k;
+    resolve(r.q_stride, a->layout, s.heads, q_rows, s.dim);
+    resolve(r.out_stride, a->layout, s.heads, q_rows, s.dim_v);
+    resolve(r.k_stride, a->layout, s.kv_heads, k_rows, s.dim);
+    resolve(r.v_stride, a->layout, s.kv_heads, k_rows, s.dim_v);
+    return r;
+}
+
+typedef struct world {
+    attn_args a;
+    void *owned[24];
+    int n_owned, insane, broken;
+    size_t n_out, n_weights, n_lse, masked;
+    float *out, *weights, *lse;
+} world;
+
+static void *own(world *w, void *p) { return w->owned[w->n_owned++] = p; }
+
+static size_t room(world *w, double n)
+{
+    if (n >= 0 && n <= MOST_CELLS) return (size_t)n;
+    w->insane = 1;
+    return 1;
+}
+
+/* additive cells: 0: none hidden, else some, all, or something strange among them */
+static float *additive(input *in, world *w, size_t n)
+{
+    float *m = (float *)own(w, normals(in, n));
+    const unsigned kind = u8(in), every = 1 + kind % 5;
+    size_t i, from = u8(in);
+    for (i = from; i < n; i += every) m[i] = -INFINITY;
+    if (kind > 240 && n) m[kind % n] = kind & 1 ? NAN : kind & 2 ? INFINITY : -1e9f;
+    if (kind > 220 && kind < 240 && n) m[kind % n] = -0.0f;
+    return m;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in;
+    world w;
+    attn_args *const a = &w.a;
+    oracle_shape s;
+    attn_exec exec;
+    attn_status said, did;
+    size_t need, why_size, i, q_size = 0, k_size = 0, v_size = 0;
+    unsigned f, f2;
+    int width, breaks, kvh, group, b, list[16], n_list, clash = -1, q_rows, k_rows, q_batch, k_batch, work_mode;
+    float *q, *k, *v;
+    char *why;
+    attn_kv kv;
+    unsigned char *work = NULL;
+
+    in.at = data, in.end = data + size, in.noise = (uint32_t)size + (size ? data[0] : 0u);
+    memset(&w, 0, sizeof w);
+    memset(&kv, 0, sizeof kv);
+    memset(&the_heap, 0, sizeof the_heap);
+
+    /* sizes: tiny, now and then past a chunk */
+    breaks = (int)(u8(&in) % 6u);
+    breaks = breaks < 3 ? 0 : breaks - 2;
+    f = u16(&in), f2 = u16(&in);
+    a->batch = from_to(&in, 0, 3);
+    kvh = from_to(&in, 1, 3), group = from_to(&in, 1, 4);
+    a->heads = kvh * group, a->kv_heads = group > 1 || coin(&in) ? kvh : 0;
+    a->n_q = from_to(&in, 0, 9);
+    a->n_k = (int)u8(&in);
+    a->n_k = a->n_k < 180 ? a->n_k % 36 : a->n_k - 60;
+    a->dim = from_to(&in, 1, 20);
+    if (a->n_k > 60) a->n_q %= 4, a->batch = a->batch ? 1 : 0, a->dim = a->dim % 8 + 1;
+    if (a->n_q == 9) {                    /* a full block of rows */
+        a->n_q = 30, a->batch = a->batch ? 1 : 0, a->n_k %= 20, a->dim = a->dim % 4 + 1;
+        if (group > 2) a->heads = a->kv_heads = kvh;
+    }
+    if (f & 1u) a->dim_v = from_to(&in, 1, 40);
+    if (f & 2u) a->layout = ATTN_BHSD;
+    if (f & 4u) a->causal = from_to(&in, 0, 2);
+    if (f & 8u && !a->causal) a->align = coin(&in);
+    if (f & 16u) a->q_pos = from_to(&in, -6, 40);
+    if (f & 32u) a->window_left = from_to(&in, 0, 12);
+    if (f & 64u) a->window_right = from_to(&in, 0, 12);
+    if (f & 128u) a->scale = (float)from_to(&in, -20, 20) / 8.0f;
+    if (f & 256u) a->softcap = (float)from_to(&in, 0, 20) / 2.0f;
+    if (f & 512u) a->weights_stage = from_to(&in, 0, 3);
+
+    /* who exists */
+    for (i = 0; i < 2 && breaks; i++)
+        if (coin(&in)) break_number(&in, a), w.broken = 1;
+    b = a->batch > 0 && a->batch <= 4096 ? a->batch : 0;
+    if (a->batch <= 4096) {
+        const int n_q = a->n_q < 0 ? 0 : a->n_q > 300 ? 300 : a->n_q, n_k = a->n_k < 0 ? 0 : a->n_k > 300 ? 300 : a->n_k;
+        if (f & 1024u) a->q_lengths = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, n_q));
+        if (f & 2048u) a->k_lengths = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, n_k));
+        if (f & 4096u) {
+            int *starts = (int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, n_k)), j;
+            for (j = 0; j < b; j++) {
+                const int most = a->k_lengths ? a->k_lengths[j] : n_k;
+                if (starts[j] > most) starts[j] = most;
+            }
+            a->k_starts = starts;
+        }
+        if (f & 8192u) {
+            if (coin(&in)) a->k_batch = from_to(&in, 1, 4);
+            a->k_map = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, (a->k_batch > 0 ? a->k_batch : b) - 1));
+        }
+        if (f & 16384u && !a->q_lengths) {
+            int *cum = (int *)own(&w, (void *)(uintptr_t)numbers(&in, b + 1, 0, n_q)), j;
+            for (j = 0; j < b; j++) cum[j + 1] += cum[j];
+            a->q_cum = cum;
+            if (coin(&in)) a->n_q = 0;
+        }
+        if (f & 32768u && !a->k_lengths && !a->k_starts && !a->k_map) {
+            int *cum = (int *)own(&w, (void *)(uintptr_t)numbers(&in, b + 1, 0, n_k)), j;
+            for (j = 0; j < b; j++) cum[j + 1] += cum[j];
+            a->k_cum = cum;
+            if (coin(&in)) a->n_k = 0;
+        }
+        if (f2 & 1u) a->q_pos_each = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, -6, 20));
+    }
+    if (breaks > 1 && w.n_owned && b && coin(&in)) {      /* an entry of some array; all but q_pos_each doubt it */
+        int *x = (int *)w.owned[u8(&in) % (unsigned)w.n_owned];
+        x[u8(&in) % (unsigned)b] = odd_size(&in);
+        w.broken = 1;
+    }
+    for (i = 0; i < 2; i++) {
+        const int *cum = i ? a->k_cum : a->q_cum;
+        int j;
+        for (j = 0; cum && j <= b; j++)
+            if (cum[j] < 0 || cum[j] > MOST_CELLS) w.insane = 1;
+    }
+
+    /* strides: some wider than needed */
+    s.heads = a->heads, s.kv_heads = a->kv_heads ? a->kv_heads : a->heads;
+    if (f2 & 2u && a->dim > 0 && a->dim < 1000 && a->heads > 0 && a->heads < 1000 && (unsigned)a->kv_heads < 1000) {
+        const int more = from_to(&in, 0, 9), dv = a->dim_v > 0 && a->dim_v < 1000 ? a->dim_v : a->dim;
+        if (a->layout == ATTN_BSHD) {
+            const unsigned which = u8(&in);
+            if (which & 1) a->q_stride[1] = a->heads * a->dim + more;
+            if (which & 2) a->k_stride[1] = s.kv_heads * a->dim + more;
+            if (which & 4) a->v_stride[1] = s.kv_heads * dv + more, a->v_stride[2] = dv;
+            if (which & 8) a->out_stride[2] = dv + more;
+        } else {
+            a->q_stride[1] = a->dim + more;
+            a->out_stride[1] = dv + more;
+        }
+    }
+    if (breaks && coin(&in)) break_number(&in, a), w.broken = 1;
+    if (a->batch > 4096) a->q_pos_each = a->q_lengths = a->k_lengths = a->k_starts = a->k_map = a->q_cum = a->k_cum = NULL;
+    if (a->batch > b) {                    /* broken after the arrays were made: they are too short */
+        a->q_pos_each = a->q_lengths = a->k_lengths = a->k_starts = a->k_map = a->q_cum = a->k_cum = NULL;
+    }
+
+    /* who is hidden, shapes only */
+    for (i = 0; i < 3; i++) {
+        int *shape = i == 0 ? a->mask_shape : i == 1 ? a->keep_shape : a->bias_shape;
+        if (f2 & 4u << i && f2 & 32u && !w.broken) {
+            const unsigned which = u8(&in);
+            shape[0] = which & 1 && a->batch ? a->batch : 1, shape[1] = which & 2 ? a->heads : 1;
+            shape[2] = which & 4 && a->n_q && !a->q_cum ? a->n_q : 1;
+        }
+        if (f2 & 4u << i && f2 & 64u && !w.broken && !a->k_cum)
+            *(i == 0 ? &a->mask_stride : i == 1 ? &a->keep_stride : &a->bias_stride) = a->n_k ? a->n_k + from_to(&in, 0, 5) : 0;
+    }
+
+    /* buffers, exactly */
+    memset(&s, 0, sizeof s);
+    if (!w.insane && a->heads > 0 && a->kv_heads >= 0 && a->batch >= 0 && a->batch <= 4096 && a->n_q >= 0 && a->n_k >= 0 &&
+        a->dim > 0 && a->dim_v >= 0 && a->heads < 1 << 12 && a->kv_heads < 1 << 12 && a->n_q < 1 << 12 && a->n_k < 1 << 12 &&
+        a->dim < 1 << 12 && a->dim_v < 1 << 12 && a->k_batch >= 0 && a->k_batch < 1 << 12) {
+        int sane = 1, d;
+        const ptrdiff_t *all[4];
+        all[0] = a->q_stride, all[1] = a->k_stride, all[2] = a->v_stride, all[3] = a->out_stride;
+        for (d = 0; d < 12; d++)
+            if (all[d / 3][d % 3] < 0 || all[d / 3][d % 3] > MOST_CELLS) sane = 0;
+        if (a->mask_stride < 0 || a->keep_stride < 0 || a->bias_stride < 0 || a->mask_stride > MOST_CELLS ||
+            a->keep_stride > MOST_CELLS || a->bias_stride > MOST_CELLS) sane = 0;
+        if (sane) {
+            const attn_args r = resolved(a);
+            s = oracle_shape_of(&r);
+        }
+        else w.insane = 1;
+    } else w.insane = 1;
+    q_rows = w.insane ? 0 : a->q_cum ? a->q_cum[b] : s.n_q, k_rows = w.insane ? 0 : a->k_cum ? a->k_cum[b] : s.n_k;
+    q_batch = a->q_cum ? a->batch > 0 : a->batch;
+    k_batch = a->batch <= 0 ? 0 : a->k_cum ? 1 : a->k_map && a->k_batch > 0 ? a->k_batch : a->batch;
+    if (!w.insane) {
+        q_size = room(&w, extent(s.q, q_batch, q_rows, s.heads, s.dim));
+        k_size = room(&w, extent(s.k, k_batch, k_rows, s.kv_heads, s.dim));
+        v_size = room(&w, extent(s.v, k_batch, k_rows, s.kv_heads, s.dim_v));
+        w.n_out = room(&w, extent(s.out, q_batch, q_rows, s.heads, s.dim_v));
+        if (f2 & 128u) w.n_weights = room(&w, (double)a->batch * s.heads * s.n_q * s.n_k);
+        w.n_lse = room(&w, (double)a->batch * s.heads * s.n_q);
+    }
+    a->q = q = (float *)own(&w, normals(&in, q_size));
+    a->k = k = (float *)own(&w, normals(&in, k_size));
+    a->v = v = (float *)own(&w, normals(&in, v_size));
+    w.out = (float *)own(&w, floats(w.n_out));
+    if (f2 & 128u) a->weights = w.weights = (float *)own(&w, floats(w.n_weights));
+    if (f2 & 256u) a->lse = w.lse = (float *)own(&w, floats(w.n_lse));
+    memset(&w.masked, 0xA5, sizeof w.masked);
+    if (f2 & 512u) a->masked_rows = &w.masked;
+    if (f2 & 4u) a->mask = additive(&in, &w, w.insane ? 1 : room(&w, cells(a->mask_shape, a->mask_stride, 1, &s)));
+    if (f2 & 8u) {
+        const size_t n = w.insane ? 1 : room(&w, cells(a->keep_shape, a->keep_stride, 1, &s));
+        unsigned char *keep = (unsigned char *)own(&w, malloc(n ? n : 1));
+        const unsigned every = 1 + u8(&in) % 5u;
+        for (i = 0; keep && i < n; i++) keep[i] = (unsigned char)(i % every ? i : 0);
+        a->keep = keep;
+    }
+    if (f2 & 16u) a->bias = additive(&in, &w, w.insane ? 1 : room(&w, cells(a->bias_shape, a->bias_stride, a->heads, &s)));
+    if (f2 & 1024u) a->alibi_slopes = (const float *)own(&w, normals(&in, w.insane ? 1 : (size_t)s.heads));
+    if (f2 & 2048u) a->sinks = (const float *)own(&w, normals(&in, w.insane ? 1 : (size_t)s.heads));
+
+    /* out inside, before or behind q, k or v: refused exactly when a float would be shared */
+    if (f2 & 4096u && !w.insane && w.n_out) {
+        const unsigned which = u8(&in) % 3u;
+        const size_t n = which == 0 ? q_size : which == 1 ? k_size : v_size, whole = 2 * w.n_out + n;
+        if (n) {
+            const size_t at = (size_t)from_to(&in, 0, (int)(w.n_out + n > 65000 ? 65000 : w.n_out + n));
+            float *arena = (float *)own(&w, floats(whole)), *from = which == 0 ? q : which == 1 ? k : v;
+            unsigned char *map = (unsigned char *)calloc(whole, 1);
+            if (!map) abort();
+            memcpy(arena + w.n_out, from, n * sizeof *arena);
+            if (which == 0) a->q = q = arena + w.n_out;
+            if (which == 1) a->k = k = arena + w.n_out;
+            if (which == 2) a->v = v = arena + w.n_out;
+            w.out = arena + at;
+            mark(map + w.n_out, which == 0 ? s.q : which == 1 ? s.k : s.v, which == 0 ? q_batch : k_batch,
+                 which == 0 ? q_rows : k_rows, which == 0 ? s.heads : s.kv_heads, which == 2 ? s.dim_v : s.dim, 1);
+            clash = mark(map + at, s.out, q_batch, q_rows, s.heads, s.dim_v, 0) > 0;
+            free(map);
+        }
+    }
+    a->out = w.out;
+
+    /* how */
+    width = from_to(&in, 1, 5);
+    exec.pool = &width, exec.width = width, exec.run = scrambled;
+    if (f2 & 8192u) a->exec = &exec;
+    a->user = &the_heap;
+    n_list = attn_backends(list, 16);
+    if (!w.broken || !a->backend) a->backend = f2 & 16384u ? list[u8(&in) % (unsigned)n_list] : ATTN_AUTO;
+    if (breaks > 2 && coin(&in)) {         /* pointers that are not there, or too many of them */
+        w.broken = 1;
+        switch (u8(&in) % 8u) {
+        case 0: a->out = NULL; break;
+        case 1: a->q = NULL; break;
+        case 2: a->k = NULL; break;
+        case 3: a->v = NULL; break;
+        case 4: a->kv = &kv; break;        /* zeroed: no cache at all */
+        case 5: exec.run = NULL, a->exec = &exec; break;
+        case 6: exec.width = odd_size(&in), a->exec = &exec; break;
+        default: a->weights = a->lse; break;
+        }
+        if (a->exec && exec.width > 64) w.insane = 1;
+    }
+
+    /* ask, then do */
+    why_size = (size_t)from_to(&in, 0, 250);
+    why = (char *)malloc(why_size ? why_size : 1);
+    if (!why) abort();
+    said = attn_check(a, why_size ? why : NULL, why_size);
+    if (why_size) MUST(memchr(why, 0, why_size) != NULL);
+    MUST(said <= ATTN_OK && said >= ATTN_E_FULL && strcmp(attn_status_str(said), "unknown status") != 0);
+    if (!w.broken && clash < 0 && said != ATTN_OK) DIE("a valid call is refused: %d %s", (int)said, why_size ? why : "");
+    if (!w.broken && clash >= 0 && (said == ATTN_E_OVERLAP) != clash) DIE("overlap: said %d, true is %d", (int)said, clash);
+    need = attn_sdpa_workspace(a);
+    if (!w.broken && !w.insane && said == ATTN_OK) MUST(need != SIZE_MAX);      /* what nobody looks at may be wrong */
+    work_mode = from_to(&in, 0, 7);
+    if (said != ATTN_OK) {
+        did = attn_sdpa(a);
+        if (did != said) DIE("attn_check says %d, attn_sdpa %d", (int)said, (int)did);
+    } else if (!w.insane && need < (size_t)1 << 26) {
+        attn_args plain;
+        const oracle_shape *shape = &s;
+        if (work_mode > 4 && need) {       /* one byte too small, then exactly, unaligned */
+            const size_t shift = (size_t)(work_mode - 5) * 3;
+            work = (unsigned char *)malloc(need + shift);
+            if (!work) abort();
+            a->work = work + shift, a->work_size = need - 1;
+            MUST(attn_sdpa(a) == ATTN_E_WORK && wiped(w.lse, w.lse ? w.n_lse * 4 : 0));
+            MUST(attn_check(a, NULL, 0) == ATTN_E_WORK);
+            a->work_size = need;
+        } else if (work_mode == 4) {       /* no memory: an error, or none was needed */
+            the_heap.fail_at = 1;
+            did = attn_sdpa(a);
+            MUST(did == (the_heap.calls ? ATTN_E_MEMORY : ATTN_OK));
+            if (did) MUST(clash == 0 || wiped(w.out, w.n_out * 4));
+            the_heap.fail_at = 0;
+        }
+        did = attn_sdpa(a);
+        if (did != ATTN_OK) DIE("attn_check says ok, attn_sdpa %d", (int)did);
+        if (work) MUST(the_heap.calls == 0);
+        plain = resolved(a);
+        agree(&plain);
+        if (one_answer(a->backend) && w.n_out <= 65536 && clash < 0) {      /* and again, by the specification */
+            float *first = floats(w.n_out);
+            memcpy(first, w.out, w.n_out * sizeof *first);
+            if (a->backend != ATTN_SCALAR) {
+                a->backend = ATTN_SCALAR;
+                a->exec = NULL;
+                a->work = NULL, a->work_size = 0;
+                MUST(attn_sdpa(a) == ATTN_OK);
+                for (b = 0; b < q_batch; b++)
+                    for (i = 0; i < (size_t)q_rows; i++) {
+                        int h;
+                        for (h = 0; h < shape->heads; h++) {
+                            const ptrdiff_t at = oracle_row_at(shape->out, NULL, b, h, (int)i);
+                            MUST(same_bits(first + at, w.out + at, (size_t)shape->dim_v));
+                        }
+                    }
+            }
+            free(first);
+        }
+    }
+    if (said != ATTN_OK) {
+        if (clash < 0) MUST(wiped(w.out, w.n_out * sizeof *w.out));
+        MUST(wiped(w.weights, w.weights ? w.n_weights * sizeof *w.weights : 0));
+        MUST(wiped(w.lse, w.lse ? w.n_lse * sizeof *w.lse : 0));
+        MUST(wiped(&w.masked, sizeof w.masked));
+    }
+    MUST(the_heap.live == 0);
+    free(why);
+    free(work);
+    while (w.n_owned) free(w.owned[--w.n_owned]);
+    return 0;
+}
