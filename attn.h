@@ -66,9 +66,9 @@
    at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and on every backend that has
    fused multiply-add (scalar, AVX2, AVX-512, NEON). SSE2 and wasm have no fma: they keep the same promise among
    themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
-   (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A NaN is always stored
-   as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and put back (x86 and
-   aarch64; elsewhere call in the default mode).
+   (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A NaN is
+   always stored as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and
+   put back (x86 and aarch64; elsewhere call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
    (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).
@@ -816,6 +816,7 @@ struct attn__kernels {
     void (*gemm)(const attn__gemm *g);
     void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n, float by);
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v);
+    void (*scores)(float *s, const float *q, const float *k, ptrdiff_t row, int n, int depth);
     int  (*dirty)(const attn__gemm *g);
     void (*select)(const attn__gemm *g, const float *vis);
     void (*soft)(const attn__soft *f);
@@ -982,7 +983,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 }
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar, attn__gemm_scalar,
-                                                    0, 0, 0, 0, 0, 0, 0, 0, 0 };
+                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
 /* ============================================================================================================
  * 4  CPU DETECTION AND DISPATCH
@@ -2404,6 +2405,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
  * ========================================================================================================== */
 enum { ATTN__GROUP = 24, ATTN__WIDE_GROUP = 32 };   /* rows taken together; the same, as whole vectors */
 enum { ATTN__FEW = 40 };                            /* up to so many rows read V where it lies */
+enum { ATTN__AHEAD = 8 };                           /* a single row scores so many chunks of plain K at a time */
 
 typedef struct attn__plan {
     int rows, blocks;                               /* rows of a block; blocks of one (entry, K/V head) */
@@ -2453,7 +2455,7 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
     p->L = p->M + groups * ATTN__WIDE_GROUP;
     p->ranges = p->L + groups * ATTN__WIDE_GROUP;
     p->s = p->ranges + attn__up(3 * n, 16);
-    p->vis = p->s + group_rows * ATTN__CHUNK;
+    p->vis = p->s + (rows < ATTN__AHEAD ? (size_t)ATTN__AHEAD : group_rows) * ATTN__CHUNK;
     p->k = p->v = at = p->vis + group_rows * ATTN__CHUNK;
     if (!a->kv) {
         if (attn__mul((size_t)keys, dim, &more) || attn__add(at, more, &at)) return 0;
@@ -2511,7 +2513,7 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 
 /* the right-hand sides of a chunk */
 typedef struct attn__sides {
-    const float *k;                                 /* K panels of the chunk */
+    const float *k;                                 /* K panels of the chunk; NULL: scored already, by attn__chunks */
     const float *v, *v_tail;                        /* V: whole panels; the last, partial one when V is read in place */
     ptrdiff_t v_step, v_panel;
     int lo, hi;                                     /* keys of it that the block needs */
@@ -2538,9 +2540,10 @@ static void attn__chunk_sides(attn__block *k, int c0, int lo, int hi, attn__side
         return;
     }
     lo = lo / 16 * 16;
-    f->pack_k(k->k + (size_t)lo * (size_t)s->dim, k->e.k + k->g * s->k[2] + (k->e.start + c0 + lo) * s->k[1], s->k[1],
-              hi - lo, s->dim);
-    d->k = k->k;
+    d->k = k->w->p->rows > 1 ? k->k : NULL;
+    if (d->k)
+        f->pack_k(k->k + (size_t)lo * (size_t)s->dim, k->e.k + k->g * s->k[2] + (k->e.start + c0 + lo) * s->k[1],
+                  s->k[1], hi - lo, s->dim);
     d->v = k->e.v + k->g * s->v[2] + (k->e.start + c0) * s->v[1];
     if (k->rows > ATTN__FEW) {
         ATTN__COUNT(PACKED);
@@ -2664,7 +2667,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         soft.lo = glo / 16 * 16;
         soft.end = (ghi + 15) / 16 * 16;
         soft.rows = rows;
-        g.b = d.k + (size_t)soft.lo * (size_t)s->dim;
+        g.b = d.k ? d.k + (size_t)soft.lo * (size_t)s->dim : NULL;
         g.b_step = 16;
         g.b_panel = (ptrdiff_t)16 * s->dim;
         g.from = NULL;
@@ -2677,7 +2680,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         g.depth = s->dim;
         if (rows == 1) ATTN__COUNT(ONE_ROW);
         else if (group > 1) ATTN__COUNT(GROUP);
-        f->gemm(&g);
+        if (d.k) f->gemm(&g);                               /* else attn__chunks was here already */
 
         for (r = 0; r < rows; r++) {                        /* probabilities */
             row[r].seen = k->seen[r0 + r];
@@ -2878,6 +2881,32 @@ static void attn__block_chunks(const attn__block *k, int *first, int *last)
     *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
 }
 
+/* Chunks first .. last-1 in order. A single row over plain K and V takes the scores of several chunks before it turns
+ * to their V: changing between the two streams for every chunk would keep the memory waiting. */
+static void attn__chunks(attn__block *k, int first, int last, float *states)
+{
+    const attn__work *w = k->w;
+    const attn__shape *s = w->s;
+    const int alone = w->p->rows == 1 && !w->a->kv;
+    float *scores = k->s;
+    int chunk;
+    for (chunk = first; chunk < last; chunk++) {
+        const int i = alone ? (chunk - first) % ATTN__AHEAD : 0;
+        if (alone && i == 0) {
+            const int all = attn__wants_raw(w->a), c0 = chunk * ATTN__CHUNK;
+            const int end = c0 + (int)ATTN__AHEAD * (int)ATTN__CHUNK;
+            const int from = all || k->from[0] < c0 ? c0 : k->from[0] / 16 * 16;
+            const int to = attn__min(all ? k->e.end - k->e.start : k->to[0], end);
+            if (from < to)
+                w->kernels->scores(scores + (from - c0), k->q, k->e.k + k->g * s->k[2] + (k->e.start + from) * s->k[1],
+                                   s->k[1], to - from, s->dim);
+        }
+        k->s = scores + i * ATTN__CHUNK;
+        attn__chunk(k, chunk, states ? states + (size_t)chunk * w->p->state : NULL);
+    }
+    k->s = scores;
+}
+
 static void attn__block_run(const attn__work *w, int item, int slot)
 {
     attn__block k;
@@ -2885,7 +2914,8 @@ static void attn__block_run(const attn__work *w, int item, int slot)
     if (attn__block_begin(&k, w, item, slot)) {
         attn__block_clear(&k);
         attn__block_blank(&k, 0, k.rows, 0, w->s->n_k, attn__cell_before(w->a));
-        for (attn__block_chunks(&k, &chunk, &last); chunk < last; chunk++) attn__chunk(&k, chunk, NULL);
+        attn__block_chunks(&k, &chunk, &last);
+        attn__chunks(&k, chunk, last, NULL);
     }
     attn__block_end(&k);
 }
@@ -2912,11 +2942,8 @@ static void attn__block_part(const attn__work *w, int item, int part, int slot)
     hi = (int)((long long)w->p->chunks * (part + 1) / w->p->parts);
     attn__block_blank(&k, 0, k.rows, part == 0 ? 0 : attn__column(&k, lo),
                       part == w->p->parts - 1 ? w->s->n_k : attn__column(&k, hi), attn__cell_before(w->a));
-    for (chunk = lo; chunk < hi; chunk++) {
-        float *state = attn__state(w, item, chunk);
-        state[3 * ATTN__GROUP] = 0.0f;
-        if (chunk >= first && chunk < last) attn__chunk(&k, chunk, state);
-    }
+    for (chunk = lo; chunk < hi; chunk++) attn__state(w, item, chunk)[3 * ATTN__GROUP] = 0.0f;
+    attn__chunks(&k, lo > first ? lo : first, attn__min(hi, last), attn__state(w, item, 0));
 }
 
 static void attn__block_fold(const attn__work *w, int item, int slot)
@@ -4576,7 +4603,7 @@ static const attn__kernels *attn__table(int backend)
 #endif
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* the words; the same definitions in every pass, so they can stay */
+/* the words */
 #define attn__v       ATTN__FN(v)
 #define attn__m       ATTN__FN(m)
 #define attn__vset    ATTN__FN(vset)
@@ -4658,17 +4685,17 @@ ATTN__V float attn__vtop(attn__v a)                              /* the largest 
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
 }
-/* to[c*16 + lane] = from[lane*row + c] for c < 4; lanes behind `last` repeat it */
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
+/* xC[lane] = from[lane*row + C] for C < 4; lanes behind `last` repeat it */
+ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
 {
     const __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
     const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row), r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
     const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
     const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
-    _mm_storeu_ps(to, _mm_movelh_ps(t0, t2));
-    _mm_storeu_ps(to + 16, _mm_movehl_ps(t2, t0));
-    _mm_storeu_ps(to + 32, _mm_movelh_ps(t1, t3));
-    _mm_storeu_ps(to + 48, _mm_movehl_ps(t3, t1));
+    *x0 = _mm_movelh_ps(t0, t2);
+    *x1 = _mm_movehl_ps(t2, t0);
+    *x2 = _mm_movelh_ps(t1, t3);
+    *x3 = _mm_movehl_ps(t3, t1);
 }
 
 #elif ATTN__ISA == 3  /* --------------------------------------------------------------------- AVX2 with FMA */
@@ -4720,16 +4747,16 @@ ATTN__V __m256 ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* 
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
                                 _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
 {
     const __m256 r0 = ATTN__FN(two)(from, 0, row, last), r1 = ATTN__FN(two)(from, 1, row, last);
     const __m256 r2 = ATTN__FN(two)(from, 2, row, last), r3 = ATTN__FN(two)(from, 3, row, last);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    _mm256_storeu_ps(to, _mm256_shuffle_ps(t0, t2, 0x44));
-    _mm256_storeu_ps(to + 16, _mm256_shuffle_ps(t0, t2, 0xee));
-    _mm256_storeu_ps(to + 32, _mm256_shuffle_ps(t1, t3, 0x44));
-    _mm256_storeu_ps(to + 48, _mm256_shuffle_ps(t1, t3, 0xee));
+    *x0 = _mm256_shuffle_ps(t0, t2, 0x44);
+    *x1 = _mm256_shuffle_ps(t0, t2, 0xee);
+    *x2 = _mm256_shuffle_ps(t1, t3, 0x44);
+    *x3 = _mm256_shuffle_ps(t1, t3, 0xee);
 }
 
 #elif ATTN__ISA == 4  /* --------------------------------------------------------------------------- AVX-512 */
@@ -4798,17 +4825,17 @@ ATTN__V attn__v ATTN__FN(four)(const float *p, int i, ptrdiff_t row, int last) /
     r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 8, last) * row), 2);
     return _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 12, last) * row), 3);
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
 {
     const __mmask16 all = (__mmask16)0xffff;
     const __m512 r0 = ATTN__FN(four)(from, 0, row, last), r1 = ATTN__FN(four)(from, 1, row, last);
     const __m512 r2 = ATTN__FN(four)(from, 2, row, last), r3 = ATTN__FN(four)(from, 3, row, last);
     const __m512 t0 = _mm512_maskz_unpacklo_ps(all, r0, r1), t1 = _mm512_maskz_unpackhi_ps(all, r0, r1);
     const __m512 t2 = _mm512_maskz_unpacklo_ps(all, r2, r3), t3 = _mm512_maskz_unpackhi_ps(all, r2, r3);
-    _mm512_storeu_ps(to, _mm512_maskz_shuffle_ps(all, t0, t2, 0x44));
-    _mm512_storeu_ps(to + 16, _mm512_maskz_shuffle_ps(all, t0, t2, 0xee));
-    _mm512_storeu_ps(to + 32, _mm512_maskz_shuffle_ps(all, t1, t3, 0x44));
-    _mm512_storeu_ps(to + 48, _mm512_maskz_shuffle_ps(all, t1, t3, 0xee));
+    *x0 = _mm512_maskz_shuffle_ps(all, t0, t2, 0x44);
+    *x1 = _mm512_maskz_shuffle_ps(all, t0, t2, 0xee);
+    *x2 = _mm512_maskz_shuffle_ps(all, t1, t3, 0x44);
+    *x3 = _mm512_maskz_shuffle_ps(all, t1, t3, 0xee);
 }
 
 #elif ATTN__ISA == 5  /* ------------------------------------------------------------------- NEON of aarch64 */
@@ -4850,15 +4877,15 @@ ATTN__V float attn__vsum(attn__v a)
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
 ATTN__V float attn__vtop(attn__v a) { return vmaxvq_f32(a); }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
 {
     const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
     const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row),
                                       vld1q_f32(from + attn__min(3, last) * row));
-    vst1q_f32(to, vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0])));
-    vst1q_f32(to + 16, vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1])));
-    vst1q_f32(to + 32, vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0])));
-    vst1q_f32(to + 48, vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1])));
+    *x0 = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+    *x1 = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+    *x2 = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+    *x3 = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
 #elif ATTN__ISA == 6  /* ---------------------------------------------------------------------- wasm simd128 */
@@ -4897,17 +4924,17 @@ ATTN__V float attn__vtop(attn__v a)
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(a, 0);
 }
-ATTN__V void attn__vturn(float *to, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
 {
     const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + attn__min(1, last) * row);
     const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
     const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
     const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
     const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
-    wasm_v128_store(to, wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5));
-    wasm_v128_store(to + 16, wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7));
-    wasm_v128_store(to + 32, wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5));
-    wasm_v128_store(to + 48, wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7));
+    *x0 = wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5);
+    *x1 = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
+    *x2 = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
+    *x3 = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
 }
 #endif
 
@@ -4988,6 +5015,17 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     }
 }
 
+/* four components of ATTN__LANES keys into a panel */
+ATTN__V void ATTN__FN(turn)(float *to, const float *from, ptrdiff_t row, int last)
+{
+    attn__v x0, x1, x2, x3;
+    attn__vturn(&x0, &x1, &x2, &x3, from, row, last);
+    attn__vstore(to, x0);
+    attn__vstore(to + 16, x1);
+    attn__vstore(to + 32, x2);
+    attn__vstore(to + 48, x3);
+}
+
 /* Rows of other heads lie between the rows of one: at a power-of-two distance they share a few lines of L1, so only the
  * rows of one vector are open at once, and prefetching the next ones costs more than it brings (84 against 60 GB/s). */
 static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth)
@@ -4996,14 +5034,14 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
     int j, c, x;
     for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
-            for (c = 0; c + 4 <= depth; c += 4) attn__vturn(panels + c * 16 + x, k + x * row + c, row, full);
+            for (c = 0; c + 4 <= depth; c += 4) ATTN__FN(turn)(panels + c * 16 + x, k + x * row + c, row, full);
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
         }
     if (n <= 0) return;
     for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {    /* the last panel, filled up with its last key */
         const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
-        for (c = 0; c + 4 <= depth; c += 4) attn__vturn(panels + c * 16 + x, k + first * row + c, row, last);
+        for (c = 0; c + 4 <= depth; c += 4) ATTN__FN(turn)(panels + c * 16 + x, k + first * row + c, row, last);
         for (; c < depth; c++)
             for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
     }
@@ -5029,6 +5067,53 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
         }
     }
     return attn__many(attn__vnan(odd));
+}
+
+/* Scores of one query against `groups` x ATTN__LANES keys where they lie: turned in registers, never packed. s0, s1 and
+ * s2 are the chains of the groups (more of them, and their rows would push each other out of L1), x0..x3 four
+ * components of one group, q0..q3 of the query. */
+ATTN__V void ATTN__FN(score)(const int groups, float *s, const float *q, const float *k, ptrdiff_t row, int last,
+                             int depth)
+{
+    attn__v s0 = attn__vset(0.0f), s1 = s0, s2 = s0, x0, x1, x2, x3;
+    int c, j;
+    for (c = 0; c + 4 <= depth; c += 4) {
+        const attn__v q0 = attn__vset(q[c]), q1 = attn__vset(q[c + 1]);
+        const attn__v q2 = attn__vset(q[c + 2]), q3 = attn__vset(q[c + 3]);
+        attn__vturn(&x0, &x1, &x2, &x3, k + c, row, last);
+        s0 = attn__vfma(q3, x3, attn__vfma(q2, x2, attn__vfma(q1, x1, attn__vfma(q0, x0, s0))));
+        if (groups > 1) {
+            attn__vturn(&x0, &x1, &x2, &x3, k + ATTN__LANES * row + c, row, last);
+            s1 = attn__vfma(q3, x3, attn__vfma(q2, x2, attn__vfma(q1, x1, attn__vfma(q0, x0, s1))));
+        }
+        if (groups > 2) {
+            attn__vturn(&x0, &x1, &x2, &x3, k + 2 * ATTN__LANES * row + c, row, last);
+            s2 = attn__vfma(q3, x3, attn__vfma(q2, x2, attn__vfma(q1, x1, attn__vfma(q0, x0, s2))));
+        }
+    }
+    for (; c < depth; c++)                              /* what a dim that is no multiple of 4 leaves */
+        for (j = 0; j < groups; j++) {
+            float part[ATTN__LANES];
+            int i;
+            for (i = 0; i < ATTN__LANES; i++) part[i] = k[(j * ATTN__LANES + attn__min(i, last)) * row + c];
+            if (j == 0) s0 = attn__vfma(attn__vset(q[c]), attn__vload(part), s0);
+            else if (j == 1) s1 = attn__vfma(attn__vset(q[c]), attn__vload(part), s1);
+            else s2 = attn__vfma(attn__vset(q[c]), attn__vload(part), s2);
+        }
+    attn__vstore(s, s0);
+    if (groups > 1) attn__vstore(s + ATTN__LANES, s1);
+    if (groups > 2) attn__vstore(s + 2 * ATTN__LANES, s2);
+}
+
+static ATTN__TARGET void ATTN__FN(scores)(float *s, const float *q, const float *k, ptrdiff_t row, int n, int depth)
+{
+    const int groups = ATTN__LANES < 16 ? 3 : 1, step = groups * ATTN__LANES;
+    int j;
+    for (j = n; j < (n + 15) / 16 * 16; j++) s[j] = 0.0f;   /* lanes that will be hidden, but are looked at */
+    for (; n >= step; n -= step, s += step, k += step * row)
+        ATTN__FN(score)(groups, s, q, k, row, ATTN__LANES - 1, depth);
+    for (; n > 0; n -= ATTN__LANES, s += ATTN__LANES, k += ATTN__LANES * row)
+        ATTN__FN(score)(1, s, q, k, row, attn__min(n, ATTN__LANES) - 1, depth);
 }
 
 /* Is anything of the right-hand side not finite? */
@@ -5342,7 +5427,7 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
     return attn__vtop(top);
 }
 
-/* The usual masks, nothing but mask, bias and keep: whole vectors inside the row's range without the questions above. */
+/* The usual masks, nothing but mask, bias and keep: whole vectors inside the row's range, no questions. */
 static ATTN__TARGET float ATTN__FN(masked)(const attn__soft *f, attn__row *row, float *s, float *vis)
 {
     const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
@@ -5501,8 +5586,9 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 }
 
 static const attn__kernels ATTN__FN(kernels) = {
-    ATTN__BACKEND, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(dirty),
-    ATTN__FN(select), ATTN__FN(soft), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
+    ATTN__BACKEND, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(scores),
+    ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish),
+    ATTN__FN(weigh)
 };
 
 #undef ATTN__FN
@@ -5511,6 +5597,30 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__V
+#undef attn__v
+#undef attn__m
+#undef attn__vset
+#undef attn__vload
+#undef attn__vstore
+#undef attn__vadd
+#undef attn__vsub
+#undef attn__vmul
+#undef attn__vdiv
+#undef attn__vmax
+#undef attn__vabs
+#undef attn__vfma
+#undef attn__vpow2
+#undef attn__vless
+#undef attn__vsame
+#undef attn__vnan
+#undef attn__vpick
+#undef attn__vwipe
+#undef attn__mor
+#undef attn__many
+#undef attn__mbytes
+#undef attn__vsum
+#undef attn__vtop
+#undef attn__vturn
 #endif /* ATTN__ISA */
 
 /* ============================================================================================================

@@ -3,7 +3,7 @@
 #
 #   sh tests/mutate.sh                 all of them
 #   sh tests/mutate.sh 20              20 of them, evenly spaced (also --some 20)
-#   sh tests/mutate.sh -j 4 keep bias  4 at once; only those whose name contains one of the words
+#   sh tests/mutate.sh -j 1 keep bias  one at a time; only those whose name contains one of the words
 #   sh tests/mutate.sh -l              list them
 #
 # A mistake is noticed when the program fails, crashes or runs longer than LIMIT seconds (default 60). One whose old
@@ -82,7 +82,7 @@ one()
             rm -f "$dir"/*.o "$dir/test"
             return
         done
-        [ $round = 1 ] || { echo "SURVIVED" >"$dir/result"; return; }
+        [ $round = 1 ] || { echo "SURVIVED" >"$dir/result"; rm -f "$dir"/*.o "$dir/test"; return; }
     done
     echo "stale (does not build: $(grep -m 1 error "$dir/log"))" >"$dir/result"
 }
@@ -91,7 +91,7 @@ case $1 in
 --one) shift; one "$1"; exit ;;
 esac
 
-jobs=1 some=0 words=
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) some=0 words=
 while [ $# -gt 0 ]; do
     case $1 in
     -j) jobs=$2; shift ;;
@@ -136,12 +136,19 @@ fi
 
 echo $chosen | tr ' ' '\n' | xargs -P "$jobs" -n 1 sh tests/mutate.sh --one
 
+running=$(sed -n '1s/.*backends://p' "$work/0/log")
 noticed=0 survived=0 stale=0
 for k in $chosen; do
     result=$(cat "$work/$k/result" 2>/dev/null || echo "stale (no result)")
+    backend=$(name "$k" | sed -n 's/^\[\(.*\)\].*/\1/p')
+    case "$result $running " in
+    "SURVIVED "*" $backend "*) ;;
+    SURVIVED*) [ ! "$backend" ] || result="skipped: $backend does not run here" ;;
+    esac
     printf '%-72s %s\n' "$(name "$k")" "$result"
     case $result in
     noticed*) noticed=$((noticed + 1)) ;;
+    skipped*) ;;
     stale*) stale=$((stale + 1)) ;;
     *) survived=$((survived + 1)) ;;
     esac

@@ -109,7 +109,7 @@ static float number(input *in)
     return (float)(sum - 382) / 128.0f;
 }
 
-static const int *numbers(input *in, int n, int lo, int hi)          /* exactly n ints on the heap */
+ORACLE const int *numbers(input *in, int n, int lo, int hi)          /* exactly n ints on the heap */
 {
     int *x = (int *)malloc(n > 0 ? (size_t)n * sizeof *x : 1), i;
     if (!x) abort();
@@ -133,7 +133,7 @@ static float *normals(input *in, size_t n)
     return x;
 }
 
-static int wiped(const void *p, size_t n)
+ORACLE int wiped(const void *p, size_t n)
 {
     const unsigned char *c = (const unsigned char *)p;
     while (n && *c == 0xA5) c++, n--;
@@ -150,7 +150,7 @@ static void scrambled(void *pool, int n, void (*task)(void *arg, int i), void *a
 }
 
 /* oracle_check, also where NaN and infinities are about: a bound that is NaN belongs to a value that is exact */
-static void agree(const attn_args *a)
+ORACLE void agree(const attn_args *a)
 {
     oracle o;
     oracle_bound e;
@@ -167,7 +167,7 @@ static void agree(const attn_args *a)
     oracle_free(&o);
 }
 
-static int one_answer(int backend) { return backend != ATTN_SSE2 && backend != ATTN_WASM; }
+ORACLE int one_answer(int backend) { return backend != ATTN_SSE2 && backend != ATTN_WASM; }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

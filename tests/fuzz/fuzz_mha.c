@@ -1,0 +1,389 @@
+/* fuzz_mha.c: layers from bytes. A layer that is accepted must give, bit for bit, what its parts give one after the other
+ * (linears, rotation, attn_sdpa), whether called at once or in steps through a cache; linears must be right to the rounding
+ * of their sums; broken layers and calls must be refused with nothing written. */
+#include "fuzz.h"
+
+typedef struct layer {
+    attn_mha_args a;
+    attn_mha m;
+    float *w[10], *rope;                      /* w_q w_k w_v w_o b_q b_k b_v b_o w_in b_in */
+    unsigned char *mem;
+} layer;
+
+static size_t product(int a, int b) { return (size_t)a * (size_t)b; }
+
+/* y against sums in double: one rounding a step at most */
+static void check_linear(const attn_linear *l, const float *y, const float *x, int rows, const float *w, const float *b)
+{
+    int r, o, i;
+    for (r = 0; r < rows; r++)
+        for (o = 0; o < l->n_out; o++) {
+            double sum = b ? (double)b[o] : 0.0, error = 0.0, got = (double)y[r * l->n_out + o];
+            for (i = 0; i < l->n_in; i++) {
+                const double term = (double)x[r * l->n_in + i] * (double)w[o * l->n_in + i];
+                sum += term, error += fabs(sum) + fabs(term);
+            }
+            if (fabs(got - sum) > 6.1e-8 * error + 1e-30) DIE("linear[%d][%d] is %g, not %g", r, o, got, sum);
+        }
+}
+
+static void linear_alone(input *in)
+{
+    const int n_in = from_to(in, 1, 40), n_out = from_to(in, 1, 40), rows = from_to(in, 0, 9);
+    const unsigned how = u8(in);
+    float *w = normals(in, product(n_in, n_out)), *b = how & 1u ? normals(in, (size_t)n_out) : NULL;
+    float *x = normals(in, product(rows, n_in)), *y = floats(product(rows, n_out));
+    size_t need = attn_linear_size(n_in, n_out), shift = how >> 4;
+    unsigned char *mem = how & 2u ? (unsigned char *)malloc(need + shift) : NULL;
+    attn_exec exec;
+    attn_linear l;
+    int width = from_to(in, 1, 5);
+    exec.pool = &width, exec.width = width, exec.run = scrambled;
+    if (mem) MUST(attn_linear_init(&l, w, b, n_in, n_out, mem + shift, need - 1, &the_heap) == ATTN_E_WORK);
+    if (how & 4u) MUST(attn_linear_init(&l, w, b, odd_size(in) & INT_MIN, n_out, NULL, 0, &the_heap) == ATTN_E_SIZE);
+    MUST(attn_linear_init(&l, w, b, n_in, n_out, mem ? mem + shift : NULL, mem ? need : 0, &the_heap) == ATTN_OK);
+    MUST(attn_linear_run(&l, y, x, rows, how & 8u ? &exec : NULL) == ATTN_OK);
+    check_linear(&l, y, x, rows, w, b);
+    if (rows > 0) MUST(attn_linear_run(&l, y, NULL, rows, NULL) == ATTN_E_NULL && attn_linear_run(&l, y, x, -1, NULL) == ATTN_E_SIZE);
+    attn_linear_free(&l);
+    attn_linear_free(&l);
+    free(w), free(b), free(x), free(y), free(mem);
+}
+
+/* 1 when there is a layer */
+static int make(input *in, layer *l, int cross)
+{
+    attn_mha_args *a = &l->a;
+    const unsigned f = u8(in), wrong = u8(in);
+    const int kvh = from_to(in, 1, 2), group = from_to(in, 1, 3);
+    char why[64];
+    attn_status s;
+    size_t need, rows[4], cols[4];
+    int hd, kv, dk, dv, i, packed;
+    memset(l, 0, sizeof *l);
+    a->heads = kvh * group, a->kv_heads = group > 1 || f & 1u ? kvh : 0;
+    hd = from_to(in, 1, 9);
+    if (f & 2u && !cross) hd += hd & 1;
+    a->d_model = f & 4u ? from_to(in, 1, 20) : hd * a->heads;
+    if (f & 4u || f & 8u) a->head_dim = hd;
+    if (cross && f & 16u) a->d_key = from_to(in, 1, 20);
+    if (cross && f & 32u) a->d_value = from_to(in, 1, 20);
+    packed = f & 64u && !a->d_key && !a->d_value;
+    a->user = &the_heap;
+    if (wrong > 200) {
+        int *const field[9] = {&a->d_model, &a->heads, &a->kv_heads, &a->head_dim, &a->d_key, &a->d_value, &a->rope_positions,
+                               &a->rope_interleaved, &a->heads};
+        *field[u8(in) % 9u] = odd_size(in);
+    }
+    need = attn_mha_size(a);
+    if (need != SIZE_MAX && need > (size_t)1 << 20) return 0;             /* no weights for that */
+    hd = a->head_dim ? a->head_dim : a->heads > 0 ? a->d_model / a->heads : 0;
+    kv = a->kv_heads ? a->kv_heads : a->heads;
+    dk = a->d_key ? a->d_key : a->d_model, dv = a->d_value ? a->d_value : dk;
+    if (need == SIZE_MAX) hd = kv = dk = dv = 1;                          /* refused before a weight is looked at */
+    rows[0] = need == SIZE_MAX ? 1 : product(a->heads, hd), cols[0] = need == SIZE_MAX ? 1 : (size_t)a->d_model;
+    rows[1] = product(kv, hd), cols[1] = (size_t)dk, rows[2] = rows[1], cols[2] = (size_t)dv, rows[3] = cols[0], cols[3] = rows[0];
+    for (i = 0; i < 4; i++) {
+        if (i == 3 || !packed) l->w[i] = normals(in, rows[i] * cols[i]);
+        if (f & 128u && (i == 3 || !packed)) l->w[4 + i] = normals(in, rows[i]);
+    }
+    if (packed) {
+        l->w[8] = normals(in, (rows[0] + rows[1] + rows[2]) * cols[0]);
+        if (f & 128u) l->w[9] = normals(in, rows[0] + rows[1] + rows[2]);
+    }
+    a->w_q = l->w[0], a->w_k = l->w[1], a->w_v = l->w[2], a->w_o = l->w[3];
+    a->b_q = l->w[4], a->b_k = l->w[5], a->b_v = l->w[6], a->b_o = l->w[7], a->w_in = l->w[8], a->b_in = l->w[9];
+    if (f & 2u && !cross && hd % 2 == 0 && hd > 0) {
+        const int positions = from_to(in, 150, 160);
+        l->rope = floats(product(positions, hd));
+        MUST(attn_rope_table(l->rope, positions, hd, NULL, coin(in) ? 500.0 : 0.0) == ATTN_OK);
+        a->rope_table = l->rope, a->rope_positions = positions, a->rope_interleaved = coin(in);
+    }
+    if (wrong < 8) {                          /* a weight that is missing, or one too many */
+        const float *one = l->w[3];
+        if (wrong & 4) a->w_o = NULL;
+        else if (packed) a->w_q = one;
+        else *(wrong & 1 ? &a->w_q : wrong & 2 ? &a->w_k : &a->w_v) = NULL;
+    }
+    if (need != SIZE_MAX && wrong & 32) {
+        const size_t shift = wrong & 7;
+        need = attn_mha_size(a);
+        l->mem = (unsigned char *)malloc(need + shift);
+        if (!l->mem) abort();
+        a->mem = l->mem + shift, a->mem_size = need - 1;
+        MUST(attn_mha_init(&l->m, a, why, sizeof why) != ATTN_OK);
+        a->mem_size = need;
+    } else if (wrong & 64) {
+        the_heap.fail_at = the_heap.calls + 1;
+        MUST(attn_mha_init(&l->m, a, NULL, 0) != ATTN_OK);
+        the_heap.fail_at = 0;
+    }
+    memset(why, 'x', sizeof why);
+    s = attn_mha_init(&l->m, a, why, wrong % 64u);
+    MUST(wrong % 64u == 0 || memchr(why, 0, wrong % 64u) != NULL);
+    if (s != ATTN_OK) {
+        static const attn_mha zero = {0};
+        MUST(memcmp(&l->m, &zero, sizeof zero) == 0);
+        if (wrong >= 8 && wrong <= 200) DIE("a valid layer is refused: %d %s", (int)s, why);
+        return 0;
+    }
+    MUST(wrong >= 8);
+    return 1;
+}
+
+static void drop(layer *l)
+{
+    int i;
+    attn_mha_free(&l->m);
+    attn_mha_free(&l->m);
+    for (i = 0; i < 10; i++) free(l->w[i]);
+    free(l->rope);
+    free(l->mem);
+}
+
+/* by the public parts: projections, rotation, gates per head, attention, projection */
+static void by_hand(const layer *l, float *out, const float *x, int batch, int n_q, const float *memory, const float *memory_v,
+                    int n_k, const attn_args *how)
+{
+    const attn_mha_args *s = &l->m.shape;
+    const int wide = s->heads * s->head_dim, kw = s->kv_heads * s->head_dim;
+    float *q = floats(product(batch * n_q, wide)), *k = floats(product(batch * n_k, kw)), *v = floats(product(batch * n_k, kw));
+    float *o = floats(product(batch * n_q, wide));
+    attn_args a = *how;
+    MUST(attn_linear_run(&l->m.q, q, x, batch * n_q, NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.k, k, memory, batch * n_k, NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
+    if (l->w[0]) check_linear(&l->m.q, q, x, batch * n_q, l->w[0], l->w[4] ? l->w[4] : NULL);
+    if (l->rope) {
+        MUST(attn_rope(q, batch, n_q, s->heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
+        MUST(attn_rope(k, batch, n_k, s->kv_heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
+    }
+    a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = s->heads, a.kv_heads = s->kv_heads, a.dim = s->head_dim;
+    a.q = q, a.k = k, a.v = v, a.out = o;
+    MUST(attn_sdpa(&a) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.o, out, o, batch * n_q, NULL) == ATTN_OK);
+    free(q), free(k), free(v), free(o);
+}
+
+static void options(input *in, attn_args *a, const layer *l, float *slopes, float *sinks, attn_exec *exec)
+{
+    const unsigned f = u8(in);
+    int list[16], n = attn_backends(list, 16), h;
+    memset(a, 0, sizeof *a);
+    for (h = 0; h < l->m.shape.heads; h++) slopes[h] = number(in), sinks[h] = number(in);
+    if (f & 1u) a->softcap = 2.0f;
+    if (f & 2u) a->window_left = from_to(in, 1, 9);
+    if (f & 4u) a->alibi_slopes = slopes;
+    if (f & 8u) a->sinks = sinks;
+    if (f & 16u) a->exec = exec;
+    if (f & 32u) a->scale = 0.75f;
+    a->backend = f & 64u ? list[u8(in) % (unsigned)n] : ATTN_AUTO;
+    a->user = &the_heap;
+}
+
+/* the call that `again` repeats, without memory and with a little too little of it */
+#define STARVE(again, need, out, n_out)                                                                        \
+    do {                                                                                                       \
+        if (starve & 1u) {                                                                                     \
+            o.attn.work = NULL, the_heap.calls = 0, the_heap.fail_at = 1 + (starve >> 6);                      \
+            if ((again) != ATTN_OK) MUST(the_heap.calls >= the_heap.fail_at && wiped(out, (n_out) * 4));       \
+            the_heap.fail_at = 0;                                                                              \
+        }                                                                                                      \
+        if (starve & 2u && (need) > 0) {                                                                       \
+            unsigned char *work_ = (unsigned char *)malloc((need) + 7);                                        \
+            if (!work_) abort();                                                                               \
+            o.attn.work = work_ + (starve >> 2 & 7u), o.attn.work_size = (need) - 1;                           \
+            work = work_;                                                                                      \
+            o.attn.work_size = (need);                                                                         \
+        }                                                                                                      \
+    } while (0)
+
+static void self(input *in, layer *l)
+{
+    const attn_mha_args *s = &l->m.shape;
+    const int batch = from_to(in, 1, 3), n = coin(in) ? from_to(in, 1, 8) : u8(in) > 220 ? 140 : from_to(in, 1, 20);
+    const size_t n_x = product(batch * n, s->d_model), entry = product(n, s->d_model);
+    const unsigned starve = u8(in);
+    float slopes[8], sinks[8], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *part, *part_out;
+    unsigned char *work = NULL;
+    attn_mha_opts o;
+    attn_kv_args ka;
+    attn_kv c;
+    attn_exec exec;
+    size_t need;
+    int width = from_to(in, 1, 4), at = 0, b, step;
+    if (n == 140 && batch > 1) { free(x), free(out), free(want); return; }
+    exec.pool = &width, exec.width = width, exec.run = scrambled;
+    memset(&o, 0, sizeof o);
+    options(in, &o.attn, l, slopes, sinks, &exec);
+    o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
+    by_hand(l, want, x, batch, n, x, x, n, &o.attn);
+    need = attn_mha_workspace(&l->m, batch, n, n, &o);
+    MUST(need != SIZE_MAX);
+    STARVE(attn_mha_self(&l->m, out, x, batch, n, &o), need, out, n_x);
+    MUST(attn_mha_self(&l->m, out, x, batch, n, &o) == ATTN_OK && same_bits(out, want, n_x));
+    free(work);
+    o.attn.work = NULL, o.attn.work_size = 0;
+
+    /* in steps of any size through a cache; now and then something is refused on the way */
+    memset(&ka, 0, sizeof ka);
+    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim, ka.capacity = n, ka.user = &the_heap;
+    MUST(attn_kv_init(&c, &ka) == ATTN_OK);
+    o.attn.causal = 0;
+    for (; at < n; at += step) {
+        step = n > 20 ? from_to(in, 30, 80) : from_to(in, 1, 4);
+        if (step > n - at) step = n - at;
+        part = floats(product(batch * step, s->d_model)), part_out = floats(product(batch * step, s->d_model));
+        for (b = 0; b < batch; b++)
+            memcpy(part + b * step * s->d_model, x + (size_t)b * entry + at * s->d_model, product(step, s->d_model) * sizeof *x);
+        if (starve & 4u) {
+            int e;
+            the_heap.calls = 0, the_heap.fail_at = 1;
+            MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) == ATTN_E_MEMORY);
+            the_heap.fail_at = 0;
+            MUST(attn_mha_self_step(&l->m, part_out, part, batch, n - at + 1, &c, &o) != ATTN_OK || n - at + 1 <= 0);
+            MUST(attn_mha_self_step(&l->m, part_out, NULL, batch, step, &c, &o) == ATTN_E_NULL);
+            for (e = 0; e < batch; e++) MUST(c.lengths[e] == at);
+            MUST(wiped(part_out, product(batch * step, s->d_model) * sizeof *part_out));
+        }
+        MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) == ATTN_OK);
+        for (b = 0; b < batch; b++)
+            MUST(same_bits(part_out + b * step * s->d_model, want + (size_t)b * entry + at * s->d_model, product(step, s->d_model)));
+        free(part), free(part_out);
+    }
+    attn_kv_free(&c);
+    free(x), free(out), free(want);
+}
+
+static void cross(input *in, layer *l)
+{
+    const attn_mha_args *s = &l->m.shape;
+    const int batch = from_to(in, 1, 3), n_q = from_to(in, 0, 5), n_k = u8(in) > 230 ? 131 : from_to(in, 0, 12);
+    const size_t n_x = product(batch * n_q, s->d_model), n_m = product(batch * n_k, s->d_key);
+    const int apart = s->d_value != s->d_key || coin(in);
+    const unsigned starve = u8(in);
+    float slopes[8], sinks[8], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *memory = normals(in, n_m);
+    float *memory_v = apart ? normals(in, product(batch * n_k, s->d_value)) : memory;
+    unsigned char *work = NULL;
+    attn_mha_opts o;
+    attn_kv_args ka;
+    attn_kv c;
+    attn_exec exec;
+    size_t need;
+    int width = from_to(in, 1, 4), lengths[3], b;
+    exec.pool = &width, exec.width = width, exec.run = scrambled;
+    memset(&o, 0, sizeof o);
+    options(in, &o.attn, l, slopes, sinks, &exec);
+    for (b = 0; b < batch; b++) lengths[b] = from_to(in, 0, n_k);
+    if (coin(in)) o.attn.k_lengths = lengths;
+    by_hand(l, want, x, batch, n_q, memory, memory_v, n_k, &o.attn);
+    o.memory_v = apart ? memory_v : NULL;
+    need = attn_mha_workspace(&l->m, batch, n_q, n_k, &o);
+    MUST(need != SIZE_MAX);
+    STARVE(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o), need, out, n_x);
+    MUST(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o) == ATTN_OK && same_bits(out, want, n_x));
+    free(work);
+    o.attn.work = NULL, o.attn.work_size = 0;
+
+    memset(&ka, 0, sizeof ka);
+    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim, ka.capacity = n_k > 0 ? n_k : 1, ka.user = &the_heap;
+    MUST(attn_kv_init(&c, &ka) == ATTN_OK);
+    {
+        const int *source = o.attn.k_lengths;
+        attn_mha_opts fill;
+        memset(&fill, 0, sizeof fill);
+        fill.memory_v = o.memory_v, fill.attn.user = &the_heap, fill.attn.exec = o.attn.exec, fill.attn.backend = o.attn.backend;
+        if (starve & 8u) {
+            the_heap.calls = 0, the_heap.fail_at = 1;
+            (void)attn_mha_cross_fill(&l->m, &c, memory, batch, n_k, source, &fill);
+            the_heap.fail_at = 0;
+            MUST(attn_mha_cross_fill(&l->m, &c, memory, batch, ka.capacity + 1, NULL, &fill) != ATTN_OK);
+        }
+        MUST(attn_mha_cross_fill(&l->m, &c, memory, batch, n_k, source, &fill) == ATTN_OK);
+        for (b = 0; b < batch; b++) MUST(c.lengths[b] == (source ? source[b] : n_k));
+    }
+    o.attn.k_lengths = NULL, o.memory_v = NULL;
+    memset(out, 0xA5, n_x * sizeof *out);
+    MUST(attn_mha_cross_step(&l->m, out, x, batch, n_q, &c, &o) == ATTN_OK);
+    if (n_x) MUST(same_bits(out, want, n_x));
+    attn_kv_free(&c);
+    if (apart) free(memory_v);
+    free(x), free(out), free(want), free(memory);
+}
+
+/* calls that cannot be right, each in one way */
+static void broken(input *in, layer *l)
+{
+    const attn_mha_args *s = &l->m.shape;
+    const size_t n_x = product(2 * 3, s->d_model);
+    float *x = normals(in, n_x), *out = floats(n_x), *memory = normals(in, product(2 * 3, s->d_key));
+    attn_mha_opts o;
+    attn_mha zero;
+    attn_kv c, none;
+    attn_kv_args ka;
+    int bad = odd_size(in);
+    memset(&o, 0, sizeof o);
+    memset(&zero, 0, sizeof zero);
+    memset(&none, 0, sizeof none);
+    memset(&ka, 0, sizeof ka);
+    ka.batch = 2, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim + 1, ka.capacity = 4, ka.user = &the_heap;
+    MUST(attn_kv_init(&c, &ka) == ATTN_OK);
+    o.attn.user = &the_heap;
+    o.memory_v = s->d_value != s->d_key ? memory : NULL;
+    MUST(attn_mha_self(&zero, out, x, 2, 3, NULL) != ATTN_OK && attn_mha_self(NULL, out, x, 2, 3, NULL) != ATTN_OK);
+    MUST(attn_mha_self_step(&l->m, out, x, 2, 3, &none, &o) != ATTN_OK);
+    MUST(attn_mha_self_step(&l->m, out, x, 2, 3, &c, &o) != ATTN_OK && c.lengths[0] == 0);      /* of another width */
+    MUST(attn_mha_cross_step(&l->m, out, x, 2, 3, &none, &o) != ATTN_OK);
+    MUST(attn_mha_cross_fill(&l->m, &c, memory, 2, 3, NULL, &o) != ATTN_OK);
+    MUST(attn_mha_cross(&l->m, out, NULL, 2, 3, memory, 3, &o) != ATTN_OK);
+    MUST(attn_mha_cross(&l->m, NULL, x, 2, 3, memory, 3, &o) != ATTN_OK);
+    MUST(attn_mha_cross(&l->m, out, x, 2, 3, NULL, 3, &o) != ATTN_OK);
+    if (s->d_model == s->d_key) MUST(attn_mha_cross(&l->m, x, x, 2, 3, memory, 3, &o) != ATTN_OK);
+    if (bad < 0) {
+        MUST(attn_mha_cross(&l->m, out, x, bad, 3, memory, 3, &o) != ATTN_OK);
+        MUST(attn_mha_cross(&l->m, out, x, 2, bad, memory, 3, &o) != ATTN_OK);
+        MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, bad, &o) != ATTN_OK);
+        MUST(attn_mha_workspace(&l->m, bad, 3, 3, &o) == SIZE_MAX);
+    }
+    o.gate = x, o.gate_n = bad;
+    if (bad != 1 && bad != s->heads) MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, 3, &o) != ATTN_OK);
+    o.gate = NULL, o.gate_n = 0;
+    switch (u8(in) % 10u) {
+    case 0: o.attn.q = x; break;
+    case 1: o.attn.out = out; break;
+    case 2: o.attn.batch = 1; break;
+    case 3: o.attn.heads = s->heads; break;
+    case 4: o.attn.kv = &c; break;
+    case 5: o.attn.q_stride[1] = 4; break;
+    case 6: o.attn.layout = 1; break;
+    case 7: o.attn.softcap = -1.0f; break;
+    case 8: o.attn.backend = 99; break;
+    default: o.attn.mask = x, o.attn.mask_shape[0] = 7, o.attn.mask_shape[1] = 1, o.attn.mask_shape[2] = 1;
+    }
+    MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, 3, &o) != ATTN_OK);
+    MUST(wiped(out, n_x * sizeof *out));
+    attn_kv_free(&c);
+    free(x), free(out), free(memory);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in;
+    layer l;
+    unsigned kind;
+    in.at = data, in.end = data + size, in.noise = (uint32_t)size;
+    memset(&the_heap, 0, sizeof the_heap);
+    kind = u8(&in);
+    if (kind > 224) {
+        linear_alone(&in);
+    } else {
+        if (make(&in, &l, kind & 1)) {
+            if (kind < 32) broken(&in, &l);
+            else if (kind & 1) cross(&in, &l);
+            else self(&in, &l);
+        }
+        drop(&l);
+    }
+    MUST(the_heap.live == 0);
+    return 0;
+}
