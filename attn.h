@@ -32,7 +32,7 @@
        ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 4096)
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 1000000, some 10 us)
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
-       ATTN_NO_SIMD           scalar backend alone: smallest, about 60 times slower on AVX2 machines, the same bits
+       ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times slower than AVX2
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
        ATTN_SELF              this file's name as it includes itself               (default: "attn.h")
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
@@ -262,7 +262,7 @@ typedef struct attn_args {
     float *out;                           /* [batch][n_q][heads][dim_v], or by layout and strides */
     const float *q, *k, *v;               /* elements of one head are contiguous */
     const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
-    int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest entry */
+    int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest end */
     int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads */
     int dim, dim_v;                       /* dim >= 1; dim_v 0: dim */
     int layout;                           /* 0: ATTN_BSHD */
@@ -299,7 +299,7 @@ typedef struct attn_args {
     const float *bias;                    /* NULL: none; added; -inf hides too */
     int bias_shape[3];                    /* 0,0,0: {1, heads, n_q} */
     ptrdiff_t bias_stride;
-    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j| */
+    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|, exact up to 2^24 */
     const float *sinks;                   /* [heads] NULL: none; one more logit in the denominator only */
 
     /* more to see; none of it changes a bit of out */
