@@ -66,6 +66,12 @@ bench-peers: ## install the libraries to compare with (apt-get when root, npm), 
 sweep: build/bench/bench ## random calls: is the plain loop ever faster? and what does each feature cost? (ARGS=-h)
 	@build/bench/sweep $(ARGS)
 
+cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 4 minutes)
+	@sh tests/cross.sh
+
+fuzz: ## arguments, caches, layers and masks from random bytes, TIME seconds each (default 60)
+	@sh tests/fuzz.sh $(ARGS)
+
 clean: ## remove build/
 	rm -rf build
 
@@ -89,4 +95,4 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate bench bench-peers sweep clean FORCE
+.PHONY: help demo test strict examples readme conformance golden mutate bench bench-peers sweep cross fuzz clean FORCE

@@ -141,7 +141,7 @@ ORACLE int wiped(const void *p, size_t n)
 }
 
 /* ---- an executor: every task, in a scrambled order, on this thread -------------------------------------------------- */
-static void scrambled(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+ORACLE void scrambled(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     const int step = n % 7 ? 7 : n % 5 ? 5 : 1, width = *(int *)pool;
     int i, at = width % (n > 0 ? n : 1);

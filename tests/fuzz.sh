@@ -1,0 +1,58 @@
+#!/bin/sh
+# fuzz.sh: every fuzz target for TIME seconds (default 60), with libFuzzer, ASan and UBSan; without them, random inputs through
+# the standalone driver. First the seed corpus once, by another compiler. Last line: "fuzz: N passed, M failed".
+#
+#   sh tests/fuzz.sh                 all targets       TIME=600 sh tests/fuzz.sh args kv       longer, these
+#   QUICK=1                          10 seconds each
+# What was found stays in build/fuzz: crash-* to be replayed by build/fuzz/replay_<target> FILE, and a grown corpus.
+cd "$(dirname "$0")/.." || exit 1
+time=${TIME:-${QUICK:+10}} time=${time:-60}
+out=build/fuzz
+passed=0 failed=0 total=0
+mkdir -p $out
+
+clang=
+for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # one that has libFuzzer
+    printf '#include <stddef.h>\nint LLVMFuzzerTestOneInput(const unsigned char *p, size_t n) { return !p && n; }\n' > $out/probe.c
+    command -v "$c" > /dev/null && "$c" -fsanitize=fuzzer,address,undefined $out/probe.c -o $out/probe 2>/dev/null && { clang=$c; break; }
+done
+[ -n "$clang" ] || echo 'no clang with libFuzzer: random inputs instead (on Debian: clang libclang-rt-14-dev)'
+
+for t in ${*:-args kv mha masks}; do
+    if ! gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -I. -Itests tests/fuzz/fuzz_$t.c \
+         tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log && \
+       ! ${CC:-cc} -std=c99 -O1 -g -I. -Itests tests/fuzz/fuzz_$t.c tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
+        echo "FAIL $t: does not build"; head -n 5 $out/$t.log; failed=$((failed + 1)); continue
+    fi
+    if ! (cd $out && ./replay_$t ../../tests/fuzz/corpus/$t) > $out/$t.log 2>&1; then
+        echo "FAIL $t: the seed corpus"; tail -n 5 $out/$t.log; failed=$((failed + 1)); continue
+    fi
+    if [ -n "$clang" ]; then
+        $clang -std=c99 -O2 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+            -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests \
+            tests/fuzz/fuzz_$t.c -o $out/fuzz_$t 2>$out/$t.log || { echo "FAIL $t: does not build"; failed=$((failed + 1)); continue; }
+        mkdir -p $out/corpus_$t
+        (cd $out && ./fuzz_$t corpus_$t ../../tests/fuzz/corpus/$t -max_total_time=$time -max_len=200 -timeout=10 -entropic=0 \
+            -artifact_prefix=./$t- -print_final_stats=1) > $out/$t.log 2>&1
+        status=$?
+        n=$(sed -n 's/stat::number_of_executed_units: *//p' $out/$t.log)
+        what='ASan, UBSan, coverage-guided'
+    else
+        n=0 status=0 end=$(($(date +%s) + time)) seed=$(date +%s)
+        while [ "$(date +%s)" -lt $end ] && [ $status = 0 ]; do
+            (cd $out && ./replay_$t -r 20000 -s $seed) > $out/$t.log 2>&1
+            status=$? n=$((n + 20000)) seed=$((seed + 1))
+        done
+        what='random inputs'
+    fi
+    total=$((total + ${n:-0}))
+    if [ $status = 0 ]; then
+        echo "ok   $t: ${n:-0} executions ($what)"; passed=$((passed + 1))
+    else
+        echo "FAIL $t: status $status after ${n:-0} executions"; failed=$((failed + 1))
+        grep -E '^tests/|ERROR|runtime error|Test unit|^ *#[0-9]+ .* (in attn|/attn\.h)' $out/$t.log | head -n 12
+    fi
+done
+echo "$total executions"
+echo "fuzz: $passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,226 @@
+/* fuzz_masks.c: the builders, the pictures, and level 2 from bytes. Cells must be what the manual says, buffers are exact,
+ * wrong sizes are refused; attn_self and attn_cross must give the bits of the attn_sdpa they stand for. */
+#include "fuzz.h"
+
+/* a size, or one that is wrong; *ok goes to 0 when it is negative or its matrix would be too much for the test */
+static int size_of(input *in, int most, int *ok)
+{
+    const int n = u8(in) > 240u ? odd_size(in) : from_to(in, 0, most);
+    if (n < 0 || n > 64) *ok = 0;
+    return n;
+}
+
+static int position(input *in) { return u8(in) > 240u ? odd_size(in) : from_to(in, -12, 20); }
+
+static void builders(input *in)
+{
+    int ok = 1, i, j, b;
+    const int batch = size_of(in, 3, &ok), n_q = size_of(in, 9, &ok), n_k = size_of(in, 12, &ok), pos = position(in);
+    const int left = position(in), right = position(in), wrong = batch < 0 || n_q < 0 || n_k < 0;
+    const size_t cells = ok ? (size_t)batch * (size_t)n_q * (size_t)n_k : 1, plane = ok ? (size_t)n_q * (size_t)n_k : 1;
+    float *m = floats(cells), *by = floats(cells);
+    const int *ids = numbers(in, ok ? batch * (n_q > n_k ? n_q : n_k) : 1, 0, 2);
+    int *lengths = (int *)(uintptr_t)numbers(in, ok ? batch : 1, -1, ok ? n_k + 1 : 1);
+    attn_status s;
+    if (!ok) {                                /* nothing may be touched, not even looked at */
+        if (wrong) {
+            MUST(n_q >= 0 && n_k >= 0 ? 1 : attn_mask_causal(NULL, n_q, n_k, pos) == ATTN_E_SIZE);
+            MUST(attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k) == ATTN_E_SIZE);
+            MUST(attn_mask_lengths(NULL, NULL, batch, n_q, n_k) == ATTN_E_SIZE);
+            MUST(attn_mask_merge(NULL, batch, NULL, 1, n_q, n_k) == ATTN_E_SIZE);
+            if (batch < 0 || n_q < 0) MUST(attn_lengths(NULL, NULL, 0, batch, n_q) == ATTN_E_SIZE);
+        } else if (batch && n_q && n_k) {
+            s = attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k);
+            MUST(s == ATTN_E_NULL || s == ATTN_E_OVERFLOW);
+        }
+    } else switch (u8(in) % 8u) {
+    case 0:
+        if (plane > cells) break;
+        MUST(attn_mask_causal(m, n_q, n_k, pos) == ATTN_OK);
+        for (i = 0; i < n_q; i++)
+            for (j = 0; j < n_k; j++) MUST(float_bits(m[i * n_k + j]) == (j <= (long long)i + pos ? 0u : 0xFF800000u));
+        break;
+    case 1:
+        if (plane > cells) break;
+        s = attn_mask_window(m, n_q, n_k, left, right, pos);
+        MUST(s == (left < 0 || right < 0 ? ATTN_E_OPTION : ATTN_OK));
+        for (i = 0; i < n_q && s == ATTN_OK; i++)
+            for (j = 0; j < n_k; j++) {
+                const long long p = (long long)i + pos;
+                const int sees = (!left || j > p - left) && (!right || j < p + right);
+                MUST(float_bits(m[i * n_k + j]) == (sees ? 0u : 0xFF800000u));
+            }
+        break;
+    case 2:
+        MUST(attn_mask_cross(m, ids, 1, batch, n_q, n_k) == ATTN_OK);
+        for (b = 0; b < batch; b++)
+            for (i = 0; i < n_q; i++)
+                for (j = 0; j < n_k; j++)
+                    MUST(float_bits(m[((size_t)(b * n_q + i)) * (size_t)n_k + (size_t)j]) == (ids[b * n_k + j] == 1 ? 0xFF800000u : 0u));
+        break;
+    case 3:
+        for (b = 0, s = ATTN_OK; b < batch && cells; b++)
+            if (lengths[b] < 0 || lengths[b] > n_k) s = ATTN_E_LENGTHS;
+        MUST(attn_mask_lengths(m, lengths, batch, n_q, n_k) == s);
+        if (s != ATTN_OK) MUST(wiped(m, cells * sizeof *m));
+        for (b = 0; b < batch && s == ATTN_OK; b++)
+            for (i = 0; i < n_q * n_k; i++)
+                MUST(float_bits(m[b * n_q * n_k + i]) == (i % n_k < lengths[b] ? 0u : 0xFF800000u));
+        break;
+    case 4: {                                 /* exactly those, or nothing */
+        int holes = 0;
+        for (b = 0; b < batch; b++)
+            for (i = 1; i < n_q; i++) holes |= ids[b * n_q + i - 1] == 1 && ids[b * n_q + i] != 1;
+        memset(lengths, 0xA5, (size_t)batch * sizeof *lengths);
+        MUST(attn_lengths(lengths, ids, 1, batch, n_q) == (holes ? ATTN_E_LENGTHS : ATTN_OK));
+        if (holes) MUST(wiped(lengths, (size_t)batch * sizeof *lengths));
+        for (b = 0; b < batch && !holes; b++) {
+            for (i = 0; i < n_q && ids[b * n_q + i] != 1; i++) {}
+            MUST(lengths[b] == i);
+        }
+        break; }
+    case 5: {
+        static const float kinds[] = {0.0f, -INFINITY, 1.5f, INFINITY, NAN, -1e9f, -0.0f, -3e38f};
+        const int one = coin(in), by_batch = u8(in) > 240u ? 2 : one ? 1 : batch;
+        float *was = floats(cells);
+        size_t c;
+        for (c = 0; c < cells; c++) m[c] = kinds[u8(in) & 7u], by[c] = kinds[u8(in) & 7u];
+        memcpy(was, m, cells * sizeof *was);
+        s = attn_mask_merge(m, batch, by, by_batch, n_q, n_k);
+        MUST(s == (by_batch != 1 && by_batch != batch ? ATTN_E_SHAPE : ATTN_OK));
+        for (c = 0; c < cells && s == ATTN_OK; c++) {
+            const float other = by[by_batch == 1 ? c % plane : c];
+            if (was[c] == -INFINITY || other == -INFINITY) MUST(m[c] == -INFINITY);
+            else MUST(m[c] == was[c] + other || (m[c] != m[c] && (was[c] != was[c] || other != other)));
+        }
+        free(was);
+        break; }
+    case 6: {
+        const int buckets = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 40), one_way = u8(in) > 240u ? 2 : coin(in);
+        const int far_ = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 140), fits = buckets > 0 && buckets <= 512;
+        const int heads = n_q && n_k ? batch : 0;
+        float *table = floats(fits ? (size_t)buckets * (size_t)heads : 1);
+        size_t c;
+        for (c = 0; fits && c < (size_t)buckets * (size_t)heads; c++) table[c] = (float)c;
+        s = attn_bias_t5(m, table, buckets, far_, one_way, heads, n_q, n_k, pos);
+        MUST(s == ATTN_OK || s == ATTN_E_SIZE || s == ATTN_E_OPTION);
+        if (one_way > 1) MUST(s != ATTN_OK);
+        if (s != ATTN_OK) MUST(wiped(m, cells * sizeof *m));
+        else MUST(fits || !heads);
+        for (i = 0; i < heads && s == ATTN_OK; i++)         /* each cell from the table's column of its head */
+            for (j = 0; j < n_q * n_k; j++) MUST((int)m[i * n_q * n_k + j] % heads == i && m[i * n_q * n_k + j] < (float)(buckets * heads));
+        free(table);
+        break; }
+    default: {
+        unsigned char *keep = (unsigned char *)malloc(cells ? cells : 1);
+        size_t c;
+        for (c = 0; keep && c < cells; c++) keep[c] = (unsigned char)u8(in);
+        MUST(attn_mask_keep(m, keep, cells) == ATTN_OK);
+        for (c = 0; keep && c < cells; c++) MUST(float_bits(m[c]) == (keep[c] ? 0u : 0xFF800000u));
+        free(keep); }
+    }
+    free(m), free(by), free(lengths), free((void *)(uintptr_t)ids);
+}
+
+static void picture(input *in)
+{
+    static const char *const words[] = {"", "a", "caf\xC3\xA9", "\xF0\x9F\x98\x80", "\xFF", "\xC3", "long enough", "<pad>"};
+    const int n_q = from_to(in, 0, 4), n_k = from_to(in, 0, 4);
+    const size_t cells = (size_t)(n_q * n_k), room = (size_t)from_to(in, 0, 300);
+    const char *rows[4], *cols[4];
+    float *m = floats(cells);
+    char *text = (char *)malloc(room ? room : 1), *whole;
+    size_t i, n, n2;
+    const unsigned f = u8(in);
+    for (i = 0; i < cells; i++) m[i] = coin(in) ? bits_float(u32(in)) : number(in);
+    for (i = 0; i < 4; i++) rows[i] = words[u8(in) & 7u], cols[i] = u8(in) > 250u ? NULL : words[u8(in) & 7u];
+    if (f & 4u) rows[0] = NULL;
+    n = attn_mask_format(text, room, m, n_q, n_k, f & 1u ? rows : NULL, f & 2u ? cols : NULL);
+    whole = (char *)malloc(n + 1);
+    if (!text || !whole) abort();
+    n2 = attn_mask_format(whole, n + 1, m, n_q, n_k, f & 1u ? rows : NULL, f & 2u ? cols : NULL);
+    MUST(n2 == n && strlen(whole) == n && attn_mask_format(NULL, 0, m, n_q, n_k, f & 1u ? rows : NULL, f & 2u ? cols : NULL) == n);
+    if (room) MUST(strlen(text) == (n < room ? n : room - 1) && memcmp(text, whole, strlen(text)) == 0);
+    free(m), free(text), free(whole);
+}
+
+static void level_2(input *in)
+{
+    const unsigned f = u8(in);
+    const int batch = from_to(in, 0, 3), n_q = from_to(in, 0, 9), n_k = f & 1u ? n_q : from_to(in, 0, 9);
+    const int heads = from_to(in, 1, 3), dim = u8(in) > 240u ? 90 : from_to(in, 1, 9);
+    const size_t n_out = (size_t)(batch * n_q * heads * dim), n_in = (size_t)(batch * n_k * heads * dim);
+    float *q = normals(in, n_out), *k = normals(in, n_in), *v = normals(in, n_in), *out = floats(2 * n_out), *mask = NULL;
+    const int *lengths = numbers(in, batch, 0, n_k);
+    attn_args a;
+    attn_status s;
+    size_t i;
+    the_heap.fail_at = 0;
+    memset(&a, 0, sizeof a);
+    if (f & 2u) {
+        mask = normals(in, (size_t)(batch * n_q * n_k));
+        for (i = 0; i < (size_t)(batch * n_q * n_k); i += 1 + u8(in) % 3u) mask[i] = -INFINITY;
+        a.mask = mask, a.mask_shape[0] = batch ? batch : 1, a.mask_shape[1] = 1, a.mask_shape[2] = n_q ? n_q : 1;
+    }
+    a.out = out + n_out, a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = heads, a.dim = dim;
+    if (f & 4u) a.k_lengths = lengths;
+    if (f & 8u) the_heap.fail_at = 1;
+    if (f & 1u) {
+        if (f & 4u) a.q_lengths = lengths;
+        if (f & 16u) a.causal = ATTN_CAUSAL_TOP_LEFT;
+        s = attn_self(out, q, k, v, batch, n_q, heads, dim, f & 16u ? 1 : 0, f & 4u ? lengths : NULL, mask);
+    } else {
+        s = attn_cross(out, q, k, v, batch, n_q, n_k, heads, dim, f & 4u ? lengths : NULL, mask);
+    }
+    MUST(s == (the_heap.fail_at && the_heap.calls ? ATTN_E_MEMORY : ATTN_OK));
+    the_heap.fail_at = 0;
+    if (s == ATTN_OK) MUST(attn_sdpa(&a) == ATTN_OK && same_bits(out, out + n_out, n_out));
+    else MUST(wiped(out, n_out * sizeof *out));
+    MUST(attn_cross(out, q, k, v, batch, -1, n_k, heads, dim, NULL, NULL) == ATTN_E_SIZE);
+    MUST(attn_cross(out, q, k, v, batch, n_q, n_k, 0, dim, NULL, NULL) == ATTN_E_SIZE);
+    MUST(attn_self(out, q, k, v, batch, n_q, heads, odd_size(in) & INT_MIN, 0, NULL, NULL) == ATTN_E_SIZE);
+    MUST(attn_self(out, q, k, v, batch, n_q, heads, dim, 2, NULL, NULL) != ATTN_OK);
+    free(q), free(k), free(v), free(out), free(mask), free((void *)(uintptr_t)lengths);
+}
+
+static void rotation(input *in)
+{
+    const int positions = u8(in) > 220u ? odd_size(in) : from_to(in, 0, 9), hd = u8(in) > 220u ? odd_size(in) : 2 * from_to(in, 1, 5);
+    const int fits = positions >= 0 && positions < 1000 && hd > 0 && hd < 100, have = coin(in);
+    const size_t n = fits ? (size_t)(positions * hd) : 1;
+    static const double bases[] = {0.0, 10000.0, 1.0, 500000.0, 0.5, -1.0, NAN, INFINITY, 1e300, 1e301};
+    const double base = bases[u8(in) % 10u];
+    float *table = floats(n), *freqs = floats(fits ? (size_t)hd / 2 : 1), *x;
+    size_t i;
+    attn_status s;
+    for (i = 0; i < (fits ? (size_t)hd / 2 : 1); i++) freqs[i] = u8(in) > 250u ? bits_float(u32(in)) : (float)u16(in) / 65536.0f;
+    if (fits || positions < 0 || hd < 1) {
+        s = attn_rope_table(table, positions, hd, have ? freqs : NULL, base);
+        MUST(s == ATTN_OK || s == ATTN_E_SIZE || s == ATTN_E_OPTION || (!fits && s == ATTN_E_OVERFLOW));
+        if (positions < 0 || hd < 1 || hd % 2) MUST(s != ATTN_OK);
+        if (s != ATTN_OK) MUST(wiped(table, n * sizeof *table));
+        for (i = 0; i < n && s == ATTN_OK; i++) MUST(fabs((double)table[i]) <= 1.0 && float_bits(table[i]) != 0x80000000u);
+        if (s == ATTN_OK && positions > 0) {
+            const int rows = from_to(in, 0, positions);
+            x = normals(in, (size_t)(rows * hd));
+            MUST(attn_rope(x, 1, rows, 1, hd, table, coin(in), positions - rows) == ATTN_OK);
+            free(x);
+        }
+    }
+    free(table), free(freqs);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in;
+    in.at = data, in.end = data + size, in.noise = (uint32_t)size;
+    memset(&the_heap, 0, sizeof the_heap);
+    switch (u8(&in) % 5u) {
+    case 0: case 1: builders(&in); break;
+    case 2: picture(&in); break;
+    case 3: level_2(&in); break;
+    default: rotation(&in);
+    }
+    MUST(the_heap.live == 0);
+    return 0;
+}
