@@ -2844,9 +2844,10 @@ static void attn__block_end(attn__block *k)
             if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
                 f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, k->M[at], k->L[at]);
         } else {
-            float *out = k->e.out + h * s->out[2] + i * s->out[1];
+            const int write = exists || !a->q_cum;          /* ragged: there is no row, perhaps not even an out */
+            float *out = write ? k->e.out + h * s->out[2] + i * s->out[1] : NULL;
             if (exists) ++*k->empty;
-            for (x = 0; (exists || !a->q_cum) && x < s->dim_v; x++) out[x] = 0.0f;
+            for (x = 0; write && x < s->dim_v; x++) out[x] = 0.0f;
             if (a->lse) a->lse[cell] = -attn__inf();
             if (!exists || a->weights_stage == ATTN_PROBABILITIES)
                 attn__block_blank(k, r, r + 1, 0, s->n_k, attn__cell_nothing(a));

@@ -1,0 +1,90 @@
+#!/bin/sh
+# sanitize.sh: the tests under every sanitizer there is here. Last line: "sanitize: N passed, M failed".
+#
+#   asan       clang: address, undefined, and integer for attn.h itself (what is meant so stands in sanitize.supp)
+#   gcc        gcc: address, undefined
+#   msan       clang: memory, with origins
+#   tsan       threads: the pool, executors, shared caches and layers (soak.c)
+#   valgrind   memcheck; its CPU has AVX2 but no AVX-512, so these are the paths of scalar, SSE2 and AVX2
+#
+#   sh tests/sanitize.sh             all          sh tests/sanitize.sh msan tsan        these
+#   QUICK=1 sh tests/sanitize.sh     part of the tests each, -O1 throughout: about 4 minutes on two cores
+cd "$(dirname "$0")/.." || exit 1
+out=build/sanitize
+mkdir -p $out
+passed=0 failed=0
+tests=$(ls tests/*.c | grep -v attn_impl)
+[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(math|pool)')       # these compile attn.h once more each
+quick='masks torch levels tokens steps golden empty minus wrong truncate reorder history workspace'
+threads='pool threads shared company split several steps backends'
+
+build() # name, compiler, flags for attn.h alone, flags for all
+{
+    files=$tests
+    case $1 in asan|msan) files=${small:-$tests} ;; esac
+    rm -f $out/$1
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_COUNTERS -c tests/attn_impl.c -o $out/$1.o && \
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests -DATTN_COUNTERS $files $out/$1.o -o $out/$1 -lm -pthread
+}
+
+have() # tool, flags: can it compile and link with them?
+{
+    echo 'int main(void) { return 0; }' > $out/probe.c
+    command -v "$1" > /dev/null && $1 $2 $out/probe.c -o $out/probe 2>/dev/null && $out/probe
+}
+
+check() # name, command...: runs it; the log must not hold a report
+{
+    name=$1; shift
+    "$@" > $out/$name.log 2>&1
+    status=$?
+    sum=$(grep -E '[0-9]+ passed, [0-9]+ failed' $out/$name.log | tail -n 1)
+    found=$(grep -cE 'runtime error:|ERROR: (Address|Leak)|WARNING: (Memory|Thread)|^==[0-9]+== [A-Z]' $out/$name.log)
+    if [ $status = 0 ] && [ "$found" = 0 ] && [ -n "$sum" ]; then
+        echo "ok   $name: $sum"; passed=$((passed + 1))
+    else
+        echo "FAIL $name: status $status, $found reports; ${sum:-no end}; $out/$name.log"; failed=$((failed + 1))
+        grep -E 'runtime error:|ERROR: |WARNING: |^==[0-9]+== [A-Z]|^ *#[0-3] |^  FAIL' $out/$name.log | head -n 20
+    fi
+}
+
+broken() { echo "FAIL $1: does not build"; failed=$((failed + 1)); head -n 5 $out/$1.build; }
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1:suppressions=$PWD/tests/sanitize.supp
+export TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
+
+for part in ${*:-asan gcc msan tsan valgrind}; do
+    case $part in
+    asan)
+        have clang '-fsanitize=address,undefined,integer' || { echo 'SKIPPED asan: no clang with it (libclang-rt-dev)'; continue; }
+        build asan clang '-fsanitize=integer,implicit-conversion,local-bounds' '-fsanitize=address,undefined' 2>$out/asan.build || { broken asan; continue; }
+        check asan $out/asan -s 4 ${QUICK:+$quick} ;;
+    gcc)
+        [ -z "$QUICK" ] || continue
+        have gcc '-fsanitize=address,undefined' || { echo 'SKIPPED gcc: no sanitizers'; continue; }
+        build gcc gcc '' '-fsanitize=address,undefined' 2>$out/gcc.build || { broken gcc; continue; }
+        check gcc $out/gcc -s 5 ;;
+    msan)
+        have clang -fsanitize=memory || { echo 'SKIPPED msan: no clang with it (libclang-rt-dev)'; continue; }
+        build msan clang '' '-fsanitize=memory -fsanitize-memory-track-origins' 2>$out/msan.build || { broken msan; continue; }
+        check msan $out/msan -s 6 ${QUICK:+$quick} ;;
+    tsan)
+        [ -n "$QUICK" ] && n=20000 || n=100000
+        have clang -fsanitize=thread || { echo 'SKIPPED tsan: no clang with it (libclang-rt-dev)'; continue; }
+        build tsan clang '' -fsanitize=thread 2>$out/tsan.build || { broken tsan; continue; }
+        check tsan $out/tsan $threads
+        clang -std=c99 -O1 -g -fsanitize=thread -DSOAK_MAIN -I. -Itests tests/soak.c tests/harness.c tests/cases.c $out/tsan.o \
+            -o $out/tsan_soak -lm -pthread 2>$out/tsan_soak.build || { broken tsan_soak; continue; }
+        check tsan_soak $out/tsan_soak -c $n 0 ;;
+    valgrind)
+        command -v valgrind > /dev/null || { echo 'SKIPPED valgrind: not found'; continue; }
+        build valgrind gcc '' '' 2>$out/valgrind.build || { broken valgrind; continue; }
+        [ -n "$QUICK" ] && words='masks torch tokens underflow wrong truncate columns' || \
+            words="$quick level_2 linear columns rope count visible"
+        check valgrind valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect,possible \
+            --errors-for-leak-kinds=definite,indirect,possible $out/valgrind $words ;;
+    *) echo "no part $part"; exit 2 ;;
+    esac
+done
+echo "sanitize: $passed passed, $failed failed"
+[ $failed = 0 ]
