@@ -585,6 +585,15 @@ long attn_counters[ATTN__C_COUNT];
 #define ATTN__COUNT(name) ((void)0)
 #endif
 
+/* asks the memory for what will be read soon; never faults */
+#if defined(__GNUC__) || defined(__clang__)
+#define ATTN__FETCH(p) __builtin_prefetch(p)
+#elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
+#define ATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
+#else
+#define ATTN__FETCH(p) ((void)(p))
+#endif
+
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
 
 /* ---- what the parts of the implementation say to each other ---------------------------------------------- */
@@ -634,6 +643,7 @@ typedef struct attn__gemm {
     const float *from; ptrdiff_t from_row;      /* chains start at from[r][x] (from_row 0: one row for all); NULL: +0 */
     float *c; ptrdiff_t c_row;                  /* 16 * panels columns are written */
     const float *fold_a, *fold_b;               /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
+    const float *ahead;                         /* what will be read next, in that order, or NULL: for a few rows */
     int rows, panels, depth;
 } attn__gemm;
 
@@ -816,7 +826,7 @@ struct attn__kernels {
     void (*gemm)(const attn__gemm *g);
     void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n, float by);
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v);
-    void (*scores)(float *s, const float *q, const float *k, ptrdiff_t row, int n, int depth);
+    void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     int  (*dirty)(const attn__gemm *g);
     void (*select)(const attn__gemm *g, const float *vis);
     void (*soft)(const attn__soft *f);
@@ -2395,24 +2405,30 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 /* ============================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
- * A block is up to plan.rows rows of the heads that share one K/V head (row r of a block is position r / group, head
- * r % group: the rows of a group stand side by side, so K and V stream once for all of them). For each chunk of 128
- * keys the block packs K and V (unless they come packed from a cache, or the rows are too few to pay for V), then
- * takes its rows in groups of 24: scores, probabilities, outputs, fold. Blocks know nothing of each other.
+ * A block is up to plan.each rows of the heads that share one K/V head (row r is position r / group, head r % group:
+ * the rows of a group stand side by side, so K and V stream once for all of them); where these are few, it is the rows
+ * of several K/V heads, one head after the other. For each chunk of 128 keys the block packs K and V (unless they come
+ * packed from a cache, or the rows are too few to pay for it), then takes its rows in groups: scores, probabilities,
+ * outputs, fold. Blocks know nothing of each other.
  *
  * When there are fewer blocks than threads and few rows, a block's chunks are dealt out as parts; their states
  * (m, l, o) are kept and folded in key order afterwards: the same operations, so the same bits.
  * ========================================================================================================== */
-enum { ATTN__GROUP = 24, ATTN__WIDE_GROUP = 32 };   /* rows taken together; the same, as whole vectors */
-enum { ATTN__FEW = 40 };                            /* up to so many rows read V where it lies */
-enum { ATTN__AHEAD = 8 };                           /* a single row scores so many chunks of plain K at a time */
+enum { ATTN__GROUP = 48 };                          /* rows taken together at most: whole vectors everywhere */
+enum { ATTN__FEW = 40 };                            /* up to so many rows read V in place; heads share blocks */
+enum { ATTN__DIRECT = 4 };                          /* up to so many read K where it lies, too */
+enum { ATTN__TURN = 16 };                           /* keys of every head that are read in turn there */
+enum { ATTN__SPLIT = 24 };                          /* rows of a block whose chunks can be dealt out */
+enum { ATTN__HEADS = 32, ATTN__HEADS_DIM = 512 };   /* most K/V heads of a block; most components of a packed key */
 
 typedef struct attn__plan {
-    int rows, blocks;                               /* rows of a block; blocks of one (entry, K/V head) */
+    int heads, spans;                               /* K/V heads of a block; blocks side by side for all of them */
+    int each, blocks;                               /* rows of a head in a block; blocks one after the other */
     int slots, parts, chunks;                       /* tasks at once; parts of a block (1: not split); chunks at most */
     int dv16;
     ptrdiff_t q_row;                                /* floats from row to row of q', free of cache aliases */
-    size_t q, o, M, L, k, v, s, vis, ranges, slot;  /* offsets inside a slot and its size, in floats */
+    size_t q, o, t, M, L, k, v, s, vis, ranges, slot;   /* offsets inside a slot and its size, in floats */
+    size_t k_head, v_head;                          /* floats from head to head of packed K and V */
     size_t state;                                   /* floats of one chunk state */
     size_t bytes;                                   /* of the whole workspace */
 } attn__plan;
@@ -2429,45 +2445,57 @@ typedef struct attn__work {
 typedef struct attn__block {
     const attn__work *w;
     attn__entry e;
-    int b, g, first, rows;                          /* rows first .. first + rows - 1 of group * n_q */
-    float *q, *o, *M, *L, *k, *v, *s, *vis;
-    int *from, *to, *seen;                          /* per row: keys it may see by position, counted from e.start;
-                                                       whether it has seen one so far */
+    int b, g, heads, first;                         /* K/V heads g .. g + heads - 1, rows of each from `first` on */
+    int each, rows;                                 /* rows that exist: of a head, of all (row r is of head r / each) */
+    int padded;                                     /* rows of a head with those that do not exist */
+    int most;                                       /* rows of a group */
+    int whole;                                      /* every row sees every key, as far as positions tell */
+    float *q, *o, *t, *M, *L, *k, *v, *s, *vis;
+    int *from, *to;                                 /* per row of a head: keys seen by position, counted from e.start */
+    int *seen;                                      /* per row: has it seen a key so far? */
     size_t *empty;                                  /* rows that masks left nothing to see */
 } attn__block;
 
 /* A block's rows times the width of a head: keeps q', o and a packed chunk within an ordinary L2. */
-#define ATTN__BLOCK_FLOATS 33792
+#define ATTN__BLOCK_FLOATS 67584
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* Lays out a slot for blocks of `rows` rows; returns its size in floats, 0 on overflow. */
-static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__plan *p, int rows, int keys)
+/* Lays out a slot for `each` rows of `heads` heads; returns its size in floats, 0 on overflow. Heads that share a block
+ * are not so many that their packed K would leave the cache. */
+static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__plan *p, int heads, int each, int keys)
 {
-    const size_t n = (size_t)rows, groups = (n + ATTN__GROUP - 1) / ATTN__GROUP, dim = (size_t)s->dim;
-    const size_t group_rows = rows < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
+    const size_t n = (size_t)heads * (size_t)each, dv16 = (size_t)p->dv16;
+    const size_t groups = (size_t)heads * (((size_t)each + ATTN__SPLIT - 1) / ATTN__SPLIT);
+    const size_t few = n < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
+    const size_t wide = (size_t)heads * (size_t)s->dim;
     size_t at, more;
     p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
     p->q = 16;                                              /* before it the count of empty rows */
-    if (attn__mul(n, (size_t)p->q_row + (size_t)p->dv16, &more) || attn__add(p->q + 48, more, &at)) return 0;
+    if (attn__mul(n, (size_t)p->q_row + dv16, &more) || attn__add(p->q + 48, more, &at)) return 0;
     p->o = p->q + attn__up(n * (size_t)p->q_row, 16);
-    p->M = p->o + n * (size_t)p->dv16;
-    p->L = p->M + groups * ATTN__WIDE_GROUP;
-    p->ranges = p->L + groups * ATTN__WIDE_GROUP;
+    p->M = p->o + n * dv16;
+    p->L = p->M + groups * ATTN__GROUP;
+    p->ranges = p->L + groups * ATTN__GROUP;
     p->s = p->ranges + attn__up(3 * n, 16);
-    p->vis = p->s + (rows < ATTN__AHEAD ? (size_t)ATTN__AHEAD : group_rows) * ATTN__CHUNK;
-    p->k = p->v = at = p->vis + group_rows * ATTN__CHUNK;
+    p->vis = p->s + few * ATTN__CHUNK;
+    p->t = p->vis + few * ATTN__CHUNK;
+    p->k = p->v = at = p->t + (each > ATTN__FEW || a->kv ? 0 : few * dv16);
     if (!a->kv) {
-        if (attn__mul((size_t)keys, dim, &more) || attn__add(at, more, &at)) return 0;
+        const size_t least = (size_t)s->dim > ATTN__HEADS_DIM ? (size_t)s->dim : ATTN__HEADS_DIM;
+        p->k_head = (size_t)keys * (size_t)s->dim;
+        p->v_head = ATTN__CHUNK * (each > ATTN__FEW ? dv16 : 16);
+        if (each > ATTN__DIRECT &&
+            (attn__mul((size_t)keys, wide < least ? wide : least, &more) || attn__add(at, more, &at))) return 0;
         p->v = at;
-        more = (size_t)(rows > ATTN__FEW ? p->dv16 : 16);
-        if (attn__mul(more, ATTN__CHUNK, &more) || attn__add(at, more, &at)) return 0;
+        if ((each > ATTN__FEW || s->dim_v % 16) &&
+            (attn__mul((size_t)heads, p->v_head, &more) || attn__add(at, more, &at))) return 0;
     }
     return attn__up(at, 16) + 16;                           /* an odd number of lines: slots do not alias */
 }
 
 /* Everything about the shape of the work. The workspace depends on sizes only and never shrinks when they grow: it is
- * the larger of what whole blocks need and what a few rows split over the threads would need. Returns 1 on overflow. */
+ * the larger of what whole blocks need and what the blocks of few rows need. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *p)
 {
     const int wide = s->dim > s->dim_v ? s->dim : s->dim_v, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
@@ -2476,135 +2504,234 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;     /* a cache may grow: ask once */
     const int keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
     const size_t chunks = ((size_t)n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    const int rows = all > most ? most : (int)all;
-    long long blocks;
-    size_t n;
+    const int rows = all > most ? most : all > 0 ? (int)all : 1, few = attn__min(rows, ATTN__FEW);
+    const int heads = attn__clamp(s->kv_heads, 1, attn__clamp(most / few, 1, ATTN__HEADS));
+    size_t slot, states = 0;
 
     p->dv16 = (int)attn__up((size_t)s->dim_v, 16);
     p->chunks = (int)(((size_t)s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK);
-    p->rows = all > most ? most : all > 0 ? (int)all : 1;
-    if (width > 1)                                          /* smaller blocks when threads would idle */
-        while (p->rows > 2 * ATTN__GROUP && (all + p->rows - 1) / p->rows * pairs < 3ll * width)
-            p->rows = (p->rows / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
-    blocks = (all + p->rows - 1) / p->rows;
-    if (all > INT_MAX - 2 * most || blocks * pairs > INT_MAX / 4) return 1;
-    p->blocks = (int)blocks;
     p->slots = width;
-    p->parts = 1;
-    p->state = attn__up(3 * ATTN__GROUP + 1, 16) + (size_t)ATTN__GROUP * (size_t)p->dv16;
-    p->bytes = 0;
-    if (width > 1 && chunks > 1) {
-        const size_t split = (size_t)(pairs < 2ll * width ? pairs : 2ll * width);
-        size_t states, slot = attn__plan_slot(a, s, p, rows < ATTN__GROUP ? rows : ATTN__GROUP, keys);
-        if (!slot || attn__mul(p->state, chunks, &states) || attn__mul(states, split, &states) ||
-            attn__mul(slot, (size_t)width, &slot) || attn__add(slot, states, &n) ||
-            attn__mul(n, sizeof(float), &p->bytes))
-            return 1;
-        if (all <= ATTN__GROUP && pairs < 2ll * width && pairs > 0)
-            p->parts = attn__clamp((int)(2ll * width / pairs), 1, p->chunks > 1 ? p->chunks : 1);
+    p->parts = p->heads = 1;
+    p->spans = s->kv_heads;
+    p->each = rows;
+    if (all > INT_MAX - 2 * most) return 1;
+    if (all <= ATTN__FEW) {                                 /* heads share a block, as long as no thread idles */
+        const int fit = a->kv ? heads : rows <= ATTN__DIRECT ? ATTN__GROUP / rows : ATTN__HEADS_DIM / s->dim;
+        int split;
+        for (p->heads = attn__clamp(fit, 1, heads);; p->heads /= 2) {
+            p->spans = (s->kv_heads + p->heads - 1) / p->heads;
+            p->heads = (s->kv_heads + p->spans - 1) / p->spans;
+            split = p->heads * rows <= ATTN__SPLIT && p->chunks > 1;
+            if (width == 1 || p->heads == 1) break;
+            if ((long long)s->batch * p->spans * (split ? p->chunks : 1) >= 4ll * width) break;
+        }
+        if (width > 1 && split && (long long)s->batch * p->spans < 2ll * width && s->batch > 0)
+            p->parts = attn__min(2 * width / (s->batch * p->spans), p->chunks);
+    } else if (width > 1) {                                 /* smaller blocks when threads would idle */
+        while (p->each > 2 * ATTN__GROUP && (all + p->each - 1) / p->each * pairs < 3ll * width)
+            p->each = (p->each / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
     }
-    p->slot = attn__plan_slot(a, s, p, rows, keys);
-    if (!p->slot || attn__mul(p->slot, (size_t)width, &n) || attn__mul(n, sizeof(float), &n)) return 1;
-    if (n > p->bytes) p->bytes = n;
+    p->blocks = (int)((all + p->each - 1) / p->each);
+    if ((long long)p->blocks * pairs > INT_MAX / 4) return 1;
+
+    p->state = attn__up(3 * ATTN__SPLIT + 1, 16) + (size_t)ATTN__SPLIT * (size_t)p->dv16;
+    if (width > 1 && chunks > 1 && (attn__mul(p->state, chunks, &states) ||
+        attn__mul(states, (size_t)(pairs < 2ll * width ? pairs : 2ll * width), &states)))
+        return 1;
+    p->slot = attn__plan_slot(a, s, p, heads, few, keys);
+    if (!p->slot || attn__mul(p->slot, (size_t)width, &p->bytes) || attn__add(p->bytes, states, &p->bytes)) return 1;
+    if (all > ATTN__FEW) {
+        p->slot = attn__plan_slot(a, s, p, 1, rows, keys);
+        if (!p->slot || attn__mul(p->slot, (size_t)width, &slot)) return 1;
+        if (slot > p->bytes) p->bytes = slot;
+    }
+    if (p->heads != heads || p->each != few) p->slot = attn__plan_slot(a, s, p, p->heads, p->each, keys);
+    if (attn__mul(p->bytes, sizeof(float), &p->bytes)) return 1;
     return attn__add(p->bytes, 64, &p->bytes);
+}
+
+/* Head and position of row r of a K/V head of the block. */
+static void attn__row_at(const attn__block *k, int head, int r, int *h, int *i)
+{
+    const int group = k->w->s->group, at = k->first + r;
+    *i = at / group;
+    *h = (k->g + head) * group + at % group;
 }
 
 /* ---- one chunk ------------------------------------------------------------------------------------------------ */
 
-/* the right-hand sides of a chunk */
-typedef struct attn__sides {
-    const float *k;                                 /* K panels of the chunk; NULL: scored already, by attn__chunks */
+/* one K/V head of a chunk, as the right-hand sides of the products have it */
+typedef struct attn__side {
+    const float *k;                                 /* K panels of the chunk, or its first row */
     const float *v, *v_tail;                        /* V: whole panels; the last, partial one when V is read in place */
     ptrdiff_t v_step, v_panel;
-    int lo, hi;                                     /* keys of it that the block needs */
     int dirty;                                      /* V holds a non-finite value: 0 no, 1 yes, -1 nobody looked */
-} attn__sides;
+} attn__side;
 
-static void attn__chunk_sides(attn__block *k, int c0, int lo, int hi, attn__sides *d)
+/* A chunk, as one group of rows after the other meets it */
+typedef struct attn__now {
+    attn__side side[ATTN__HEADS];
+    int c0, lo, hi;                                 /* its first key; keys lo <= j < hi of it that the block needs */
+    int direct;                                     /* K is read where it lies */
+    int k_turns, v_turns;                           /* heads take turns every 16 keys: that is how memory lies */
+} attn__now;
+
+static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *k, int head, int key)
+{
+    return rows + (k->g + head) * step[2] + (k->e.start + key) * step[1];
+}
+
+static void attn__sides(attn__block *k, attn__now *d)
 {
     const attn_args *a = k->w->a;
     const attn__shape *s = k->w->s;
+    const attn__plan *p = k->w->p;
     const attn__kernels *f = k->w->kernels;
-    const size_t dv16 = (size_t)k->w->p->dv16;
-    d->v_tail = NULL;
-    d->lo = lo;
-    d->hi = hi;
-    if (a->kv) {
-        const size_t head = (size_t)k->e.kv * (size_t)s->kv_heads + (size_t)k->g;
-        ATTN__COUNT(CACHE);
-        d->k = ATTN__KV_K(a->kv) + head * attn__kv_k_size(&a->kv->shape) + (size_t)c0 * (size_t)s->dim;
-        d->v = ATTN__KV_V(a->kv) + head * attn__kv_v_size(&a->kv->shape) + (size_t)c0 * dv16;
-        d->v_step = 16;
-        d->v_panel = ATTN__CHUNK * 16;
-        d->dirty = -1;
-        return;
-    }
-    lo = lo / 16 * 16;
-    d->k = k->w->p->rows > 1 ? k->k : NULL;
-    if (d->k)
-        f->pack_k(k->k + (size_t)lo * (size_t)s->dim, k->e.k + k->g * s->k[2] + (k->e.start + c0 + lo) * s->k[1],
-                  s->k[1], hi - lo, s->dim);
-    d->v = k->e.v + k->g * s->v[2] + (k->e.start + c0) * s->v[1];
-    if (k->rows > ATTN__FEW) {
-        ATTN__COUNT(PACKED);
-        d->dirty = f->pack_v(k->v + lo * 16, d->v + lo * s->v[1], s->v[1], hi - lo, s->dim_v);
-        d->v = k->v;
-        d->v_step = 16;
-        d->v_panel = ATTN__CHUNK * 16;
-    } else {
-        ATTN__COUNT(ROWS);
-        d->dirty = -1;
-        d->v_step = s->v[1];
-        d->v_panel = 16;
-        if (s->dim_v % 16) {
-            const int x = s->dim_v / 16 * 16;
-            (void)f->pack_v(k->v + lo * 16, d->v + lo * s->v[1] + x, s->v[1], hi - lo, s->dim_v - x);
-            d->v_tail = k->v;
+    const int lo = d->lo / 16 * 16, few = p->each <= ATTN__FEW;
+    int head, j, n;
+    for (head = 0; head < k->heads; head++) {
+        attn__side *x = d->side + head;
+        x->v_tail = NULL;
+        x->dirty = -1;
+        if (a->kv) {
+            const size_t at = (size_t)k->e.kv * (size_t)s->kv_heads + (size_t)(k->g + head);
+            ATTN__COUNT(CACHE);
+            x->k = ATTN__KV_K(a->kv) + at * attn__kv_k_size(&a->kv->shape) + (size_t)d->c0 * (size_t)s->dim;
+            x->v = ATTN__KV_V(a->kv) + at * attn__kv_v_size(&a->kv->shape) + (size_t)d->c0 * (size_t)p->dv16;
+            x->v_step = 16;
+            x->v_panel = ATTN__CHUNK * 16;
+            continue;
         }
+        x->k = d->direct ? attn__plain(k->e.k, s->k, k, head, d->c0) : k->k + (size_t)head * p->k_head;
+        x->v = attn__plain(k->e.v, s->v, k, head, d->c0);
+        if (!few) {
+            ATTN__COUNT(PACKED);
+            x->dirty = f->pack_v(k->v + lo * 16, x->v + lo * s->v[1], s->v[1], d->hi - lo, s->dim_v);
+            x->v = k->v;
+            x->v_step = 16;
+            x->v_panel = ATTN__CHUNK * 16;
+        } else {
+            ATTN__COUNT(ROWS);
+            x->v_step = s->v[1];
+            x->v_panel = 16;
+            if (s->dim_v % 16) {
+                const int whole = s->dim_v / 16 * 16;
+                float *tail = k->v + (size_t)head * p->v_head;
+                (void)f->pack_v(tail + lo * 16, x->v + lo * s->v[1] + whole, s->v[1], d->hi - lo, s->dim_v - whole);
+                x->v_tail = tail;
+            }
+        }
+    }
+    if (a->kv || d->direct) return;
+    for (j = lo; j < d->hi; j += n) {
+        n = attn__min(d->k_turns ? (int)ATTN__TURN : (int)ATTN__CHUNK, d->hi - j);
+        for (head = 0; head < k->heads; head++)
+            f->pack_k(k->k + (size_t)head * p->k_head + (size_t)j * (size_t)s->dim,
+                      attn__plain(k->e.k, s->k, k, head, d->c0 + j), s->k[1], n, s->dim);
     }
 }
 
-/* o (+)= p V for the rows of a group over keys lo .. hi-1 of the chunk; holes: a row hides some of them */
-static void attn__outputs(attn__block *k, attn__sides *d, attn__gemm *g, int lo, int hi, int holes, int arrays,
-                          const attn__row *row)
+/* Scores of a few rows, straight from plain K. Where the rows of all heads lie side by side, memory is read from end to
+ * end: 16 keys of every head, and meanwhile the next 16 are fetched. */
+static void attn__scores(const attn__block *k, const attn__now *d, int keys)
+{
+    const attn__shape *s = k->w->s;
+    const attn__plan *p = k->w->p;
+    const ptrdiff_t all = k->heads * (ptrdiff_t)s->dim;     /* floats of a key that lies in one piece */
+    const int linear = d->k_turns && s->k[1] == all && s->v[1] == all;
+    attn__gemm g;
+    int j, n;
+    memset(&g, 0, sizeof g);
+    g.a_row = p->q_row;
+    g.b_step = s->k[1];
+    g.c_row = ATTN__CHUNK;
+    g.rows = k->each;
+    g.depth = s->dim;
+    g.a = k->q;
+    for (j = d->lo / 16 * 16; j < d->hi; j += n) {
+        n = attn__min(d->k_turns ? (int)ATTN__TURN : (int)ATTN__CHUNK, d->hi - j);
+        g.b = d->side[0].k + j * s->k[1];
+        g.c = k->s + j;
+        g.ahead = NULL;
+        if (linear)
+            g.ahead = j + n < d->hi ? d->c0 + j + 2 * n <= keys ? g.b + n * s->k[1] : NULL
+                                    : d->side[0].v + d->lo * s->v[1];
+        k->w->kernels->scores(&g, n, k->heads, k->each * p->q_row, s->k[2], (ptrdiff_t)k->each * ATTN__CHUNK);
+    }
+}
+
+/* o (+)= p V for the rows of one head over keys lo .. hi-1 of the chunk; holes: a row hides some of them */
+static void attn__outputs(const attn__block *k, attn__now *d, int head, attn__gemm *g, int lo, int hi, int holes,
+                          int arrays, const attn__row *row, float *vis)
 {
     const attn__kernels *f = k->w->kernels;
-    const int dim_v = k->w->s->dim_v, whole = d->v_tail ? dim_v / 16 : k->w->p->dv16 / 16;
+    attn__side *x = d->side + head;
+    const int dim_v = k->w->s->dim_v, whole = x->v_tail ? dim_v / 16 : k->w->p->dv16 / 16;
     int part, r, j;
-    if (holes && g->rows > 1 && d->dirty < 0) {             /* look once for all groups of the block */
+    if (holes && k->each > ATTN__DIRECT && x->dirty < 0) {  /* look once for all groups of the block */
         attn__gemm all = *g;
-        all.b = d->v + d->lo * d->v_step;
-        all.b_step = d->v_step;
-        all.b_panel = d->v_panel;
+        all.b = x->v + d->lo * x->v_step;
+        all.b_step = x->v_step;
+        all.b_panel = x->v_panel;
         all.panels = whole;
         all.depth = d->hi - d->lo;
-        d->dirty = f->dirty(&all);
-        if (!d->dirty && d->v_tail) {
-            all.b = d->v_tail + d->lo * 16;
+        x->dirty = f->dirty(&all);
+        if (!x->dirty && x->v_tail) {
+            all.b = x->v_tail + d->lo * 16;
             all.b_step = 16;
             all.panels = 1;
-            d->dirty = f->dirty(&all);
+            x->dirty = f->dirty(&all);
         }
     }
-    if (g->rows > 1) holes = holes && d->dirty;             /* hidden keys have p = 0, which adds nothing to finite */
+    if (k->each > ATTN__DIRECT) holes = holes && x->dirty;  /* hidden keys have p = 0, which adds nothing to finite */
     if (holes && !arrays)
         for (r = 0; r < g->rows; r++)
-            for (j = lo; j < hi; j++) k->vis[r * ATTN__CHUNK + j] = j >= row[r].lo && j < row[r].hi ? 1.0f : 0.0f;
-    g->a = k->s + lo;
+            for (j = lo; j < hi; j++) vis[r * ATTN__CHUNK + j] = j >= row[r].lo && j < row[r].hi ? 1.0f : 0.0f;
     g->a_row = ATTN__CHUNK;
     g->depth = hi - lo;
     for (part = 0; part < 2; part++) {                      /* whole panels, then the tail that was packed alone */
-        g->b = part ? d->v_tail + lo * 16 : d->v + lo * d->v_step;
-        g->b_step = part ? 16 : d->v_step;
-        g->b_panel = d->v_panel;
+        g->b = part ? x->v_tail + lo * 16 : x->v + lo * x->v_step;
+        g->b_step = part ? 16 : x->v_step;
+        g->b_panel = x->v_panel;
         g->panels = part ? 1 : whole;
         if (g->panels > 0) {
-            if (holes) { ATTN__COUNT(SELECT); f->select(g, k->vis + lo); }
+            if (holes) { ATTN__COUNT(SELECT); f->select(g, vis + lo); }
             else f->gemm(g);
         }
-        if (!d->v_tail) break;
+        if (!x->v_tail) break;
         g->c += whole * 16;
+        if (g->from) g->from += whole * 16;
+        g->ahead = NULL;
     }
+}
+
+/* How many rows from r0 on make a group: whole heads, or rows of one head. */
+static int attn__group(const attn__block *k, int r0)
+{
+    const int left = k->each - r0 % k->each, whole = k->most / k->each * k->each;
+    return whole > 0 ? attn__min(whole, k->rows - r0) : attn__min(k->most, left);
+}
+
+/* What is read after keys j .. end-1 of V of a head: the same part of the next 16 keys when heads take turns, else V of
+ * the next head; at last K of the next chunk. NULL when nobody knows. */
+static const float *attn__after(const attn__block *k, const attn__now *d, int head, int last, int j, int end, int hi,
+                                int keys)
+{
+    const attn__shape *s = k->w->s;
+    const attn__side *x = d->side;
+    const int more = d->c0 + ATTN__CHUNK < keys;
+    if (k->w->a->kv) {
+        if (k->each > ATTN__DIRECT) return NULL;
+        if (head + 1 < k->heads) return head + 1 < last ? x[head + 1].v : x[head + 1].k;
+        return more ? x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim : NULL;
+    }
+    if (d->v_turns && s->v[1] == k->heads * (ptrdiff_t)s->dim_v) {
+        const ptrdiff_t at = (ptrdiff_t)head * (end - j) * s->dim_v;
+        if (end < hi) return d->c0 + 2 * end - j <= keys ? x[0].v + end * s->v[1] + at : NULL;
+        return more && s->k[1] == s->v[1] && d->k_turns && d->c0 + ATTN__CHUNK + 16 <= keys
+             ? x[0].k + ATTN__CHUNK * s->k[1] + at : NULL;
+    }
+    return NULL;
 }
 
 /* One chunk for the whole block. state NULL: fold at once; else keep (m, l, seen, o) there (one group of rows). */
@@ -2614,30 +2741,33 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     const attn__shape *s = k->w->s;
     const attn__plan *p = k->w->p;
     const attn__kernels *f = k->w->kernels;
-    const int c0 = chunk * ATTN__CHUNK, keys = k->e.end - k->e.start, group = s->group;
-    const int n = keys - c0 < ATTN__CHUNK ? keys - c0 : ATTN__CHUNK;
+    const int c0 = chunk * ATTN__CHUNK, keys = k->e.end - k->e.start, each = k->each;
+    const int n = attn__min(keys - c0, ATTN__CHUNK);
     const int all_scores = attn__wants_raw(a);
     const int holes = a->mask || a->keep || a->bias;
     attn__row row[ATTN__GROUP];
-    float m[ATTN__WIDE_GROUP], l[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
-    attn__sides d;
+    float m[ATTN__GROUP], l[ATTN__GROUP], fa[ATTN__GROUP], fb[ATTN__GROUP];
+    attn__now d;
     attn__soft soft;
     attn__gemm g;
-    int r0, r, lo = n, hi = 0, packed = 0;
+    int r0, r, i, j, rows, head, group = 0, packed = 0, end;
 
-    memset(&d, 0, sizeof d);
-    for (r = 0; r < k->rows; r++) {                         /* what the block needs of this chunk */
-        if (k->from[r] >= k->to[r] || k->to[r] <= c0 || k->from[r] >= c0 + n) continue;
-        if (k->from[r] - c0 < lo) lo = k->from[r] - c0;
-        if (k->to[r] - c0 > hi) hi = k->to[r] - c0;
+    d.c0 = c0;
+    d.lo = n;
+    d.hi = 0;
+    for (i = 0; i < each && !k->whole; i++) {               /* what the block needs of this chunk */
+        if (k->from[i] >= k->to[i] || k->to[i] <= c0 || k->from[i] >= c0 + n) continue;
+        if (k->from[i] - c0 < d.lo) d.lo = k->from[i] - c0;
+        if (k->to[i] - c0 > d.hi) d.hi = k->to[i] - c0;
     }
-    if (all_scores) { lo = 0; hi = n; }
-    lo = lo < 0 ? 0 : lo;
-    hi = hi > n ? n : hi;
+    if (all_scores || k->whole) { d.lo = 0; d.hi = n; }
+    d.lo = d.lo < 0 ? 0 : d.lo;
+    d.hi = d.hi > n ? n : d.hi;
+    d.direct = !a->kv && p->each <= ATTN__DIRECT;
+    d.k_turns = !a->kv && k->heads > 1 && s->k[2] < s->k[1];
+    d.v_turns = d.direct && k->heads > 1 && s->v[2] < s->v[1];
     memset(m, 0, sizeof m);
     memset(l, 0, sizeof l);
-    soft.s = k->s;
-    soft.vis = k->vis;
     soft.row = row;
     soft.m = m;
     soft.l = l;
@@ -2647,50 +2777,66 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     soft.softcap = a->softcap;
     soft.simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     soft.arrays = holes || !soft.simple;
+    soft.vis = k->vis;
 
-    for (r0 = 0; r0 < k->rows; r0 += ATTN__GROUP) {
-        const int rows = k->rows - r0 < ATTN__GROUP ? k->rows - r0 : ATTN__GROUP;
-        int glo = n, ghi = 0, ragged = 0;
-        for (r = 0; r < rows; r++) {
-            row[r].lo = k->from[r0 + r] - c0 > 0 ? k->from[r0 + r] - c0 : 0;
-            row[r].hi = k->to[r0 + r] - c0 < n ? k->to[r0 + r] - c0 : n;
+    for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
+        int glo = n, ghi = 0, ragged = 0, first, last, part;
+        rows = attn__group(k, r0);
+        first = r0 / each;                                  /* its heads, and how many rows each of them has */
+        last = (r0 + rows - 1) / each + 1;
+        part = last - first > 1 ? each : rows;
+        for (r = 0, i = r0 % each; r < rows; r++, i = i + 1 < each ? i + 1 : 0) {
+            row[r].seen = k->seen[r0 + r];
+            row[r].lo = 0;
+            row[r].hi = n;
+            if (k->whole) continue;
+            if (k->from[i] > c0) row[r].lo = k->from[i] - c0;
+            if (k->to[i] - c0 < n) row[r].hi = k->to[i] - c0;
             if (row[r].lo >= row[r].hi) { row[r].lo = row[r].hi = 0; continue; }
             glo = row[r].lo < glo ? row[r].lo : glo;
             ghi = row[r].hi > ghi ? row[r].hi : ghi;
         }
-        if (all_scores) { glo = 0; ghi = n; }
+        if (all_scores || k->whole) { glo = 0; ghi = n; }
         if (glo >= ghi) { ATTN__COUNT(SKIP); continue; }
-        if (!packed) { attn__chunk_sides(k, c0, lo, hi, &d); packed = 1; }
+        soft.s = k->s;
+        if (!packed) {
+            attn__sides(k, &d);
+            if (d.direct) attn__scores(k, &d, keys);
+            packed = 1;
+        }
 
-        g.a = k->q + r0 * p->q_row;                         /* scores */
-        g.a_row = p->q_row;
-        soft.lo = glo / 16 * 16;
+        soft.lo = glo / 16 * 16;                            /* scores */
         soft.end = (ghi + 15) / 16 * 16;
         soft.rows = rows;
-        g.b = d.k ? d.k + (size_t)soft.lo * (size_t)s->dim : NULL;
-        g.b_step = 16;
-        g.b_panel = (ptrdiff_t)16 * s->dim;
+        if (part == 1) ATTN__COUNT(ONE_ROW);
+        else if (s->group > 1) ATTN__COUNT(GROUP);
+        g.rows = part;
+        g.c_row = ATTN__CHUNK;
         g.from = NULL;
         g.from_row = 0;
-        g.c = k->s + soft.lo;
-        g.c_row = ATTN__CHUNK;
         g.fold_a = g.fold_b = NULL;
-        g.rows = rows;
-        g.panels = (soft.end - soft.lo) / 16;
-        g.depth = s->dim;
-        if (rows == 1) ATTN__COUNT(ONE_ROW);
-        else if (group > 1) ATTN__COUNT(GROUP);
-        if (d.k) f->gemm(&g);                               /* else attn__chunks was here already */
-
-        for (r = 0; r < rows; r++) {                        /* probabilities */
-            row[r].seen = k->seen[r0 + r];
-            if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
+        for (head = first; head < last && !d.direct; head++) {
+            const int at = head > first ? head * each - r0 : 0;
+            g.a = k->q + (r0 + at) * p->q_row;
+            g.a_row = p->q_row;
+            g.b = d.side[head].k + (size_t)soft.lo * (size_t)s->dim;
+            g.b_step = 16;
+            g.b_panel = (ptrdiff_t)16 * s->dim;
+            g.c = k->s + at * ATTN__CHUNK + soft.lo;
+            g.panels = (soft.end - soft.lo) / 16;
+            g.depth = s->dim;
+            g.ahead = !a->kv ? NULL : head + 1 < last ? d.side[head + 1].k : d.side[first].v;
+            f->gemm(&g);
         }
+
+        for (r = 0; r < rows; r++)                          /* probabilities */
+            if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
         if (soft.arrays) {
             ATTN__COUNT(MASKED);
             for (r = 0; r < rows; r++) {
-                const int at = k->first + r0 + r, i = at / group, h = k->g * group + at % group;
                 const int key = k->e.start + c0;
+                int h;
+                attn__row_at(k, (r0 + r) / each, (r0 + r) % each, &h, &i);
                 row[r].mask = a->mask ? a->mask + k->b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
                 row[r].bias = a->bias ? a->bias + k->b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
                 row[r].keep = a->keep ? a->keep + k->b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
@@ -2713,53 +2859,83 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         for (r = 0; r < rows; r++) k->seen[r0 + r] = row[r].seen;
 
         if (state) {                                        /* outputs: kept, or folded as they leave the tile */
-            memcpy(state, m, ATTN__GROUP * sizeof(float));
-            memcpy(state + ATTN__GROUP, l, ATTN__GROUP * sizeof(float));
-            for (r = 0; r < ATTN__GROUP; r++) state[2 * ATTN__GROUP + r] = r < rows && row[r].seen ? 1.0f : 0.0f;
-            state[3 * ATTN__GROUP] = 1.0f;
-            g.c = state + attn__up(3 * ATTN__GROUP + 1, 16);
+            memcpy(state, m, ATTN__SPLIT * sizeof(float));
+            memcpy(state + ATTN__SPLIT, l, ATTN__SPLIT * sizeof(float));
+            for (r = 0; r < ATTN__SPLIT; r++) state[2 * ATTN__SPLIT + r] = r < rows && row[r].seen ? 1.0f : 0.0f;
+            state[3 * ATTN__SPLIT] = 1.0f;
         } else {
-            float *M = k->M + r0 / ATTN__GROUP * ATTN__WIDE_GROUP, *L = k->L + r0 / ATTN__GROUP * ATTN__WIDE_GROUP;
-            f->fold(M, L, m, l, fa, fb, rows);
-            g.c = k->o + (size_t)r0 * (size_t)p->dv16;
-            g.fold_a = fa;
-            g.fold_b = fb;
+            f->fold(k->M + group * ATTN__GROUP, k->L + group * ATTN__GROUP, m, l, fa, fb, rows);
         }
-        g.c_row = p->dv16;
-        attn__outputs(k, &d, &g, glo, ghi, holes || ragged, soft.arrays, row);
+        g.c_row = g.from_row = p->dv16;
+        for (j = glo; j < ghi; j = end) {
+            end = d.v_turns ? attn__min(j / 16 * 16 + 16, ghi) : ghi;
+            for (head = first; head < last; head++) {
+                const int at = head > first ? head * each - r0 : 0;
+                const ptrdiff_t o = (ptrdiff_t)at * p->dv16;
+                g.a = k->s + at * ATTN__CHUNK + j;
+                g.rows = part;
+                g.from = j > glo ? k->t + o : NULL;         /* a chain that has begun goes on, and ends in the fold */
+                g.c = end < ghi ? k->t + o : state ? state + attn__up(3 * ATTN__SPLIT + 1, 16) + o
+                                                   : k->o + (ptrdiff_t)r0 * p->dv16 + o;
+                g.fold_a = state || end < ghi ? NULL : fa + at;
+                g.fold_b = fb + at;
+                g.ahead = attn__after(k, &d, head, last, j, end, ghi, keys);
+                attn__outputs(k, &d, head, &g, j, end, holes || ragged, soft.arrays, row + at,
+                              k->vis + at * ATTN__CHUNK);
+            }
+        }
     }
 }
 
 /* ---- one block ------------------------------------------------------------------------------------------------ */
 
-/* How many rows from r on, below `end`, lie at one stride: all, or with grouped heads those of one position. */
-static int attn__run_of_rows(const attn__block *k, int r, int end)
+/* How many rows from r on, below `end`, lie at one stride, and which it is: all heads of a single position, the grouped
+ * heads of one position, or the positions of one head. */
+static int attn__run_of_rows(const attn__block *k, int r, int end, int *h, int *i, int *axis)
 {
-    const int group = k->w->s->group, left = group > 1 ? group - (k->first + r) % group : end;
-    return left < end - r ? left : end - r;
+    const attn__shape *s = k->w->s;
+    const int in_head = r % k->each;
+    int n = k->each - in_head;
+    attn__row_at(k, r / k->each, in_head, h, i);
+    *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
+    if (s->n_q == 1) n = end - r;
+    else if (s->group > 1) n = s->group - (k->first + in_head) % s->group;
+    return attn__min(n, end - r);
 }
 
-/* The rows of block (b, g, index): lays out the slot, copies q * scale, finds what each row may see by position.
- * Returns 0 when none of them exists; rows of padding are written here. */
+/* which entry, heads and rows an item is */
+static void attn__block_at(attn__block *k, const attn__work *w, int item)
+{
+    const attn__shape *s = w->s;
+    const attn__plan *p = w->p;
+    const int most = s->group * s->n_q, span = item / p->blocks % p->spans;
+    k->w = w;
+    k->b = item / p->blocks / p->spans;
+    k->g = span * p->heads;
+    k->heads = attn__min(p->heads, s->kv_heads - k->g);
+    k->first = item % p->blocks * p->each;
+    attn__entry_at(w->a, s, k->b, &k->e);
+    k->padded = attn__min(p->each, most - k->first);
+    k->each = attn__clamp(s->group * k->e.rows - k->first, 0, k->padded);
+    k->rows = k->each * k->heads;
+}
+
+/* The rows of a block: lays out the slot, copies q * scale, finds what each row may see by position.
+ * Returns 0 when none of them exists; rows of padding are written in attn__block_end. */
 static int attn__block_begin(attn__block *k, const attn__work *w, int item, int slot)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     const attn__plan *p = w->p;
     float *at = w->slots + (size_t)slot * p->slot;
-    int r, i, last;
+    int r, n, h, i, axis;
 
-    k->w = w;
-    k->b = item / p->blocks / s->kv_heads;
-    k->g = item / p->blocks % s->kv_heads;
-    k->first = item % p->blocks * p->rows;
-    attn__entry_at(a, s, k->b, &k->e);
-    last = k->first + p->rows < s->group * s->n_q ? k->first + p->rows : s->group * s->n_q;
-    k->rows = last < s->group * k->e.rows ? last - k->first : s->group * k->e.rows - k->first;
-    if (k->rows < 0) k->rows = 0;
+    attn__block_at(k, w, item);
+    k->most = p->each > ATTN__FEW ? 4 * w->kernels->rows : ATTN__GROUP;
     k->empty = (size_t *)(void *)at;
     k->q = at + p->q;
     k->o = at + p->o;
+    k->t = at + p->t;
     k->M = at + p->M;
     k->L = at + p->L;
     k->k = at + p->k;
@@ -2767,33 +2943,21 @@ static int attn__block_begin(attn__block *k, const attn__work *w, int item, int 
     k->s = at + p->s;
     k->vis = at + p->vis;
     k->from = (int *)(void *)(at + p->ranges);
-    k->to = k->from + p->rows;
-    k->seen = k->to + p->rows;
+    k->to = k->from + p->each;
+    k->seen = k->to + p->each;
 
-    for (r = 0; r < k->rows; r += i) {
-        const int row = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-        i = attn__run_of_rows(k, r, k->rows);
-        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + row * s->q[1],
-                          s->q[s->group > 1 ? 2 : 1], i, s->dim, s->scale);
+    for (r = 0; r < k->rows; r += n) {
+        n = attn__run_of_rows(k, r, k->rows, &h, &i, &axis);
+        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->dim,
+                          s->scale);
+        for (i = 0; i < n; i++) k->seen[r + i] = 0;
     }
-    for (r = 0; r < k->rows; r++) {
+    k->whole = 1;
+    for (r = 0; r < k->each; r++) {
         attn__visible(a, &k->e, (k->first + r) / s->group, k->from + r, k->to + r);
-        k->seen[r] = 0;
+        if (k->from[r] > 0 || k->to[r] < k->e.end - k->e.start) k->whole = 0;
     }
     return k->rows;
-}
-
-/* Columns first .. last-1 of the weights of rows from .. to-1, before scores come or where none will. */
-static void attn__block_blank(const attn__block *k, int from, int to, int first, int last, float cell)
-{
-    const attn__shape *s = k->w->s;
-    int r, j;
-    if (!k->w->a->weights) return;
-    for (r = from; r < to; r++) {
-        const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-        float *w = k->w->a->weights + attn__place(s, k->b, h, i) * (size_t)s->n_k;
-        for (j = first; j < last; j++) w[j] = cell;
-    }
 }
 
 /* what stands in a cell until its score arrives; what stands there when nothing exists */
@@ -2806,61 +2970,96 @@ static float attn__cell_nothing(const attn_args *a)
     return a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
 }
 
-/* sinks, the division, lse, weights; empty rows; rows of padding behind the block's rows */
+/* Columns first .. last-1 of the weights of rows from .. to-1 of a head, before scores come or where none will. */
+static void attn__block_blank(const attn__block *k, int head, int from, int to, int first, int last, float cell)
+{
+    const attn__shape *s = k->w->s;
+    int r, j, h, i;
+    if (!k->w->a->weights) return;
+    for (r = from; r < to; r++) {
+        float *w;
+        attn__row_at(k, head, r, &h, &i);
+        w = k->w->a->weights + attn__place(s, k->b, h, i) * (size_t)s->n_k;
+        for (j = first; j < last; j++) w[j] = cell;
+    }
+}
+
+/* the same before the scores of the chunks that begin at these columns */
+static void attn__block_before(const attn__block *k, int first, int last)
+{
+    int head;
+    for (head = 0; head < k->heads; head++)
+        attn__block_blank(k, head, 0, k->each, first, last, attn__cell_before(k->w->a));
+}
+
+/* A row without a single visible key (it exists and is counted), or a row of padding. */
+static void attn__block_nothing(const attn__block *k, int head, int r, int exists)
+{
+    const attn_args *a = k->w->a;
+    const attn__shape *s = k->w->s;
+    int h, i, x;
+    attn__row_at(k, head, r, &h, &i);
+    if (exists) ++*k->empty;
+    for (x = 0; (exists || !a->q_cum) && x < s->dim_v; x++)         /* ragged: no padding, perhaps not even an out */
+        k->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
+    if (a->lse) a->lse[attn__place(s, k->b, h, i)] = -attn__inf();
+    if (!exists || a->weights_stage == ATTN_PROBABILITIES)
+        attn__block_blank(k, head, r, r + 1, 0, s->n_k, attn__cell_nothing(a));
+}
+
+/* Sinks, the division, lse, weights; empty rows; rows of padding behind those that exist. */
 static void attn__block_end(attn__block *k)
 {
     const attn_args *a = k->w->a;
     const attn__shape *s = k->w->s;
     const attn__plan *p = k->w->p;
     const attn__kernels *f = k->w->kernels;
-    const int most = s->group * s->n_q, end = k->first + p->rows < most ? p->rows : most - k->first;
-    int r0, r, n, x;
-    for (r0 = 0; r0 < k->rows; r0 += ATTN__GROUP) {
-        const int last = r0 + ATTN__GROUP < k->rows ? r0 + ATTN__GROUP : k->rows;
-        float *M = k->M + r0 / ATTN__GROUP * ATTN__WIDE_GROUP, *L = k->L + r0 / ATTN__GROUP * ATTN__WIDE_GROUP;
+    int r0, r, n, x, h, i, axis, rows, head, group = 0;
+    for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
+        float *M = k->M + group * ATTN__GROUP, *L = k->L + group * ATTN__GROUP;
+        rows = attn__group(k, r0);
         if (a->sinks) {
-            float sink[ATTN__WIDE_GROUP], one[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
-            for (x = 0; x < ATTN__WIDE_GROUP; x++) {
-                sink[x] = a->sinks[k->g * s->group + (k->first + r0 + x) % s->group];
+            float sink[ATTN__GROUP], one[ATTN__GROUP], fa[ATTN__GROUP], fb[ATTN__GROUP];
+            for (x = 0; x < ATTN__GROUP; x++) {
+                r = attn__min(r0 + x, k->rows - 1);
+                attn__row_at(k, r / k->each, r % k->each, &h, &i);
+                sink[x] = a->sinks[h];
                 one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
             }
-            f->fold(M, L, sink, one, fa, fb, last - r0);
-            for (r = r0; r < last; r++)
-                f->fold_out(k->o + (size_t)r * (size_t)p->dv16, NULL, fa[r - r0], fb[r - r0], p->dv16);
+            f->fold(M, L, sink, one, fa, fb, rows);
+            for (r = 0; r < rows; r++)
+                f->fold_out(k->o + (size_t)(r0 + r) * (size_t)p->dv16, NULL, fa[r], fb[r], p->dv16);
         }
-        for (r = r0; r < last; r += n) {
-            const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-            n = attn__run_of_rows(k, r, last);
-            f->finish(k->e.out + h * s->out[2] + i * s->out[1], s->out[s->group > 1 ? 2 : 1],
-                      k->o + (size_t)r * (size_t)p->dv16, p->dv16, L + (r - r0), n, s->dim_v);
+        for (r = r0; r < r0 + rows; r += n) {
+            n = attn__run_of_rows(k, r, r0 + rows, &h, &i, &axis);
+            f->finish(k->e.out + h * s->out[2] + i * s->out[1], s->out[axis], k->o + (size_t)r * (size_t)p->dv16,
+                      p->dv16, L + (r - r0), n, s->dim_v);
         }
-    }
-    for (r = 0; r < end; r++) {
-        const int i = (k->first + r) / s->group, h = k->g * s->group + (k->first + r) % s->group;
-        const int at = r / ATTN__GROUP * ATTN__WIDE_GROUP + r % ATTN__GROUP, exists = r < k->rows;
-        const size_t cell = attn__place(s, k->b, h, i);
-        if (exists && k->seen[r]) {
-            if (a->lse) a->lse[cell] = attn__clean(k->M[at] + attn__log(k->L[at]));
+        for (r = 0; r < rows; r++) {
+            size_t cell;
+            attn__row_at(k, (r0 + r) / k->each, (r0 + r) % k->each, &h, &i);
+            cell = attn__place(s, k->b, h, i);
+            if (!k->seen[r0 + r]) { attn__block_nothing(k, (r0 + r) / k->each, (r0 + r) % k->each, 1); continue; }
+            if (a->lse) a->lse[cell] = attn__clean(M[r] + attn__log(L[r]));
             if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
-                f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, k->M[at], k->L[at]);
-        } else {
-            const int write = exists || !a->q_cum;          /* ragged: there is no row, perhaps not even an out */
-            float *out = write ? k->e.out + h * s->out[2] + i * s->out[1] : NULL;
-            if (exists) ++*k->empty;
-            for (x = 0; write && x < s->dim_v; x++) out[x] = 0.0f;
-            if (a->lse) a->lse[cell] = -attn__inf();
-            if (!exists || a->weights_stage == ATTN_PROBABILITIES)
-                attn__block_blank(k, r, r + 1, 0, s->n_k, attn__cell_nothing(a));
+                f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, M[r], L[r]);
         }
     }
+    for (head = 0; head < k->heads; head++)
+        for (r = k->each; r < k->padded; r++) attn__block_nothing(k, head, r, 0);
 }
 
 static void attn__block_clear(attn__block *k)
 {
     const attn__plan *p = k->w->p;
-    const size_t n = ((size_t)k->rows + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__WIDE_GROUP;
-    size_t x;
-    for (x = 0; x < n; x++) { k->M[x] = -attn__inf(); k->L[x] = 0.0f; }
+    int r0, x, rows, group = 0;
+    for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
+        rows = attn__group(k, r0);
+        for (x = 0; x < ATTN__GROUP; x++) {
+            k->M[group * ATTN__GROUP + x] = -attn__inf();
+            k->L[group * ATTN__GROUP + x] = 0.0f;
+        }
+    }
     memset(k->o, 0, (size_t)k->rows * (size_t)p->dv16 * sizeof(float));
 }
 
@@ -2869,7 +3068,7 @@ static void attn__block_chunks(const attn__block *k, int *first, int *last)
 {
     const attn_args *a = k->w->a;
     int r, lo = INT_MAX, hi = 0;
-    for (r = 0; r < k->rows; r++) {
+    for (r = 0; r < k->each; r++) {
         if (k->from[r] >= k->to[r]) continue;
         if (k->from[r] < lo) lo = k->from[r];
         if (k->to[r] > hi) hi = k->to[r];
@@ -2882,41 +3081,14 @@ static void attn__block_chunks(const attn__block *k, int *first, int *last)
     *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
 }
 
-/* Chunks first .. last-1 in order. A single row over plain K and V takes the scores of several chunks before it turns
- * to their V: changing between the two streams for every chunk would keep the memory waiting. */
-static void attn__chunks(attn__block *k, int first, int last, float *states)
-{
-    const attn__work *w = k->w;
-    const attn__shape *s = w->s;
-    const int alone = w->p->rows == 1 && !w->a->kv;
-    float *scores = k->s;
-    int chunk;
-    for (chunk = first; chunk < last; chunk++) {
-        const int i = alone ? (chunk - first) % ATTN__AHEAD : 0;
-        if (alone && i == 0) {
-            const int all = attn__wants_raw(w->a), c0 = chunk * ATTN__CHUNK;
-            const int end = c0 + (int)ATTN__AHEAD * (int)ATTN__CHUNK;
-            const int from = all || k->from[0] < c0 ? c0 : k->from[0] / 16 * 16;
-            const int to = attn__min(all ? k->e.end - k->e.start : k->to[0], end);
-            if (from < to)
-                w->kernels->scores(scores + (from - c0), k->q, k->e.k + k->g * s->k[2] + (k->e.start + from) * s->k[1],
-                                   s->k[1], to - from, s->dim);
-        }
-        k->s = scores + i * ATTN__CHUNK;
-        attn__chunk(k, chunk, states ? states + (size_t)chunk * w->p->state : NULL);
-    }
-    k->s = scores;
-}
-
 static void attn__block_run(const attn__work *w, int item, int slot)
 {
     attn__block k;
     int chunk, last;
     if (attn__block_begin(&k, w, item, slot)) {
         attn__block_clear(&k);
-        attn__block_blank(&k, 0, k.rows, 0, w->s->n_k, attn__cell_before(w->a));
-        attn__block_chunks(&k, &chunk, &last);
-        attn__chunks(&k, chunk, last, NULL);
+        attn__block_before(&k, 0, w->s->n_k);
+        for (attn__block_chunks(&k, &chunk, &last); chunk < last; chunk++) attn__chunk(&k, chunk, NULL);
     }
     attn__block_end(&k);
 }
@@ -2941,10 +3113,13 @@ static void attn__block_part(const attn__work *w, int item, int part, int slot)
     attn__block_chunks(&k, &first, &last);
     lo = (int)((long long)w->p->chunks * part / w->p->parts);
     hi = (int)((long long)w->p->chunks * (part + 1) / w->p->parts);
-    attn__block_blank(&k, 0, k.rows, part == 0 ? 0 : attn__column(&k, lo),
-                      part == w->p->parts - 1 ? w->s->n_k : attn__column(&k, hi), attn__cell_before(w->a));
-    for (chunk = lo; chunk < hi; chunk++) attn__state(w, item, chunk)[3 * ATTN__GROUP] = 0.0f;
-    attn__chunks(&k, lo > first ? lo : first, attn__min(hi, last), attn__state(w, item, 0));
+    attn__block_before(&k, part == 0 ? 0 : attn__column(&k, lo),
+                       part == w->p->parts - 1 ? w->s->n_k : attn__column(&k, hi));
+    for (chunk = lo; chunk < hi; chunk++) {
+        float *state = attn__state(w, item, chunk);
+        state[3 * ATTN__SPLIT] = 0.0f;
+        if (chunk >= first && chunk < last) attn__chunk(&k, chunk, state);
+    }
 }
 
 static void attn__block_fold(const attn__work *w, int item, int slot)
@@ -2955,17 +3130,17 @@ static void attn__block_fold(const attn__work *w, int item, int slot)
         ATTN__COUNT(SPLIT);
         attn__block_clear(&k);
         for (chunk = 0; chunk < w->p->chunks; chunk++) {
-            const float *state = attn__state(w, item, chunk), *o = state + attn__up(3 * ATTN__GROUP + 1, 16);
-            float m[ATTN__WIDE_GROUP], l[ATTN__WIDE_GROUP], fa[ATTN__WIDE_GROUP], fb[ATTN__WIDE_GROUP];
-            if (state[3 * ATTN__GROUP] == 0.0f) continue;
+            const float *state = attn__state(w, item, chunk), *o = state + attn__up(3 * ATTN__SPLIT + 1, 16);
+            float m[ATTN__GROUP], l[ATTN__GROUP], fa[ATTN__GROUP], fb[ATTN__GROUP];
+            if (state[3 * ATTN__SPLIT] == 0.0f) continue;
             memset(m, 0, sizeof m);
             memset(l, 0, sizeof l);
-            memcpy(m, state, ATTN__GROUP * sizeof(float));
-            memcpy(l, state + ATTN__GROUP, ATTN__GROUP * sizeof(float));
+            memcpy(m, state, ATTN__SPLIT * sizeof(float));
+            memcpy(l, state + ATTN__SPLIT, ATTN__SPLIT * sizeof(float));
             w->kernels->fold(k.M, k.L, m, l, fa, fb, k.rows);
             for (r = 0; r < k.rows; r++) {
                 w->kernels->fold_out(k.o + r * w->p->dv16, o + r * w->p->dv16, fa[r], fb[r], w->p->dv16);
-                if (state[2 * ATTN__GROUP + r] > 0.0f) k.seen[r] = 1;
+                if (state[2 * ATTN__SPLIT + r] > 0.0f) k.seen[r] = 1;
             }
         }
     }
@@ -3012,31 +3187,18 @@ static void attn__task_scalar(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
     const attn__shape *s = w->s;
-    size_t *empty = (size_t *)(void *)(w->slots + (size_t)slot * w->p->slot);
-    attn__entry e;
-    int item, round, r, x;
+    attn__block k;
+    int item, round, head, r, h, i;
+    k.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->p->slot);
     for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) {
-        const int b = item / w->p->blocks / s->kv_heads, g = item / w->p->blocks % s->kv_heads;
-        const int first = item % w->p->blocks * w->p->rows, most = s->group * s->n_q;
-        const int last = first + w->p->rows < most ? first + w->p->rows : most;
-        attn__entry_at(w->a, s, b, &e);
-        for (r = first; r < last; r++) {
-            const int h = g * s->group + r % s->group, i = r / s->group;
-            if (i < e.rows) {
+        attn__block_at(&k, w, item);
+        for (head = 0; head < k.heads; head++)
+            for (r = 0; r < k.padded; r++) {
+                attn__row_at(&k, head, r, &h, &i);
+                if (r >= k.each) { attn__block_nothing(&k, head, r, 0); continue; }
                 ATTN__COUNT(SCALAR);
-                *empty += (size_t)attn__scalar_row(w->a, s, &e, b, h, i);
-            } else {
-                attn__block k;
-                k.w = w;
-                k.b = b;
-                k.g = g;
-                k.first = first;
-                if (!w->a->q_cum)
-                    for (x = 0; x < s->dim_v; x++) e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-                attn__block_blank(&k, r - first, r - first + 1, 0, s->n_k, attn__cell_nothing(w->a));
-                if (w->a->lse) w->a->lse[attn__place(s, b, h, i)] = -attn__inf();
+                *k.empty += (size_t)attn__scalar_row(w->a, s, &k.e, k.b, h, i);
             }
-        }
     }
 }
 
@@ -3087,7 +3249,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     w.p = &p;
     w.slots = (float *)(void *)at;
     w.states = w.slots + p.slot * (size_t)p.slots;
-    w.items = s.batch * s.kv_heads * p.blocks;
+    w.items = s.batch * p.spans * p.blocks;
     w.next = 0;
     for (i = 0; i < p.slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * p.slot) = 0;
     if (w.kernels->backend == ATTN_SCALAR) {
@@ -5070,51 +5232,129 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__many(attn__vnan(odd));
 }
 
-/* Scores of one query against `groups` x ATTN__LANES keys where they lie: turned in registers, never packed. s0, s1 and
- * s2 are the chains of the groups (more of them, and their rows would push each other out of L1), x0..x3 four
- * components of one group, q0..q3 of the query. */
-ATTN__V void ATTN__FN(score)(const int groups, float *s, const float *q, const float *k, ptrdiff_t row, int last,
-                             int depth)
+/* asks for what stands at p: as many lines of memory, at least one */
+ATTN__V void ATTN__FN(fetch)(const float *p, const int lines)
 {
-    attn__v s0 = attn__vset(0.0f), s1 = s0, s2 = s0, x0, x1, x2, x3;
-    int c, j;
-    for (c = 0; c + 4 <= depth; c += 4) {
-        const attn__v q0 = attn__vset(q[c]), q1 = attn__vset(q[c + 1]);
-        const attn__v q2 = attn__vset(q[c + 2]), q3 = attn__vset(q[c + 3]);
-        attn__vturn(&x0, &x1, &x2, &x3, k + c, row, last);
-        s0 = attn__vfma(q3, x3, attn__vfma(q2, x2, attn__vfma(q1, x1, attn__vfma(q0, x0, s0))));
-        if (groups > 1) {
-            attn__vturn(&x0, &x1, &x2, &x3, k + ATTN__LANES * row + c, row, last);
-            s1 = attn__vfma(q3, x3, attn__vfma(q2, x2, attn__vfma(q1, x1, attn__vfma(q0, x0, s1))));
-        }
-        if (groups > 2) {
-            attn__vturn(&x0, &x1, &x2, &x3, k + 2 * ATTN__LANES * row + c, row, last);
-            s2 = attn__vfma(q3, x3, attn__vfma(q2, x2, attn__vfma(q1, x1, attn__vfma(q0, x0, s2))));
-        }
-    }
-    for (; c < depth; c++)                              /* what a dim that is no multiple of 4 leaves */
-        for (j = 0; j < groups; j++) {
-            float part[ATTN__LANES];
-            int i;
-            for (i = 0; i < ATTN__LANES; i++) part[i] = k[(j * ATTN__LANES + attn__min(i, last)) * row + c];
-            if (j == 0) s0 = attn__vfma(attn__vset(q[c]), attn__vload(part), s0);
-            else if (j == 1) s1 = attn__vfma(attn__vset(q[c]), attn__vload(part), s1);
-            else s2 = attn__vfma(attn__vset(q[c]), attn__vload(part), s2);
-        }
-    attn__vstore(s, s0);
-    if (groups > 1) attn__vstore(s + ATTN__LANES, s1);
-    if (groups > 2) attn__vstore(s + 2 * ATTN__LANES, s2);
+    ATTN__FETCH(p);
+    if (lines > 1) ATTN__FETCH(p + 16);
+    if (lines > 2) { ATTN__FETCH(p + 32); ATTN__FETCH(p + 48); }
+    if (lines > 4) { ATTN__FETCH(p + 64); ATTN__FETCH(p + 80); ATTN__FETCH(p + 96); ATTN__FETCH(p + 112); }
 }
 
-static ATTN__TARGET void ATTN__FN(scores)(float *s, const float *q, const float *k, ptrdiff_t row, int n, int depth)
+/* Four components of ATTN__LANES keys; n < 4 of them at the end of a row, behind which nothing is read. */
+ATTN__V void ATTN__FN(keys)(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *k, ptrdiff_t row, int last,
+                            const int n)
 {
-    const int groups = ATTN__LANES < 16 ? 3 : 1, step = groups * ATTN__LANES;
-    int j;
-    for (j = n; j < (n + 15) / 16 * 16; j++) s[j] = 0.0f;   /* lanes that will be hidden, but are looked at */
-    for (; n >= step; n -= step, s += step, k += step * row)
-        ATTN__FN(score)(groups, s, q, k, row, ATTN__LANES - 1, depth);
-    for (; n > 0; n -= ATTN__LANES, s += ATTN__LANES, k += ATTN__LANES * row)
-        ATTN__FN(score)(1, s, q, k, row, attn__min(n, ATTN__LANES) - 1, depth);
+    if (n < 4) {
+        float part[ATTN__LANES * 4];
+        int i, c;
+        for (i = 0; i < ATTN__LANES; i++)
+            for (c = 0; c < 4; c++) part[i * 4 + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
+        attn__vturn(x0, x1, x2, x3, part, 4, ATTN__LANES - 1);
+    } else {
+        attn__vturn(x0, x1, x2, x3, k, row, last);
+    }
+}
+
+/* the chain s goes on over n <= 4 components */
+ATTN__V attn__v ATTN__FN(dot)(attn__v s, const float *q, attn__v x0, attn__v x1, attn__v x2, attn__v x3, const int n)
+{
+    s = attn__vfma(attn__vset(q[0]), x0, s);
+    if (n > 1) s = attn__vfma(attn__vset(q[1]), x1, s);
+    if (n > 2) s = attn__vfma(attn__vset(q[2]), x2, s);
+    return n > 3 ? attn__vfma(attn__vset(q[3]), x3, s) : s;
+}
+
+/* Scores of a few queries against keys where they lie: turned in registers, never packed. Four chains s0..s3 hide the
+ * latency: rows x groups, or heads x groups, where a group is a vector of keys; x0..x3 are four components of one
+ * group; q1, k1 and c1 belong to the second head. Not more than 16 keys at once: they would push each other out of L1. */
+ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, const attn__gemm *g, const float *q,
+                             const float *q1, const float *k, const float *k1, float *c, float *c1, int last,
+                             const float *ahead)
+{
+    const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
+    const int lines = heads * groups * ATTN__LANES / 4;     /* of memory in four components of all of them */
+    attn__v s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x0, x1, x2, x3;
+    int t, n;
+    for (t = g->depth; t > 0; t -= n, k += n, k1 += n, q += n, q1 += n) {
+        n = t < 4 ? t : 4;
+        if (ahead) { ATTN__FN(fetch)(ahead, lines); ahead += lines * 16; }
+#define ATTN__KEYS(at) ATTN__FN(keys)(&x0, &x1, &x2, &x3, at, row, last, n)
+#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x0, x1, x2, x3, n)
+        ATTN__KEYS(k);
+        ATTN__DOT(s0, q);
+        if (rows > 1) ATTN__DOT(s1, q + q_row);
+        if (rows > 2) { ATTN__DOT(s2, q + 2 * q_row); ATTN__DOT(s3, q + 3 * q_row); }
+        if (groups > 1) {
+            ATTN__KEYS(k + more);
+            if (rows > 1) { ATTN__DOT(s2, q); ATTN__DOT(s3, q + q_row); }
+            else ATTN__DOT(s1, q);
+        }
+        if (groups > 2) {
+            ATTN__KEYS(k + 2 * more);
+            ATTN__DOT(s2, q);
+            ATTN__KEYS(k + 3 * more);
+            ATTN__DOT(s3, q);
+        }
+        if (heads > 1) {
+            ATTN__KEYS(k1);
+            if (groups > 1) ATTN__DOT(s2, q1);
+            else ATTN__DOT(s1, q1);
+            if (groups > 1) { ATTN__KEYS(k1 + more); ATTN__DOT(s3, q1); }
+        }
+#undef ATTN__KEYS
+#undef ATTN__DOT
+    }
+    attn__vstore(c, s0);
+    if (rows > 1) attn__vstore(c + c_row, s1);
+    if (rows > 2) { attn__vstore(c + 2 * c_row, s2); attn__vstore(c + 3 * c_row, s3); }
+    if (groups > 1) attn__vstore(c + ATTN__LANES, rows > 1 ? s2 : s1);
+    if (groups > 1 && rows > 1) attn__vstore(c + c_row + ATTN__LANES, s3);
+    if (groups > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
+    if (heads > 1) attn__vstore(c1, groups > 1 ? s2 : s1);
+    if (heads > 1 && groups > 1) attn__vstore(c1 + ATTN__LANES, s3);
+}
+
+/* g->rows queries of each head (a_head, b_head, c_head apart) against n keys: one, two or four at a time. */
+static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
+                                          ptrdiff_t c_head)
+{
+    const int full = ATTN__LANES - 1;
+    int h, j, r, x, pair;
+    for (h = 0; h < heads; h += pair) {
+        pair = g->rows == 1 && ATTN__LANES > 4 && h + 1 < heads ? 2 : 1;
+        for (j = 0; j < n; j += 16) {
+            const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
+            const float *next = g->ahead ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+            float *c = g->c + h * c_head + j;
+            if (n - j < 16) {                           /* lanes that will be hidden are looked at, too */
+                for (r = 0; r < g->rows * pair; r++) {  /* the rows of a head, or one each of a pair */
+                    if (r > 0) { q += pair > 1 ? a_head : g->a_row; c += pair > 1 ? c_head : g->c_row; }
+                    if (r > 0 && pair > 1) k += b_head;
+                    for (x = n - j; x < 16; x++) c[x] = 0.0f;
+                    for (x = 0; x < n - j; x += ATTN__LANES)
+                        ATTN__FN(score)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
+                                        attn__min(ATTN__LANES, n - j - x) - 1, NULL);
+                }
+                continue;
+            }
+            if (pair > 1) {
+#if ATTN__LANES > 4
+                ATTN__FN(score)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c, c + c_head, full, next);
+#endif
+                continue;
+            }
+            for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row)
+                for (x = 0; x < 16; x += ATTN__LANES)
+                    ATTN__FN(score)(4, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
+                                    next ? next + x * g->depth : NULL);
+            for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row)
+                for (x = 0; x < 16; x += ATTN__LANES < 16 ? 2 * ATTN__LANES : 16)
+                    ATTN__FN(score)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
+                                    next ? next + x * g->depth : NULL);
+            if (r < g->rows) ATTN__FN(score)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
+        }
+    }
 }
 
 /* Is anything of the right-hand side not finite? */
@@ -5154,6 +5394,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
                             int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
+    const float *ahead = g->ahead ? g->ahead + (ptrdiff_t)x * g->depth : NULL;
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     const int x1 = nv > 1 ? x + ATTN__LANES : x;          /* one vector: the second is a copy that nobody stores */
     int t;
@@ -5186,6 +5427,10 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
     for (t = g->depth; t > 0; t--) {
         const attn__v b0 = attn__vload(b), b1 = nv > 1 ? attn__vload(b + next) : b0;
         attn__v q = attn__vset(*a0);
+        if (rows <= ATTN__DIRECT && ahead) {
+            ATTN__FN(fetch)(ahead, nv * ATTN__LANES / 16);
+            ahead += nv * ATTN__LANES;
+        }
         c00 = attn__vfma(q, b0, c00);
         c01 = attn__vfma(q, b1, c01);
         if (rows > 1) { q = attn__vset(a0[row]); c10 = attn__vfma(q, b0, c10); c11 = attn__vfma(q, b1, c11); }
@@ -5261,6 +5506,7 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, p
  * the first row (and c4..c7 the second). With `list`, step t takes row list[t] of b instead of row t. */
 ATTN__V void ATTN__FN(wide)(const int rows, const int nv, const attn__gemm *g, int r, const int *list, int x)
 {
+    const float *ahead = g->ahead ? g->ahead + (ptrdiff_t)x * g->depth : NULL;
     const ptrdiff_t step = g->b_step;
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
 #define ATTN__AT(i) ((x + (i) * ATTN__LANES) / 16 * g->b_panel + (x + (i) * ATTN__LANES) % 16)
@@ -5284,6 +5530,7 @@ ATTN__V void ATTN__FN(wide)(const int rows, const int nv, const attn__gemm *g, i
     for (t = 0; t < g->depth; t++) {
         const attn__v q = attn__vset(*a0);
         attn__v b0, b1, b2, b3;
+        if (ahead) { ATTN__FN(fetch)(ahead, nv * ATTN__LANES / 16); ahead += nv * ATTN__LANES; }
         if (list) b = g->b + list[t] * step;
         b0 = attn__vload(b + o0);
         b1 = nv > 1 ? attn__vload(b + o1) : b0;
@@ -5362,6 +5609,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
         }
         one.depth = n;
         one.c = g->c + r * g->c_row;
+        if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
         for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) ATTN__FN(wide)(1, 8, &one, 0, list, x);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(1, 4, &one, 0, list, x);
