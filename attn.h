@@ -2554,8 +2554,8 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 static void attn__row_at(const attn__block *k, int head, int r, int *h, int *i)
 {
     const int group = k->w->s->group, at = k->first + r;
-    *i = at / group;
-    *h = (k->g + head) * group + at % group;
+    *i = group > 1 ? at / group : at;
+    *h = (k->g + head) * group + (at - *i * group);
 }
 
 /* ---- one chunk ------------------------------------------------------------------------------------------------ */
@@ -2833,10 +2833,11 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
         if (soft.arrays) {
             ATTN__COUNT(MASKED);
-            for (r = 0; r < rows; r++) {
+            for (r = 0, j = r0 % each, head = first; r < rows; r++, j++) {
                 const int key = k->e.start + c0;
                 int h;
-                attn__row_at(k, (r0 + r) / each, (r0 + r) % each, &h, &i);
+                if (j == each) { j = 0; head++; }
+                attn__row_at(k, head, j, &h, &i);
                 row[r].mask = a->mask ? a->mask + k->b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
                 row[r].bias = a->bias ? a->bias + k->b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
                 row[r].keep = a->keep ? a->keep + k->b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
@@ -3036,12 +3037,14 @@ static void attn__block_end(attn__block *k)
                       p->dv16, L + (r - r0), n, s->dim_v);
         }
         for (r = 0; r < rows; r++) {
+            const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
             size_t cell;
+            if (k->seen[r0 + r] && !a->lse && !probabilities) continue;
             attn__row_at(k, (r0 + r) / k->each, (r0 + r) % k->each, &h, &i);
             cell = attn__place(s, k->b, h, i);
             if (!k->seen[r0 + r]) { attn__block_nothing(k, (r0 + r) / k->each, (r0 + r) % k->each, 1); continue; }
             if (a->lse) a->lse[cell] = attn__clean(M[r] + attn__log(L[r]));
-            if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
+            if (probabilities)
                 f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, M[r], L[r]);
         }
     }
@@ -5267,7 +5270,7 @@ ATTN__V attn__v ATTN__FN(dot)(attn__v s, const float *q, attn__v x0, attn__v x1,
 
 /* Scores of a few queries against keys where they lie: turned in registers, never packed. Four chains s0..s3 hide the
  * latency: rows x groups, or heads x groups, where a group is a vector of keys; x0..x3 are four components of one
- * group; q1, k1 and c1 belong to the second head. Not more than 16 keys at once: they would push each other out of L1. */
+ * group; q1, k1, c1 are the second head's. Not more than 16 keys at once: they would push each other out of L1. */
 ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, const attn__gemm *g, const float *q,
                              const float *q1, const float *k, const float *k1, float *c, float *c1, int last,
                              const float *ahead)
