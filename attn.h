@@ -4790,6 +4790,7 @@ static const attn__kernels *attn__table(int backend)
 #define attn__vwipe   ATTN__FN(vwipe)
 #define attn__mor     ATTN__FN(mor)
 #define attn__many    ATTN__FN(many)
+#define attn__vpart   ATTN__FN(vpart)
 #define attn__mbytes  ATTN__FN(mbytes)
 #define attn__vsum    ATTN__FN(vsum)
 #define attn__vtop    ATTN__FN(vtop)
@@ -4832,6 +4833,13 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b)                    
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm_andnot_ps(m, a); }   /* m ? +0 : a              */
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm_or_ps(a, b); }
 ATTN__V int attn__many(attn__m m) { return _mm_movemask_ps(m) != 0; }               /* any lane true           */
+ATTN__V attn__v attn__vpart(const float *p, int n)                                  /* n lanes, then zeros; nothing else is read */
+{
+    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    int i;
+    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
+    return _mm_loadu_ps(part);
+}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)                                /* p[lane] == 0            */
 {
     int four;
@@ -4891,6 +4899,12 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm256_ble
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm256_andnot_ps(m, a); }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm256_or_ps(a, b); }
 ATTN__V int attn__many(attn__m m) { return _mm256_movemask_ps(m) != 0; }
+ATTN__V attn__v attn__vpart(const float *p, int n)
+{
+    static const int mask[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
+    const int *at = mask + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
+    return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)at));
+}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
@@ -4956,6 +4970,10 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm512_mas
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm512_maskz_mov_ps((__mmask16)~m, a); }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return (__mmask16)(a | b); }
 ATTN__V int attn__many(attn__m m) { return m != 0; }
+ATTN__V attn__v attn__vpart(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << (n < 0 ? 0 : n > 16 ? 16 : n)) - 1u), p);
+}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)
 {
     const __m512i x = _mm512_maskz_cvtepu8_epi32((__mmask16)0xffff, _mm_loadu_si128((const __m128i *)(const void *)p));
@@ -5031,6 +5049,13 @@ ATTN__V attn__v attn__vwipe(attn__m m, attn__v a)
 }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return vorrq_u32(a, b); }
 ATTN__V int attn__many(attn__m m) { return vmaxvq_u32(m) != 0; }
+ATTN__V attn__v attn__vpart(const float *p, int n)
+{
+    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    int i;
+    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
+    return vld1q_f32(part);
+}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)
 {
     unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -5075,6 +5100,13 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return wasm_v128_
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return wasm_v128_andnot(a, m); }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return wasm_v128_or(a, b); }
 ATTN__V int attn__many(attn__m m) { return wasm_v128_any_true(m); }
+ATTN__V attn__v attn__vpart(const float *p, int n)
+{
+    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    int i;
+    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
+    return wasm_v128_load(part);
+}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)
 {
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
@@ -5151,15 +5183,6 @@ ATTN__V attn__v ATTN__FN(viota)(int from)       /* from, from + 1, ... as floats
     return attn__vadd(attn__vload(count), attn__vset((float)from));
 }
 
-ATTN__V attn__v ATTN__FN(vload_n)(const float *p, int n)        /* n floats, then zeros; nothing else is read */
-{
-    float part[ATTN__LANES];
-    if (n >= ATTN__LANES) return attn__vload(p);
-    attn__vstore(part, attn__vset(0.0f));
-    if (n > 0) memcpy(part, p, (size_t)n * sizeof(float));
-    return attn__vload(part);
-}
-
 ATTN__V void ATTN__FN(vstore_n)(float *p, attn__v a, int n)     /* the first n lanes; nothing else is written */
 {
     float part[ATTN__LANES];
@@ -5227,7 +5250,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
                 odd = attn__vadd(odd, attn__vsub(y, y));
             }
         for (i = 0; x < dim_v && i < ATTN__PANEL; i += ATTN__LANES) {
-            const attn__v y = ATTN__FN(vload_n)(v + x + i, dim_v - x - i);
+            const attn__v y = attn__vpart(v + x + i, dim_v - x - i);
             attn__vstore(to + i, y);
             odd = attn__vadd(odd, attn__vsub(y, y));
         }
@@ -5646,12 +5669,12 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
             x = attn__vfma(slope, attn__vsub(attn__vset(0.0f), away), x);
         }
         if (row->bias) {
-            const attn__v y = ATTN__FN(vload_n)(row->bias + j, left);
+            const attn__v y = attn__vpart(row->bias + j, left);
             hidden = attn__mor(hidden, attn__vsame(y, none));
             x = attn__vadd(x, y);
         }
         if (row->mask) {
-            const attn__v y = ATTN__FN(vload_n)(row->mask + j, left);
+            const attn__v y = attn__vpart(row->mask + j, left);
             hidden = attn__mor(hidden, attn__vsame(y, none));
             x = attn__vadd(x, y);
         }
@@ -5831,7 +5854,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     const attn__v m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
     int i;
     for (i = 0; i < n; i += ATTN__LANES) {
-        const attn__v s = ATTN__FN(vload_n)(w + i, n - i);
+        const attn__v s = attn__vpart(w + i, n - i);
         const attn__v p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
         ATTN__FN(vstore_n)(w + i, attn__vwipe(attn__vsame(s, mark), p), n - i);
     }
@@ -5869,6 +5892,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef attn__vwipe
 #undef attn__mor
 #undef attn__many
+#undef attn__vpart
 #undef attn__mbytes
 #undef attn__vsum
 #undef attn__vtop
