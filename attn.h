@@ -810,7 +810,8 @@ typedef struct attn__row {
 } attn__row;
 
 typedef struct attn__soft {
-    float *s, *vis;                       /* [rows][128]: scores in, probabilities out; 1 visible, 0 hidden */
+    float *s, *vis;                       /* [rows][128]: scores in, probabilities out; 1 visible, 0 hidden, or NULL */
+    ptrdiff_t ahead;                      /* floats from a row's mask to the same row's of the next group, or 0 */
     attn__row *row;
     float *m, *l;                         /* [rows] chunk state out */
     int rows, n;                          /* rows; keys of the chunk that exist */
@@ -2777,7 +2778,6 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     soft.softcap = a->softcap;
     soft.simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     soft.arrays = holes || !soft.simple;
-    soft.vis = k->vis;
 
     for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
         int glo = n, ghi = 0, ragged = 0, first, last, part;
@@ -2802,6 +2802,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         if (!packed) {
             attn__sides(k, &d);
             if (d.direct) attn__scores(k, &d, keys);
+            soft.vis = d.side[0].dirty ? k->vis : NULL;     /* clean V: nobody will ask */
             packed = 1;
         }
 
@@ -2833,6 +2834,8 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
         if (soft.arrays) {
             ATTN__COUNT(MASKED);
+            soft.ahead = s->group > 1 || r0 + 2 * rows > k->rows || part != rows ? 0
+                         : rows * (a->mask ? s->mask[2] : s->bias[2]);
             for (r = 0, j = r0 % each, head = first; r < rows; r++, j++) {
                 const int key = k->e.start + c0;
                 int h;
@@ -4833,7 +4836,7 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b)                    
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm_andnot_ps(m, a); }   /* m ? +0 : a              */
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm_or_ps(a, b); }
 ATTN__V int attn__many(attn__m m) { return _mm_movemask_ps(m) != 0; }               /* any lane true           */
-ATTN__V attn__v attn__vpart(const float *p, int n)                                  /* n lanes, then zeros; nothing else is read */
+ATTN__V attn__v attn__vpart(const float *p, int n)             /* n lanes, then zeros; nothing else is read */
 {
     float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     int i;
@@ -5499,14 +5502,19 @@ ATTN__V void ATTN__FN(strip)(const int nv, const attn__gemm *g, const float *b, 
         ATTN__FN(tile)(ATTN__ROWS, nv, g, r, b, next, x);
         r += ATTN__ROWS;
     }
-    while (r < g->rows) {                              /* what is left, in tiles of 8, 6, 4, 3, 2 and 1 rows */
-        static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 6, 4, 8, 6, 6, 8 };
+    while (r < g->rows) {                              /* what is left, in tiles of few sizes */
+        static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6, ATTN__LANES == 16 ? 7 : 4,
+                                                8, 6, 6, 8 };
         switch (part[g->rows - r]) {
 #if ATTN__ROWS > 8
         case 8: ATTN__FN(tile)(8, nv, g, r, b, next, x); r += 8; break;
 #endif
 #if ATTN__ROWS > 6
         case 6: ATTN__FN(tile)(6, nv, g, r, b, next, x); r += 6; break;
+#endif
+#if ATTN__LANES == 16                                  /* one vector alone is half as fast: all rows at once */
+        case 7: ATTN__FN(tile)(7, nv, g, r, b, next, x); r += 7; break;
+        case 5: ATTN__FN(tile)(5, nv, g, r, b, next, x); r += 5; break;
 #endif
         case 4: ATTN__FN(tile)(4, nv, g, r, b, next, x); r += 4; break;
         case 3: ATTN__FN(tile)(3, nv, g, r, b, next, x); r += 3; break;
@@ -5695,7 +5703,7 @@ static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row,
         attn__vstore(s + j, x);
         top = attn__vmax(top, x);
         x = attn__vwipe(hidden, one);
-        attn__vstore(vis + j, x);
+        if (vis) attn__vstore(vis + j, x);
         any = attn__vmax(any, x);
     }
     if (attn__vtop(any) > 0.0f) row->seen = 1;
@@ -5708,6 +5716,7 @@ static ATTN__TARGET float ATTN__FN(masked)(const attn__soft *f, attn__row *row, 
     const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     const float *mask = row->mask ? row->mask : row->bias, *bias = row->mask ? row->bias : NULL;
     const unsigned char *keep = row->keep;
+    const ptrdiff_t ahead = f->ahead;
     const int first = (int)attn__up((size_t)row->lo, ATTN__LANES), last = row->hi / ATTN__LANES * ATTN__LANES;
     attn__v top = none, any = attn__vset(0.0f);
     float ends;
@@ -5724,6 +5733,7 @@ static ATTN__TARGET float ATTN__FN(masked)(const attn__soft *f, attn__row *row, 
         }
         if (mask) {
             const attn__v y = attn__vload(mask + j);
+            if (ahead && j % 16 < ATTN__LANES) ATTN__FETCH(mask + ahead + j);
             hidden = attn__mor(hidden, attn__vsame(y, none));
             x = attn__vadd(x, y);
         }
@@ -5732,7 +5742,7 @@ static ATTN__TARGET float ATTN__FN(masked)(const attn__soft *f, attn__row *row, 
         attn__vstore(s + j, x);
         top = attn__vmax(top, x);
         x = attn__vwipe(hidden, one);
-        attn__vstore(vis + j, x);
+        if (vis) attn__vstore(vis + j, x);
         any = attn__vmax(any, x);
     }
     if (attn__vtop(any) > 0.0f) row->seen = 1;
@@ -5800,10 +5810,10 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 {
     int r;
     for (r = 0; r < f->rows; r++) {
-        float *s = f->s + r * ATTN__CHUNK;
+        float *s = f->s + r * ATTN__CHUNK, *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
         f->m[r] = !f->arrays ? ATTN__FN(range)(f, f->row + r, s)
-                : f->simple ? ATTN__FN(masked)(f, f->row + r, s, f->vis + r * ATTN__CHUNK)
-                            : ATTN__FN(prepare)(f, f->row + r, s, f->vis + r * ATTN__CHUNK, f->lo, f->end);
+                : f->simple ? ATTN__FN(masked)(f, f->row + r, s, vis)
+                            : ATTN__FN(prepare)(f, f->row + r, s, vis, f->lo, f->end);
     }
     for (r = 0; r < f->rows; r++) f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
 }
