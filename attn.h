@@ -2669,7 +2669,7 @@ static void attn__outputs(const attn__block *k, attn__now *d, int head, attn__ge
     attn__side *x = d->side + head;
     const int dim_v = k->w->s->dim_v, whole = x->v_tail ? dim_v / 16 : k->w->p->dv16 / 16;
     int part, r, j;
-    if (holes && k->each > ATTN__DIRECT && x->dirty < 0) {  /* look once for all groups of the block */
+    if (holes && k->w->p->each > ATTN__DIRECT && x->dirty < 0) {  /* look once for all groups of the block */
         attn__gemm all = *g;
         all.b = x->v + d->lo * x->v_step;
         all.b_step = x->v_step;
@@ -2684,7 +2684,7 @@ static void attn__outputs(const attn__block *k, attn__now *d, int head, attn__ge
             x->dirty = f->dirty(&all);
         }
     }
-    if (k->each > ATTN__DIRECT) holes = holes && x->dirty;  /* hidden keys have p = 0, which adds nothing to finite */
+    if (k->w->p->each > ATTN__DIRECT) holes = holes && x->dirty;  /* hidden keys have p = 0, which adds nothing to finite */
     if (holes && !arrays)
         for (r = 0; r < g->rows; r++)
             for (j = lo; j < hi; j++) vis[r * ATTN__CHUNK + j] = j >= row[r].lo && j < row[r].hi ? 1.0f : 0.0f;
