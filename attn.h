@@ -2684,7 +2684,7 @@ static void attn__outputs(const attn__block *k, attn__now *d, int head, attn__ge
             x->dirty = f->dirty(&all);
         }
     }
-    if (k->w->p->each > ATTN__DIRECT) holes = holes && x->dirty;  /* hidden keys have p = 0, which adds nothing to finite */
+    if (k->w->p->each > ATTN__DIRECT) holes = holes && x->dirty;    /* hidden keys: p = 0 adds nothing to finite V */
     if (holes && !arrays)
         for (r = 0; r < g->rows; r++)
             for (j = lo; j < hi; j++) vis[r * ATTN__CHUNK + j] = j >= row[r].lo && j < row[r].hi ? 1.0f : 0.0f;
