@@ -2528,9 +2528,11 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
         }
         if (width > 1 && split && (long long)s->batch * p->spans < 2ll * width && s->batch > 0)
             p->parts = attn__min(2 * width / (s->batch * p->spans), p->chunks);
-    } else if (width > 1) {                                 /* smaller blocks when threads would idle */
+    } else if (width > 1) {                                 /* smaller blocks when threads would idle, and equal ones */
         while (p->each > 2 * ATTN__GROUP && (all + p->each - 1) / p->each * pairs < 3ll * width)
             p->each = (p->each / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
+        p->blocks = (int)((all + p->each - 1) / p->each);
+        p->each = attn__min(((int)all / p->blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, p->each);
     }
     p->blocks = (int)((all + p->each - 1) / p->each);
     if ((long long)p->blocks * pairs > INT_MAX / 4) return 1;
@@ -2917,7 +2919,7 @@ static void attn__block_at(attn__block *k, const attn__work *w, int item)
     k->b = item / p->blocks / p->spans;
     k->g = span * p->heads;
     k->heads = attn__min(p->heads, s->kv_heads - k->g);
-    k->first = item % p->blocks * p->each;
+    k->first = (p->blocks - 1 - item % p->blocks) * p->each;    /* causal: the longest rows first, the rest fills up */
     attn__entry_at(w->a, s, k->b, &k->e);
     k->padded = attn__min(p->each, most - k->first);
     k->each = attn__clamp(s->group * k->e.rows - k->first, 0, k->padded);
