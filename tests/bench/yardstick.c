@@ -21,7 +21,6 @@ enum { DEPTH = 64 };
 #define AVX512 __attribute__((target("avx512f"), noinline))
 
 static float tile_a[6 * DEPTH] __attribute__((aligned(64))), tile_b[DEPTH * 16] __attribute__((aligned(64)));
-static float tile_c[6 * 16] __attribute__((aligned(64)));
 
 AVX2 static void tile_6x16(const float *a, const float *b, float *c)
 {
@@ -52,7 +51,6 @@ AVX2 static void tile_6x16(const float *a, const float *b, float *c)
                 c##r##_1 = _mm512_fmadd_ps(x, b1, c##r##_1);
 #define KEEP(r) _mm512_storeu_ps(c + r * 32, c##r##_0); _mm512_storeu_ps(c + r * 32 + 16, c##r##_1);
 static float wide_a[12 * DEPTH] __attribute__((aligned(64))), wide_b[DEPTH * 32] __attribute__((aligned(64)));
-static float wide_c[12 * 32] __attribute__((aligned(64)));
 
 AVX512 static void tile_12x32(const float *a, const float *b, float *c)
 {
@@ -150,9 +148,10 @@ double yard_flops(int calls)
 {
 #if X86
     if (avx2_here()) {
+        float c[6 * 16] __attribute__((aligned(64)));       /* one for every thread: they must not share lines */
         for (int i = 0; i < calls; i++) {
-            tile_6x16(tile_a, tile_b, tile_c);
-            AGAIN(tile_a, tile_b, tile_c);
+            tile_6x16(tile_a, tile_b, c);
+            AGAIN(tile_a, tile_b, c);
         }
         return 2.0 * 6 * 16 * DEPTH * calls;
     }
@@ -168,9 +167,10 @@ double yard_flops(int calls)
 double yard512_flops(int calls)
 {
 #if X86
+    float c[12 * 32] __attribute__((aligned(64)));
     for (int i = 0; i < calls; i++) {
-        tile_12x32(wide_a, wide_b, wide_c);
-        AGAIN(wide_a, wide_b, wide_c);
+        tile_12x32(wide_a, wide_b, c);
+        AGAIN(wide_a, wide_b, c);
     }
 #endif
     return 2.0 * 12 * 32 * DEPTH * calls;
