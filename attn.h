@@ -1125,10 +1125,7 @@ ATTNDEF const char *attn_status_str(attn_status s)
     return s <= ATTN_OK && s >= ATTN_E_FULL ? names[-(int)s] : "unknown status";
 }
 
-ATTNDEF int attn_version(void)
-{
-    return ATTN_VERSION;
-}
+ATTNDEF int attn_version(void) { return ATTN_VERSION; }
 
 /* ---- sentences without stdio ----------------------------------------------------------------------------- */
 
@@ -1144,9 +1141,14 @@ static void attn__put_bytes(attn__text *t, const char *s, size_t n)
     t->len += n;
 }
 
-static void attn__put(attn__text *t, const char *s)
+static void attn__put(attn__text *t, const char *s) { attn__put_bytes(t, s, strlen(s)); }
+
+/* An empty text, terminated even when nothing follows. */
+static attn__text attn__text_at(char *at, size_t size)
 {
-    attn__put_bytes(t, s, strlen(s));
+    attn__text t = { at, at ? size : 0, 0 };
+    attn__put(&t, "");
+    return t;
 }
 
 /* Written from its last digit back, in unsigned, which holds the negative of every long long. */
@@ -1155,65 +1157,12 @@ static void attn__put_int(attn__text *t, long long n)
     unsigned long long left = n < 0 ? 0ull - (unsigned long long)n : (unsigned long long)n;
     char digits[24];
     size_t at = sizeof digits;
-
     do {
         digits[--at] = (char)('0' + (int)(left % 10));
         left /= 10;
     } while (left > 0);
     if (n < 0) digits[--at] = '-';
     attn__put_bytes(t, digits + at, sizeof digits - at);
-}
-
-/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
-static void attn__put_float(attn__text *t, float x)
-{
-    const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
-    const int e = (int)(bits >> 23 & 255);
-    unsigned long long n = e ? fraction | 0x800000u : fraction;
-    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
-    char decimals[4];
-
-    if (e == 255 && fraction) {
-        attn__put(t, "nan");
-        return;
-    }
-    if (bits >> 31 && n) attn__put(t, "-");
-    if (e == 255 || n == 0) {
-        attn__put(t, n ? "inf" : "0");
-        return;
-    }
-    if (x < 1e10f && x > -1e10f) {                                /* n = |x| in hundredths, ties to even */
-        n *= 100;
-        if (shift > 0) {
-            n <<= shift;
-        } else if (shift < -40) {                                 /* less than half of one */
-            n = 0;
-        } else if (shift < 0) {
-            const unsigned long long half = 1ull << (-shift - 1), rest = n & (2 * half - 1);
-            n >>= -shift;
-            n += rest > half || (rest == half && (n & 1));
-        }
-    } else {                                                      /* n = the first three digits */
-        for (; shift > 0; shift--) {
-            if (n >> 63) {
-                n /= 10;
-                tens++;
-            }
-            n *= 2;
-        }
-        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
-        tens += 2;
-    }
-    decimals[0] = '.';
-    decimals[1] = (char)('0' + (int)(n / 10 % 10));
-    decimals[2] = (char)('0' + (int)(n % 10));
-    decimals[3] = '\0';
-    attn__put_int(t, (long long)(n / 100));
-    attn__put(t, decimals);
-    if (tens) {
-        attn__put(t, "e");
-        attn__put_int(t, tens);
-    }
 }
 
 /* Appends `sentence` to t (NULL: nowhere), every $ replaced by `name` and every # by the next of x, y, z. */
@@ -1230,6 +1179,39 @@ static void attn__say(attn__text *t, const char *sentence, const char *name, lon
             attn__put_bytes(t, sentence, 1);
         }
     }
+}
+
+/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
+static void attn__put_float(attn__text *t, float x)
+{
+    const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
+    const int e = (int)(bits >> 23 & 255);
+    unsigned long long n = e ? fraction | 0x800000u : fraction;
+    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
+    const int nan = e == 255 && fraction, special = e == 255 || n == 0;
+    if (bits >> 31 && n && !nan) attn__put(t, "-");
+    if (special) {
+        attn__put(t, nan ? "nan" : n ? "inf" : "0");
+        return;
+    }
+    if (x < 1e10f && x > -1e10f) {                                /* n = |x| in hundredths, ties to even */
+        n *= 100;
+        if (shift >= 0) n <<= shift;
+        else if (shift < -40) n = 0;                              /* less than half of one */
+        else n = (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
+    } else {                                                      /* n = the first three digits */
+        for (; shift > 0; shift--) {
+            if (n >> 63) {
+                n /= 10;
+                tens++;
+            }
+            n *= 2;
+        }
+        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
+        tens += 2;
+    }
+    attn__say(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
+    if (tens) attn__say(t, "e#", "", tens, 0, 0);
 }
 
 /* Refuses, and says why. Out of line: no call that succeeds comes here. */
@@ -1274,19 +1256,9 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 /* ---- options and sizes ----------------------------------------------------------------------------------- */
 
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
-ATTN__INLINE int attn__finite(float x)
-{
-    return (attn__bits(x) & 0x7f800000u) != 0x7f800000u;
-}
+ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
-/* an enum: 0..last */
-static attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
-{
-    if (value >= 0 && value <= last) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
-}
-
-/* the same about a float: "name is x but ..." */
+/* refuses a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__text *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
@@ -1297,14 +1269,16 @@ static attn_status attn__fail_float(attn__text *why, const char *name, float x, 
 /* Everything that is wrong whatever the sizes are: values out of range, and settings that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__text *why)
 {
-    attn_status status;
-
-    if ((status = attn__check_option(why, "layout", a->layout, ATTN_BHSD)) != ATTN_OK ||
-        (status = attn__check_option(why, "causal", a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "align", a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "weights_stage", a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
-        (status = attn__check_option(why, "backend", a->backend, ATTN_WASM)) != ATTN_OK)
-        return status;
+    const struct { const char *name; int value, last; } choice[] = {
+        { "layout", a->layout, ATTN_BHSD }, { "causal", a->causal, ATTN_CAUSAL_BOTTOM_RIGHT },
+        { "align", a->align, ATTN_ALIGN_BOTTOM_RIGHT }, { "weights_stage", a->weights_stage, ATTN_SCORES_BIASED },
+        { "backend", a->backend, ATTN_WASM }
+    };
+    int i;
+    for (i = 0; i < (int)(sizeof choice / sizeof *choice); i++)
+        if (choice[i].value < 0 || choice[i].value > choice[i].last)
+            return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", choice[i].name, choice[i].value,
+                              choice[i].last, 0);
     if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
@@ -1315,7 +1289,6 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
     if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", a->exec->width, 0, 0);
-
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
         return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and keys align", "", 0,
                           0, 0);
@@ -1346,48 +1319,43 @@ static attn_status attn__check_size(attn__text *why, const char *name, int value
     return ATTN_OK;
 }
 
-/* *value, where 0 stands for what the cache says, must agree with it. */
-static attn_status attn__check_cached(attn__text *why, const char *name, int *value, int cached)
+typedef struct attn__size { const char *name; int value, least; } attn__size;
+static attn_status attn__check_all(attn__text *why, const attn__size *size, int n)
 {
-    if (*value == 0) *value = cached;
-    if (*value == cached) return ATTN_OK;
-    return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", name, *value, cached, 0);
+    attn_status status = ATTN_OK;
+    for (; n > 0 && status == ATTN_OK; n--, size++) status = attn__check_size(why, size->name, size->value, size->least);
+    return status;
 }
 
 /* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__text *why)
 {
-    attn_status status;
-
+    const attn__size size[] = {
+        { "batch", a->batch, 0 }, { "n_q", a->n_q, 0 }, { "n_k", a->n_k, 0 }, { "heads", a->heads, 1 },
+        { "kv_heads", a->kv_heads, 0 }, { "dim", a->dim, a->kv ? 0 : 1 }, { "dim_v", a->dim_v, 0 },
+        { "k_batch", a->k_batch, 0 }
+    };
+    const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
+    const attn_status status = attn__check_all(why, size, 8);
+    if (status != ATTN_OK) return status;
+    if (c && (c->dim < 1 || !a->kv->lengths))
+        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
     s->batch = a->batch;
     s->heads = a->heads;
-    s->kv_heads = a->kv_heads;
-    s->dim = a->dim;
-    s->dim_v = a->dim_v;
-    s->k_batch = a->k_batch;
-    if ((status = attn__check_size(why, "batch", a->batch, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "n_q", a->n_q, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "n_k", a->n_k, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "heads", a->heads, 1)) != ATTN_OK ||
-        (status = attn__check_size(why, "kv_heads", a->kv_heads, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "dim", a->dim, a->kv ? 0 : 1)) != ATTN_OK ||
-        (status = attn__check_size(why, "dim_v", a->dim_v, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "k_batch", a->k_batch, 0)) != ATTN_OK)
-        return status;
-
-    if (a->kv) {
-        const attn_kv_args *c = &a->kv->shape;
-        if (c->dim < 1 || !a->kv->lengths)
-            return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
-        if ((status = attn__check_cached(why, "kv_heads", &s->kv_heads, c->kv_heads)) != ATTN_OK ||
-            (status = attn__check_cached(why, "dim", &s->dim, c->dim)) != ATTN_OK ||
-            (status = attn__check_cached(why, "dim_v", &s->dim_v, c->dim_v ? c->dim_v : c->dim)) != ATTN_OK ||
-            (status = attn__check_cached(why, "k_batch", &s->k_batch, c->batch)) != ATTN_OK)
-            return status;
-    } else {
-        if (s->kv_heads == 0) s->kv_heads = s->heads;
-        if (s->dim_v == 0) s->dim_v = s->dim;
-        if (s->k_batch == 0) s->k_batch = s->batch;
+    s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
+    s->dim = a->dim || !c ? a->dim : c->dim;
+    s->dim_v = a->dim_v ? a->dim_v : c && c->dim_v ? c->dim_v : s->dim;
+    s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
+    if (c) {                                      /* what stands in the arguments, too, must agree with the cache */
+        const struct { const char *name; int given, cached; } same[] = {
+            { "kv_heads", s->kv_heads, c->kv_heads }, { "dim", s->dim, c->dim },
+            { "dim_v", s->dim_v, c->dim_v ? c->dim_v : c->dim }, { "k_batch", s->k_batch, c->batch }
+        };
+        int i;
+        for (i = 0; i < 4; i++)
+            if (same[i].given != same[i].cached)
+                return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
+                                  same[i].cached, 0);
     }
     if (s->heads % s->kv_heads != 0)
         return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "",
@@ -1404,12 +1372,19 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
 
 /* ---- who exists ------------------------------------------------------------------------------------------ */
 
-/* A ragged offset array: not negative (it may be part of a longer one), never falling. *longest: the longest entry */
-static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, int *longest)
+/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
+static attn_status attn__check_width(attn__text *why, const char *name, int longest, int *n)
 {
-    int b;
+    if (*n == 0) *n = longest;
+    if (*n >= longest) return attn__check_size(why, name, *n, 0);
+    return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
+}
 
-    *longest = 0;
+/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width of its entries */
+static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, const char *width,
+                                   int *n)
+{
+    int b, longest = 0;
     if (batch > 0 && cum[0] < 0)
         return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0], 0, 0);
     for (b = 0; b < batch; b++) {
@@ -1417,17 +1392,9 @@ static attn_status attn__check_cum(attn__text *why, const char *name, const int 
             attn__say(why, "$[#] is # but ", name, b, cum[b], 0);
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1, cum[b + 1], 0);
         }
-        if (cum[b + 1] - cum[b] > *longest) *longest = cum[b + 1] - cum[b];
+        if (cum[b + 1] - cum[b] > longest) longest = cum[b + 1] - cum[b];
     }
-    return ATTN_OK;
-}
-
-/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
-static attn_status attn__check_width(attn__text *why, const char *name, int given, int longest, int *n)
-{
-    *n = given ? given : longest;
-    if (*n >= longest) return attn__check_size(why, name, *n, 0);
-    return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, given, longest, 0);
+    return attn__check_width(why, width, longest, n);
 }
 
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. */
@@ -1435,19 +1402,15 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
 {
     attn_status status;
     int b, longest = 0;
-
     s->n_q = a->n_q;
     s->n_k = a->n_k;
-    if (a->q_cum && ((status = attn__check_cum(why, "q_cum", a->q_cum, s->batch, &longest)) != ATTN_OK ||
-                     (status = attn__check_width(why, "n_q", a->n_q, longest, &s->n_q)) != ATTN_OK))
+    if (a->q_cum && (status = attn__check_cum(why, "q_cum", a->q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK)
         return status;
-    if (a->k_cum && ((status = attn__check_cum(why, "k_cum", a->k_cum, s->batch, &longest)) != ATTN_OK ||
-                     (status = attn__check_width(why, "n_k", a->n_k, longest, &s->n_k)) != ATTN_OK))
+    if (a->k_cum && (status = attn__check_cum(why, "k_cum", a->k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK)
         return status;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
 
     /* In a cache every entry has an end of its own; k_lengths may only bring it forward. */
-    longest = 0;
     for (b = 0; b < s->batch; b++) {
         int from = a->k_map ? a->k_map[b] : b, end = s->n_k;
         if (from < 0 || from >= s->k_batch)
@@ -1468,7 +1431,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
         }
         if (end > longest) longest = end;
     }
-    return a->kv ? attn__check_width(why, "n_k", a->n_k, longest, &s->n_k) : ATTN_OK;
+    return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
 }
 
 /* The same without looking into arrays, but for a size that was left to q_cum or k_cum; a cache counts as full. What
@@ -1476,13 +1439,11 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
 static attn_status attn__plan_entries(const attn_args *a, attn__shape *s)
 {
     attn_status status = ATTN_OK;
-
     s->n_q = a->n_q;
     s->n_k = a->n_k;
-    if (a->q_cum && !a->n_q) status = attn__check_cum(NULL, "", a->q_cum, s->batch, &s->n_q);
-    if (a->k_cum && !a->n_k && status == ATTN_OK) status = attn__check_cum(NULL, "", a->k_cum, s->batch, &s->n_k);
+    if (a->q_cum && !a->n_q) status = attn__check_cum(NULL, "", a->q_cum, s->batch, "", &s->n_q);
+    if (a->k_cum && !a->n_k && status == ATTN_OK) status = attn__check_cum(NULL, "", a->k_cum, s->batch, "", &s->n_k);
     if (a->kv && !a->n_k) s->n_k = a->kv->shape.capacity;
-    if (s->n_q > ATTN__SIZE_MAX || s->n_k > ATTN__SIZE_MAX) status = ATTN_E_OVERFLOW;
     return status;
 }
 
@@ -1516,41 +1477,42 @@ static void attn__span_add(attn__spans *all, const char *name, const void *at, s
     if (at && bytes > 0) attn__span_next(all, name, at)->reach[0] = (long long)bytes;
 }
 
-/* Resolves the strides of batch x rows x heads runs of `width` floats at `at`, and notes what they span in *all (NULL:
-   only the strides matter). Any order of the three is legal ([row][batch][head] is common) as long as each stride
-   clears all that lies inside it. */
-static attn_status attn__check_strides(attn__text *why, attn__spans *all, const char *name, const float *at,
-                                       const ptrdiff_t *given, int layout, int batch, int rows, int heads, int width,
-                                       ptrdiff_t *stride)
+/* batch x rows x heads runs of `width` floats */
+typedef struct attn__tensor {
+    const char *name;
+    const float *at;
+    const ptrdiff_t *given;
+    int batch, rows, heads, width;
+    ptrdiff_t *stride;                            /* what becomes of `given` */
+} attn__tensor;
+
+/* Resolves the strides of a tensor, and notes what they span in *all (NULL: only the strides matter). Any order of the
+   three is legal ([row][batch][head] is common) as long as each stride clears all that lies inside it. */
+static attn_status attn__check_strides(attn__text *why, attn__spans *all, int layout, const attn__tensor *t)
 {
     const size_t most = ATTN__BYTES_MAX / sizeof(float);
-    size_t packed = (size_t)width, reach = (size_t)width;
-    int count[3], order[3], i, j, d = 0;
+    const int count[3] = { t->batch, t->rows, t->heads }, inner = layout == ATTN_BHSD ? 1 : 2;
+    int order[3] = { inner, 3 - inner, 0 }, i, j, d = 0;
+    size_t packed = (size_t)t->width, reach = (size_t)t->width;
+    ptrdiff_t *stride = t->stride;
     attn__span *x = NULL;
-
-    count[0] = batch;
-    count[1] = rows;
-    count[2] = heads;
-    order[0] = layout == ATTN_BHSD ? 1 : 2;
-    order[1] = 3 - order[0];
-    order[2] = 0;
     for (i = 0; i < 3; i++) {                                     /* each 0: packed upon the inner ones */
         size_t whole;
         d = order[i];
-        if (given[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", name, d, given[d], 0);
-        stride[d] = given[d] ? given[d] : (ptrdiff_t)packed;
+        stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
+        if (stride[d] < 0)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d, stride[d], 0);
         if (i == 2) break;
         if (attn__mul((size_t)stride[d], (size_t)count[d], &whole) || whole > most) goto too_large;
         if (whole > packed) packed = whole;
     }
-    if (batch == 0 || rows == 0) {                                /* nothing to step over: no step can wrap */
+    if (t->batch == 0 || t->rows == 0) {                          /* nothing to step over: no step can wrap */
         stride[0] = stride[1] = stride[2] = 0;
         return ATTN_OK;
     }
     if (all) {
-        if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
-        x = attn__span_next(all, name, at);
+        if (!t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
+        x = attn__span_next(all, t->name, t->at);
         x->reach[0] = (long long)(reach * sizeof(float));
     }
     for (i = 1; i < 3; i++)                                       /* by rising stride */
@@ -1564,7 +1526,7 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, const 
         d = order[i];
         if (count[d] < 2) continue;
         if ((size_t)stride[d] < reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", name, d,
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", t->name, d,
                               stride[d], (long long)reach);
         if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) ||
             reach > most)
@@ -1577,7 +1539,8 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, const 
     }
     return ATTN_OK;
 too_large:
-    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", name, d, stride[d], count[d]);
+    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d, stride[d],
+                      count[d]);
 }
 
 /* Resolves the steps of mask, keep or bias, whose shape is {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. */
@@ -1585,17 +1548,11 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
                                      const int *given, ptrdiff_t stride, int heads, const attn__shape *s,
                                      ptrdiff_t *step)
 {
-    int full[3], shape[3], i;
-    size_t rows, bytes;
-
+    const int full[3] = { s->batch, s->heads, s->n_q };
+    int shape[3] = { 1, heads, s->n_q }, i;
+    size_t rows = 0, bytes = 0;
     step[0] = step[1] = step[2] = 0;
     if (!at) return ATTN_OK;
-    full[0] = s->batch;
-    full[1] = s->heads;
-    full[2] = s->n_q;
-    shape[0] = 1;
-    shape[1] = heads;
-    shape[2] = s->n_q;
     if (given[0] || given[1] || given[2]) memcpy(shape, given, sizeof shape);
     for (i = 0; i < 3; i++)
         if (shape[i] != 1 && shape[i] != full[i])
@@ -1604,7 +1561,6 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
         return attn__fail(why, ATTN_E_STRIDE, "$_stride is # but a row has # cells", name, stride, s->n_k, 0);
     if (stride == 0) stride = s->n_k;
     /* The last row need not have its whole stride: (rows - 1) * stride + n_k cells. */
-    rows = bytes = 0;
     if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1) ||
         (rows > 0 && attn__mul(rows - 1, (size_t)stride, &bytes)) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
         attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
@@ -1664,23 +1620,22 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     attn_status status;
     attn__spans spans, *all = contents ? &spans : NULL;
     size_t weights, lse;
-    int q_batch = s->batch, q_rows = s->n_q, k_batch = s->k_batch, k_rows = s->n_k;
-
-    if (a->q_cum) {                               /* one long entry; how long, only the contents know */
-        q_rows = s->batch == 0 ? 0 : contents ? a->q_cum[s->batch] : 1;
-        q_batch = 1;
-    }
-    if (a->k_cum) {
-        k_rows = s->batch == 0 ? 0 : contents ? a->k_cum[s->batch] : 1;
-        k_batch = 1;
-    }
-    if (s->batch == 0 || q_rows == 0) k_batch = 0;              /* nobody looks */
+    /* ragged: one long entry; how long, only the contents know */
+    const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
+    const int q_rows = !a->q_cum ? s->n_q : some && contents ? a->q_cum[s->batch] : some;
+    const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
+    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;       /* 0: nobody looks */
+    const attn__tensor tensor[] = {
+        { "out", a->out, a->out_stride, q_batch, q_rows, s->heads, s->dim_v, s->out },
+        { "q", a->q, a->q_stride, q_batch, q_rows, s->heads, s->dim, s->q },
+        { "k", a->k, a->k_stride, k_batch, k_rows, s->kv_heads, s->dim, s->k },
+        { "v", a->v, a->v_stride, k_batch, k_rows, s->kv_heads, s->dim_v, s->v }
+    };
+    int t;
     spans.n = 0;
 
     /* what is written */
-    if ((status = attn__check_strides(why, all, "out", a->out, a->out_stride, a->layout, q_batch, q_rows, s->heads,
-                                      s->dim_v, s->out)) != ATTN_OK)
-        return status;
+    if ((status = attn__check_strides(why, all, a->layout, &tensor[0])) != ATTN_OK) return status;
     if (attn__bytes(&weights, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)) && a->weights)
         return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
     if (attn__bytes(&lse, s->batch, s->heads, s->n_q, 1, sizeof(float)) && a->lse)
@@ -1692,16 +1647,9 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     spans.outputs = spans.n;
 
     /* what is read */
-    if ((status = attn__check_strides(why, all, "q", a->q, a->q_stride, a->layout, q_batch, q_rows, s->heads, s->dim,
-                                      s->q)) != ATTN_OK)
-        return status;
-    if (!a->kv) {
-        if ((status = attn__check_strides(why, all, "k", a->k, a->k_stride, a->layout, k_batch, k_rows, s->kv_heads,
-                                          s->dim, s->k)) != ATTN_OK ||
-            (status = attn__check_strides(why, all, "v", a->v, a->v_stride, a->layout, k_batch, k_rows, s->kv_heads,
-                                          s->dim_v, s->v)) != ATTN_OK)
-            return status;
-    } else {
+    for (t = 1; t < (a->kv ? 2 : 4); t++)
+        if ((status = attn__check_strides(why, all, a->layout, &tensor[t])) != ATTN_OK) return status;
+    if (a->kv) {
         const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
         memset(s->k, 0, sizeof s->k);
         memset(s->v, 0, sizeof s->v);
@@ -1830,17 +1778,11 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
-    attn__text text;
+    attn__text text = attn__text_at(why, why_size);
     attn__shape shape;
     attn_args sized;
-    attn_status status;
+    const attn_status status = attn__check(a, &shape, &text);
     size_t work;
-
-    text.at = why;
-    text.size = why ? why_size : 0;
-    text.len = 0;
-    attn__put(&text, "");                         /* terminated even when nothing follows */
-    status = attn__check(a, &shape, &text);
     if (status != ATTN_OK) return status;
     sized = *a;                                   /* what this very call needs, not what it could grow to */
     sized.n_q = shape.n_q;
@@ -2124,10 +2066,7 @@ static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, in
             if (pass && row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
             for (j = 0; j < n_k; j++) {
                 const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
-                attn__text cell;
-                cell.at = text;
-                cell.size = sizeof text;
-                cell.len = 0;
+                attn__text cell = attn__text_at(text, sizeof text);
                 if (i >= 0) attn__put_float(&cell, m[(size_t)i * (size_t)n_k + (size_t)j]);
                 if (cell.len > widest) widest = cell.len;
                 if (!pass) continue;
@@ -2146,12 +2085,7 @@ static void attn__put_sink(void *to, const char *s, size_t n)
 ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
                                 const char *const *col_names)
 {
-    attn__text t;
-
-    t.at = text;
-    t.size = text ? size : 0;
-    t.len = 0;
-    attn__put(&t, "");                                            /* terminated even when nothing follows */
+    attn__text t = attn__text_at(text, size);
     attn__picture(attn__put_sink, &t, m, n_q, n_k, row_names, col_names);
     return t.len;
 }
@@ -3840,17 +3774,13 @@ static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args
 
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size)
 {
-    attn__text text;
+    attn__text text = attn__text_at(why, why_size);
     attn_mha_args s;
     attn_status status;
     size_t bytes;
     int q, kv;
     char *at;
     void *own = NULL;
-    text.at = why;
-    text.size = why ? why_size : 0;
-    text.len = 0;
-    attn__put(&text, "");
     if (!m) return attn__fail(&text, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
     status = attn__mha_shape(a, &s, &bytes, &text);
     if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &text);
@@ -3913,11 +3843,8 @@ typedef struct attn__mha_run {
 /* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
 static attn_status attn__mha_cum(const int *cum, int batch, int *n)
 {
-    attn_status status;
-    int longest;
-    if ((status = attn__check_cum(NULL, "", cum, batch, &longest)) != ATTN_OK) return status;
     if (batch > 0 && cum[0] != 0) return ATTN_E_LENGTHS;
-    return attn__check_width(NULL, "", *n, longest, n);
+    return attn__check_cum(NULL, "", cum, batch, "", n);
 }
 
 /* Options and sizes. Looks at no tensor and, when only the workspace is asked for (query), into no array. */
