@@ -1323,7 +1323,8 @@ typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__text *why, const attn__size *size, int n)
 {
     attn_status status = ATTN_OK;
-    for (; n > 0 && status == ATTN_OK; n--, size++) status = attn__check_size(why, size->name, size->value, size->least);
+    for (; n > 0 && status == ATTN_OK; n--, size++)
+        status = attn__check_size(why, size->name, size->value, size->least);
     return status;
 }
 
@@ -1703,6 +1704,17 @@ static attn_status attn__check_plan(const attn_args *a, attn__shape *s)
         (status = attn__plan_entries(a, s)) == ATTN_OK)
         status = attn__check_places(a, s, NULL, 0);
     return status;
+}
+
+/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
+static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own, char **at)
+{
+    *own = NULL;
+    if (mem && mem_size < need) return ATTN_E_WORK;
+    if (!mem) mem = *own = ATTN_MALLOC(user, need);
+    if (!mem) return ATTN_E_MEMORY;
+    *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
+    return ATTN_OK;
 }
 
 ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
@@ -2115,13 +2127,10 @@ static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->priv[1
 static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size_t *v_bytes, size_t *total)
 {
     const int dim_v = a->dim_v ? a->dim_v : a->dim;
-    attn_status status;
-    if ((status = attn__check_size(NULL, "", a->batch, 1)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", a->kv_heads, 1)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", a->dim, 1)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", dim_v, 1)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", a->capacity, 1)) != ATTN_OK)
-        return status;
+    const attn__size size[] = { { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "dim", a->dim, 1 },
+                                { "dim_v", dim_v, 1 }, { "capacity", a->capacity, 1 } };
+    const attn_status status = attn__check_all(NULL, size, 5);
+    if (status != ATTN_OK) return status;
     if (a->batch > INT_MAX / a->kv_heads ||
         attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->dim,
                     sizeof(float)) ||
@@ -2144,23 +2153,19 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn_kv_args shape;
     attn_status status;
     size_t k_bytes, v_bytes, total;
-    char *mem, *at;
+    char *at;
     int *ints, b;
     if (!c) return ATTN_E_NULL;
     memset(&shape, 0, sizeof shape);
     if (a) shape = *a;                                               /* first: a may point into c */
     memset(c, 0, sizeof *c);                                         /* after an error every call refuses it politely */
     if (!a) return ATTN_E_NULL;
-    status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total);
-    if (status != ATTN_OK) return status;
-    if (shape.mem && shape.mem_size < total) return ATTN_E_WORK;
-    mem = (char *)(shape.mem ? shape.mem : ATTN_MALLOC(shape.user, total));
-    if (!mem) return ATTN_E_MEMORY;
+    if ((status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total)) != ATTN_OK ||
+        (status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->priv[0], &at)) != ATTN_OK)
+        return status;
     if (!shape.dim_v) shape.dim_v = shape.dim;
-    at = mem + (64 - (size_t)mem % 64) % 64;
     ints = (int *)(void *)(at + k_bytes + v_bytes);
     c->shape = shape;
-    c->priv[0] = shape.mem ? NULL : mem;
     c->priv[1] = ints;
     c->priv[2] = at;
     c->priv[3] = at + k_bytes;
@@ -2250,15 +2255,9 @@ static attn_status attn__kv_room(const attn__kv_rows *r)
 
 ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts)
 {
-    attn__kv_rows rows;
+    attn__kv_rows rows = { c, k, v, n, counts, NULL };
     attn_status status;
     if (!attn__kv_live(c)) return ATTN_E_NULL;
-    rows.to = c;
-    rows.k = k;
-    rows.v = v;
-    rows.n = n;
-    rows.counts = counts;
-    rows.cum = NULL;
     status = attn__kv_room(&rows);
     if (status != ATTN_OK || n == 0) return status;
     if (!k || !v) return ATTN_E_NULL;
@@ -3279,16 +3278,12 @@ static int attn__linear_panels(const attn_linear *l) { return (l->n_out + ATTN__
 /* 64 divides it, so that several can stand behind each other */
 static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes)
 {
-    attn_status status;
-    if ((status = attn__check_size(NULL, "", n_in, 1)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", n_out, 1)) != ATTN_OK)
-        return status;
-    if (attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    return *bytes > ATTN__BYTES_MAX - 63 ? ATTN_E_OVERFLOW : ATTN_OK;
+    const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
+    const attn_status status = attn__check_all(NULL, size, 2);
+    if (status != ATTN_OK) return status;
+    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ||
+           *bytes > ATTN__BYTES_MAX - 63 ? ATTN_E_OVERFLOW : ATTN_OK;
 }
-
-static void *attn__align(void *p) { return (char *)p + (64 - (size_t)p % 64) % 64; }
 
 /* packs into memory that is large enough and aligned; returns what is behind */
 static char *attn__linear_pack(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
@@ -3315,19 +3310,15 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float
 {
     size_t bytes;
     attn_status status;
+    char *at;
     if (!l) return ATTN_E_NULL;
     memset(l, 0, sizeof *l);
     if (!w) return ATTN_E_NULL;
-    status = attn__linear_bytes(n_in, n_out, &bytes);
-    if (status != ATTN_OK) return status;
-    if (mem && mem_size < bytes + 63) return ATTN_E_WORK;
-    if (!mem) {
-        mem = ATTN_MALLOC(user, bytes + 63);
-        if (!mem) return ATTN_E_MEMORY;
-        l->priv[0] = mem;
-        l->priv[2] = user;
-    }
-    (void)attn__linear_pack(l, w, b, n_in, n_out, (char *)attn__align(mem));
+    if ((status = attn__linear_bytes(n_in, n_out, &bytes)) != ATTN_OK ||
+        (status = attn__memory(mem, mem_size, bytes + 63, user, &l->priv[0], &at)) != ATTN_OK)
+        return status;
+    l->priv[2] = user;
+    (void)attn__linear_pack(l, w, b, n_in, n_out, at);
     return ATTN_OK;
 }
 
@@ -3442,7 +3433,7 @@ static void attn__project_task(void *arg, int i)
 static void attn__project_run(const attn__kernels *kernels, const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
-    attn__projects all;
+    attn__projects all = { kernels, job };
     int i, tasks = 0;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
@@ -3462,28 +3453,12 @@ static void attn__project_run(const attn__kernels *kernels, const attn_exec *exe
         if (most > 1) p->groups = (int)most;
         tasks += p->entries * p->blocks * p->groups;
     }
-    all.kernels = kernels;
-    all.job = job;
     attn__run(exec, tasks, attn__project_task, &all);
-}
-
-static attn__project attn__project_make(const attn_linear *l, float *y, const float *x, int entries, int rows,
-                                        const int *lengths)
-{
-    attn__project p;
-    p.l = l;
-    p.y = y;
-    p.x = x;
-    p.entries = entries;
-    p.rows = rows;
-    p.lengths = lengths;
-    p.blocks = p.groups = 0;
-    return p;
 }
 
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec)
 {
-    attn__project p;
+    attn__project p = { l, y, x, 1, rows, NULL, 0, 0 };
     attn__spans spans;
     attn_status status;
     size_t x_bytes, y_bytes;
@@ -3501,7 +3476,6 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
     if ((status = attn__check_overlap(NULL, &spans)) != ATTN_OK) return status;
-    p = attn__project_make(l, y, x, 1, rows, NULL);
     attn__project_run(attn__table(ATTN_AUTO), exec, &p, 1);
     return ATTN_OK;
 }
@@ -3600,14 +3574,13 @@ static attn__fixed attn__turns_float(float f)
 
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, const float *freqs, double base)
 {
+    const attn__size size[] = { { "positions", positions, 0 }, { "head_dim", head_dim, 2 } };
+    const attn_status status = attn__check_all(NULL, size, 2);
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
     const int half = head_dim / 2;
-    attn_status status;
     size_t bytes;
     int i, k, pos;
-    if ((status = attn__check_size(NULL, "", positions, 0)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", head_dim, 2)) != ATTN_OK)
-        return status;
+    if (status != ATTN_OK) return status;
     if (head_dim % 2) return ATTN_E_SIZE;
     if (attn__bytes(&bytes, positions, head_dim, 1, 1, sizeof(float))) return ATTN_E_OVERFLOW;
     if (!table && positions > 0) return ATTN_E_NULL;
@@ -3671,28 +3644,18 @@ static void attn__rope_task(void *arg, int b)
 ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
                               int pos)
 {
-    attn__rope_job job;
-    attn_status status;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "heads", heads, 1 },
+                                { "head_dim", head_dim, 2 }, { "pos", pos, 0 } };
+    const attn_status status = attn__check_all(NULL, size, 5);
+    attn__rope_job job = { x, table, n, heads, head_dim, interleaved, pos };
     size_t bytes;
-    if ((status = attn__check_size(NULL, "", batch, 0)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", n, 0)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", heads, 1)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", head_dim, 2)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", pos, 0)) != ATTN_OK)
-        return status;
+    if (status != ATTN_OK) return status;
     if (head_dim % 2) return ATTN_E_SIZE;
     if (attn__bytes(&bytes, batch, n, heads, head_dim, sizeof(float)) || n > ATTN__SIZE_MAX - pos ||
         attn__bytes(&bytes, n + pos, head_dim, 1, 1, sizeof(float)))
         return ATTN_E_OVERFLOW;
     if (batch == 0 || n == 0) return ATTN_OK;
     if (!x || !table) return ATTN_E_NULL;
-    job.x = x;
-    job.table = table;
-    job.n = n;
-    job.heads = heads;
-    job.head_dim = head_dim;
-    job.interleaved = interleaved;
-    job.pos = pos;
     attn__run(NULL, batch, attn__rope_task, &job);
     return ATTN_OK;
 }
@@ -3702,18 +3665,15 @@ ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_di
 /* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
 static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__text *why)
 {
-    attn_status status;
+    const attn__size size[] = {
+        { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
+        { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }
+    };
+    attn_status status = attn__check_all(why, size, 6);
     size_t part;
     int i, in[4], out[4];
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    if (status != ATTN_OK) return status;
     *s = *a;
-    if ((status = attn__check_size(why, "d_model", a->d_model, 1)) != ATTN_OK ||
-        (status = attn__check_size(why, "heads", a->heads, 1)) != ATTN_OK ||
-        (status = attn__check_size(why, "kv_heads", a->kv_heads, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "head_dim", a->head_dim, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "d_key", a->d_key, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "d_value", a->d_value, 0)) != ATTN_OK)
-        return status;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
         return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
@@ -3748,7 +3708,7 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 {
     attn_mha_args s;
     size_t bytes;
-    return attn__mha_shape(a, &s, &bytes, NULL) == ATTN_OK ? bytes : (size_t)-1;
+    return a && attn__mha_shape(a, &s, &bytes, NULL) == ATTN_OK ? bytes : (size_t)-1;
 }
 
 /* Are the weights there, and in one layout only? */
@@ -3779,17 +3739,16 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
     attn_status status;
     size_t bytes;
     int q, kv;
-    char *at;
+    char *at = NULL;
     void *own = NULL;
     if (!m) return attn__fail(&text, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    status = attn__mha_shape(a, &s, &bytes, &text);
+    if (!a) status = attn__fail(&text, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    else status = attn__mha_shape(a, &s, &bytes, &text);
     if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &text);
-    if (status == ATTN_OK && !s.mem && !(own = ATTN_MALLOC(s.user, bytes)))
+    if (status == ATTN_OK && attn__memory(s.mem, s.mem_size, bytes, s.user, &own, &at) != ATTN_OK)
         status = attn__fail(&text, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
-    if (status != ATTN_OK) {
-        memset(m, 0, sizeof *m);
-        return status;
-    }
+    memset(m, 0, sizeof *m);
+    if (status != ATTN_OK) return status;
     q = s.heads * s.head_dim;
     kv = s.kv_heads * s.head_dim;
     if (s.w_in) {
@@ -3802,9 +3761,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
         s.b_k = s.b_q + q;
         s.b_v = s.b_k + kv;
     }
-    memset(m, 0, sizeof *m);
     m->priv[0] = own;
-    at = (char *)attn__align(own ? own : s.mem);
     at = attn__linear_pack(&m->q, s.w_q, s.b_q, s.d_model, q, at);
     at = attn__linear_pack(&m->k, s.w_k, s.b_k, s.d_key, kv, at);
     at = attn__linear_pack(&m->v, s.w_v, s.b_v, s.d_value, kv, at);
@@ -3824,6 +3781,8 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 
 /* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
 enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
+enum { ATTN__PART_Q, ATTN__PART_K, ATTN__PART_V, ATTN__PART_HEADS, ATTN__PART_LENGTHS, ATTN__PART_WEIGHTS,
+       ATTN__PART_INNER };            /* parts of the workspace */
 
 typedef struct attn__mha_run {
     const attn_mha *m;
@@ -3836,7 +3795,7 @@ typedef struct attn__mha_run {
     float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
     attn__kv_rows put;                    /* self step: what will be appended, */
     attn_kv after;                        /* and the cache as it will be then, for the check beforehand */
-    struct { size_t q, k, v, heads, lengths, weights, inner; } at;        /* bytes into the workspace */
+    size_t at[ATTN__PART_INNER + 1];          /* where they stand in it; behind them that of the attention inside */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
@@ -3851,6 +3810,7 @@ static attn_status attn__mha_cum(const int *cum, int batch, int *n)
 static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind, int batch, int n_q, int n_k,
                                    const attn_kv *cache, const attn_mha_opts *o, int query)
 {
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     const attn_mha_args *s;
     attn_args *a = &r->in;
     attn_status status;
@@ -3860,10 +3820,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     s = &m->shape;
     if (o) r->o = *o;
     *a = r->o.attn;
-    if ((status = attn__check_size(NULL, "", batch, 0)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", n_q, 0)) != ATTN_OK ||
-        (status = attn__check_size(NULL, "", n_k, 0)) != ATTN_OK)
-        return status;
+    if ((status = attn__check_all(NULL, size, 3)) != ATTN_OK) return status;
     for (i = 0; i < 3; i++)
         if (a->q_stride[i] || a->k_stride[i] || a->v_stride[i] || a->out_stride[i]) return ATTN_E_CONFLICT;
     if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->dim ||
@@ -3906,30 +3863,26 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     return ATTN_OK;
 }
 
-/* a part of the workspace behind the others, on cache lines of its own */
-static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
-{
-    size_t bytes;
-    *at = *total;
-    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || attn__add(*total, attn__up(bytes, 64), total) ||
-           *total > ATTN__BYTES_MAX;
-}
-
-/* The parts of the workspace, and how large it must be. */
+/* The parts of the workspace, each on cache lines of its own, and how large it must be. */
 static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
-    size_t total = 0;
+    const int part[ATTN__PART_INNER][4] = {
+        { r->batch, r->n_q, r->m->q.n_out, 1 }, { r->k_batch, r->k_rows, r->m->k.n_out, 1 },
+        { r->k_batch, r->k_rows, r->m->v.n_out, 1 }, { r->batch, r->n_q, r->m->o.n_in, 1 },
+        { r->batch, 1, 1, 1 }, { r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k }
+    };
+    size_t total = 0, bytes;
     attn__shape shape;
     attn_status status;
-    if (attn__mha_part(&r->at.q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
-        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
-        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
-        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
-        attn__mha_part(&r->at.lengths, &total, r->batch, 1, 1, 1) ||
-        attn__mha_part(&r->at.weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
-        return ATTN_E_OVERFLOW;
-    r->at.inner = total;
+    int i;
+    for (i = 0; i < ATTN__PART_INNER; i++) {
+        r->at[i] = total;
+        if (attn__bytes(&bytes, part[i][0], part[i][1], part[i][2], part[i][3], sizeof(float)) ||
+            attn__add(total, attn__up(bytes, 64), &total) || total > ATTN__BYTES_MAX)
+            return ATTN_E_OVERFLOW;
+    }
+    r->at[ATTN__PART_INNER] = total;
     r->in.work_size = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
     if (r->in.work_size == (size_t)-1) {
         status = attn__check_plan(&r->in, &shape);
@@ -3941,22 +3894,20 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
 /* the caller's workspace, or one allocation */
 static attn_status attn__mha_memory(attn__mha_run *r)
 {
+    const attn_args *a = &r->o.attn;
     size_t need;
-    void *mem = r->o.attn.work;
     char *at;
-    attn_status status = attn__mha_plan(r, &need);
-    if (status != ATTN_OK) return status;
-    if (mem && r->o.attn.work_size < need) return ATTN_E_WORK;
-    if (!mem) mem = r->own = ATTN_MALLOC(r->o.attn.user, need);
-    if (!mem) return ATTN_E_MEMORY;
-    at = (char *)attn__align(mem);
-    r->q = (float *)(void *)(at + r->at.q);
-    r->k = (float *)(void *)(at + r->at.k);
-    r->v = (float *)(void *)(at + r->at.v);
-    r->heads = (float *)(void *)(at + r->at.heads);
-    r->weights = (float *)(void *)(at + r->at.weights);
-    r->after.lengths = (int *)(void *)(at + r->at.lengths);
-    r->in.work = at + r->at.inner;
+    attn_status status;
+    if ((status = attn__mha_plan(r, &need)) != ATTN_OK ||
+        (status = attn__memory(a->work, a->work_size, need, a->user, &r->own, &at)) != ATTN_OK)
+        return status;
+    r->q = (float *)(void *)(at + r->at[ATTN__PART_Q]);
+    r->k = (float *)(void *)(at + r->at[ATTN__PART_K]);
+    r->v = (float *)(void *)(at + r->at[ATTN__PART_V]);
+    r->heads = (float *)(void *)(at + r->at[ATTN__PART_HEADS]);
+    r->weights = (float *)(void *)(at + r->at[ATTN__PART_WEIGHTS]);
+    r->after.lengths = (int *)(void *)(at + r->at[ATTN__PART_LENGTHS]);
+    r->in.work = at + r->at[ATTN__PART_INNER];
     return ATTN_OK;
 }
 
@@ -3995,26 +3946,22 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_mha_args *s = &r->m->shape;
     attn__spans all;
     const int heads = r->o.weights_mean ? 1 : s->heads;
-    size_t bytes, cells, lse;
+    size_t rows, cells, lse, k_bytes, v_bytes;
     all.n = 0;
-    if (attn__bytes(&bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
+    if (attn__bytes(&rows, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&lse, r->batch, s->heads, r->n_q, 1, sizeof(float)) ||
-        attn__bytes(&cells, r->batch, heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)))
+        attn__bytes(&cells, r->batch, heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)) ||
+        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
         return ATTN_E_OVERFLOW;
-    attn__span_add(&all, "", out, bytes);
+    attn__span_add(&all, "", out, rows);
     attn__span_add(&all, "", a->weights, cells);
     attn__span_add(&all, "", a->lse, lse);
     attn__span_add(&all, "", a->work, a->work_size);
     all.outputs = all.n;
-    attn__span_add(&all, "", x, bytes);
-    if (k_from && k_from != x) {
-        if (attn__bytes(&bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float))) return ATTN_E_OVERFLOW;
-        attn__span_add(&all, "", k_from, bytes);
-    }
-    if (v_from && v_from != k_from) {
-        if (attn__bytes(&bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float))) return ATTN_E_OVERFLOW;
-        attn__span_add(&all, "", v_from, bytes);
-    }
+    attn__span_add(&all, "", x, rows);
+    if (k_from != x) attn__span_add(&all, "", k_from, k_bytes);
+    if (v_from != k_from) attn__span_add(&all, "", v_from, v_bytes);
     attn__span_add(&all, "", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     return attn__check_overlap(NULL, &all);
 }
@@ -4073,13 +4020,7 @@ static void attn__gate_task(void *arg, int block)
 
 static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
 {
-    attn__gating j;
-    j.y = y;
-    j.gate = r->o.gate;
-    j.rows = r->q_batch * r->q_rows;
-    j.n = n;
-    j.width = width;
-    j.sigmoid = r->o.gate_sigmoid;
+    attn__gating j = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid };
     attn__run(r->in.exec, (j.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task, &j);
 }
 
@@ -4104,15 +4045,13 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
                                      const float *v_from)
 {
     const attn_mha *m = r->m;
-    attn__project job[3];
+    attn__project in[3] = { { &m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths, 0, 0 },
+                            { &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 },
+                            { &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 } };
+    attn__project back = { &m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths, 0, 0 };
     attn_status status;
-    int b, jobs = 0;
-    job[jobs++] = attn__project_make(&m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths);
-    if (r->k_rows > 0) {
-        job[jobs++] = attn__project_make(&m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths);
-        job[jobs++] = attn__project_make(&m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths);
-    }
-    attn__project_run(r->kernels, r->in.exec, job, jobs);
+    int b;
+    attn__project_run(r->kernels, r->in.exec, in, r->k_rows > 0 ? 3 : 1);
     if (m->shape.rope_table)
         attn__run(r->in.exec, r->batch * ((r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS), attn__mha_rotate, r);
     if (r->put.to) {
@@ -4128,8 +4067,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     }
     if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
-    job[0] = attn__project_make(&m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths);
-    attn__project_run(r->kernels, r->in.exec, job, 1);
+    attn__project_run(r->kernels, r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
     for (b = 0; r->q_lengths && b < r->batch; b++)            /* rows of padding are zeros */
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_lengths[b]) * m->shape.d_model, 0,
@@ -4220,14 +4158,23 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
     return attn__mha_call(m, ATTN__CROSS | ATTN__STEP, out, x, batch, n_q, NULL, 0, NULL, c, o);
 }
 
+/* Everything is checked here, too: c forgets what it held. */
+static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from, const int *lengths)
+{
+    attn__project in[2] = { { &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
+                            { &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
+    attn__kv_rows put = { c, r->k, r->v, r->k_rows, lengths, NULL };
+    attn__project_run(r->kernels, r->in.exec, in, 2);
+    memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
+    attn__kv_write(&put, r->in.exec);
+}
+
 ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
                                         const int *source_lengths, const attn_mha_opts *o)
 {
     attn__mha_run r;
-    attn__project job[2];
     attn_mha_opts own;
     attn_status status;
-    const float *memory_v = o && o->memory_v ? o->memory_v : memory;
     int b;
     memset(&own, 0, sizeof own);                              /* masks and the like are the business of the steps */
     if (o) {
@@ -4248,19 +4195,8 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
     for (b = 0; b < batch; b++)
         if ((source_lengths ? source_lengths[b] : n_k) > c->shape.capacity) return ATTN_E_FULL;
     if (n_k > 0 && (!memory || (!(o && o->memory_v) && m->shape.d_value != m->shape.d_key))) return ATTN_E_NULL;
-    status = attn__mha_memory(&r);
-    if (status != ATTN_OK) return status;
-
-    job[0] = attn__project_make(&m->k, r.k, memory, batch, n_k, source_lengths);
-    job[1] = attn__project_make(&m->v, r.v, memory_v, batch, n_k, source_lengths);
-    attn__project_run(r.kernels, r.in.exec, job, 2);
-    for (b = 0; b < batch; b++) c->lengths[b] = 0;
-    r.put.to = c;
-    r.put.k = r.k;
-    r.put.v = r.v;
-    r.put.n = n_k;
-    r.put.counts = source_lengths;
-    attn__kv_write(&r.put, r.in.exec);
+    if ((status = attn__mha_memory(&r)) != ATTN_OK) return status;
+    attn__mha_fill(&r, c, memory, o && o->memory_v ? o->memory_v : memory, source_lengths);
     if (r.own) ATTN_FREE(r.o.attn.user, r.own);
     return ATTN_OK;
 }
