@@ -893,7 +893,6 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     float *weights = a->weights ? a->weights + cell * (size_t)s->n_k : NULL;
     float M = -attn__inf(), L = 0.0f;
     int from, to, c0, j, c, x, seen = 0;
-
     attn__visible(a, e, i, &from, &to);
     for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
     for (j = 0; weights && j < s->n_k; j++)
@@ -1583,7 +1582,6 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
 static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int j, long long gap)
 {
     long long step, n, last;
-
     if (gap >= x->reach[i] || -gap >= y->reach[j]) return 0;
     if (i == 0 && j == 0) return 1;
     if (j == 0 || (i > 0 && x->reach[i] > y->reach[j])) return attn__spans_meet(y, j, x, i, -gap);
@@ -1602,7 +1600,6 @@ static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int
 static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
 {
     int i, j;
-
     for (i = 0; i < all->outputs; i++)
         for (j = i + 1; j < all->n; j++) {
             const attn__span *x = &all->span[i], *y = &all->span[j];
@@ -1681,28 +1678,16 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
 /* ---- the whole ------------------------------------------------------------------------------------------- */
 
 /* Validates all of *a before anything is written and resolves every default into *s.
-   On an error one sentence that names the field and the values is appended to `why` (may be NULL). */
-static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *why)
+   On an error one sentence that names the field and the values is appended to `why` (may be NULL).
+   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor needed.
+   s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
+static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *why, int contents)
 {
     attn_status status;
-
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
-        (status = attn__check_entries(a, s, why)) == ATTN_OK)
-        status = attn__check_places(a, s, why, 1);
-    return status;
-}
-
-/* The same for somebody who only plans, before the memory is there: sizes and options, no contents, no tensor needed.
-   s->n_q and s->n_k are upper bounds where the arguments leave them to the contents. */
-static attn_status attn__check_plan(const attn_args *a, attn__shape *s)
-{
-    attn_status status;
-
-    if (!a) return ATTN_E_NULL;
-    if ((status = attn__check_options(a, NULL)) == ATTN_OK && (status = attn__check_sizes(a, s, NULL)) == ATTN_OK &&
-        (status = attn__plan_entries(a, s)) == ATTN_OK)
-        status = attn__check_places(a, s, NULL, 0);
+        (status = contents ? attn__check_entries(a, s, why) : attn__plan_entries(a, s)) == ATTN_OK)
+        status = attn__check_places(a, s, why, contents);
     return status;
 }
 
@@ -1774,7 +1759,6 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->masked_rows != NULL, "writes masked_rows" }
     };
     int backend = a->backend, i;
-
     if (s->batch == 0 || s->n_q == 0) {
         attn__say(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
@@ -1793,7 +1777,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     attn__text text = attn__text_at(why, why_size);
     attn__shape shape;
     attn_args sized;
-    const attn_status status = attn__check(a, &shape, &text);
+    const attn_status status = attn__check(a, &shape, &text, 1);
     size_t work;
     if (status != ATTN_OK) return status;
     sized = *a;                                   /* what this very call needs, not what it could grow to */
@@ -1814,26 +1798,21 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
  * everything is checked before the first cell is written.
  * ========================================================================================================== */
 
-/* May batch x n_q x n_k floats at m be written? Nothing is asked of m when there is no cell. */
-static attn_status attn__check_matrix(const float *m, int batch, int n_q, int n_k)
+/* May batch x n_q x n_k floats be made at m from what stands at `from`? Nothing is asked of either without a cell. */
+static attn_status attn__check_matrix(const float *m, const void *from, int batch, int n_q, int n_k)
 {
     size_t bytes;
-
     if (batch < 0 || n_q < 0 || n_k < 0) return ATTN_E_SIZE;
     if (attn__bytes(&bytes, batch, n_q, n_k, 1, sizeof *m)) return ATTN_E_OVERFLOW;
-    return bytes > 0 && !m ? ATTN_E_NULL : ATTN_OK;
+    return bytes > 0 && (!m || !from) ? ATTN_E_NULL : ATTN_OK;
 }
 
-ATTN__INLINE float attn__cell(int visible)
-{
-    return visible ? 0.0f : -attn__inf();
-}
+ATTN__INLINE float attn__cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
-    const attn_status status = attn__check_matrix(m, 1, n_q, n_k);
+    const attn_status status = attn__check_matrix(m, m, 1, n_q, n_k);
     int i, j;
-
     if (status != ATTN_OK) return status;
     if (left < 0 || right < 0) return ATTN_E_OPTION;
     for (i = 0; i < n_q; i++)
@@ -1851,12 +1830,9 @@ ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 
 ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k)
 {
-    const attn_status status = attn__check_matrix(m, batch, n_q, n_k);
+    const attn_status status = attn__check_matrix(m, source_ids, batch, n_q, n_k);
     int b, i, j;
-
-    if (status != ATTN_OK) return status;
-    if (batch == 0 || n_q == 0 || n_k == 0) return ATTN_OK;
-    if (!source_ids) return ATTN_E_NULL;
+    if (status != ATTN_OK || !source_ids) return status;
     for (b = 0; b < batch; b++, source_ids += n_k)
         for (i = 0; i < n_q; i++)
             for (j = 0; j < n_k; j++) *m++ = attn__cell(source_ids[j] != pad_id);
@@ -1870,12 +1846,9 @@ ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int 
 
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k)
 {
-    const attn_status status = attn__check_matrix(m, batch, n_q, n_k);
+    const attn_status status = attn__check_matrix(m, k_lengths, batch, n_q, n_k);
     int b, i, j;
-
-    if (status != ATTN_OK) return status;
-    if (batch == 0 || n_q == 0 || n_k == 0) return ATTN_OK;
-    if (!k_lengths) return ATTN_E_NULL;
+    if (status != ATTN_OK || n_q == 0 || n_k == 0) return status;
     for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k) return ATTN_E_LENGTHS;
     for (b = 0; b < batch; b++)
@@ -1887,7 +1860,6 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
     size_t c;
-
     if (cells > ATTN__BYTES_MAX / sizeof *m) return ATTN_E_OVERFLOW;
     if (cells > 0 && (!m || !keep)) return ATTN_E_NULL;
     for (c = 0; c < cells; c++) m[c] = attn__cell(keep[c] != 0);
@@ -1896,11 +1868,10 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
 
 ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
 {
-    const attn_status status = attn__check_matrix(m, batch, n_q, n_k);
+    const attn_status status = attn__check_matrix(m, m, batch, n_q, n_k);
     const float hidden = attn__cell(0);
     size_t cells, c;
     int b;
-
     if (status != ATTN_OK) return status;
     if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
     cells = (size_t)n_q * (size_t)n_k;
@@ -1915,28 +1886,20 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
     return ATTN_OK;
 }
 
-/* Where the first pad stands, or n. *inside becomes 1 when a token that is no pad follows it. */
-static int attn__token_count(const int *ids, int pad_id, int n, int *inside)
-{
-    int length = 0, j;
-
-    while (length < n && ids[length] != pad_id) length++;
-    for (j = length; j < n; j++) *inside |= ids[j] != pad_id;
-    return length;
-}
-
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n)
 {
-    int b, inside = 0;
-    size_t bytes;
-
+    const size_t row = (size_t)(n > 0 ? n : 0);
+    size_t bytes, c;
+    int b, length;
     if (batch < 0 || n < 0) return ATTN_E_SIZE;
     if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids)) return ATTN_E_OVERFLOW;
     if ((batch > 0 && !lengths) || (bytes > 0 && !ids)) return ATTN_E_NULL;
-    for (b = 0; b < batch && n > 0; b++) (void)attn__token_count(ids + (size_t)b * (size_t)n, pad_id, n, &inside);
-    if (inside) return ATTN_E_LENGTHS;                            /* before anything is written */
-    for (b = 0; b < batch; b++)
-        lengths[b] = n > 0 ? attn__token_count(ids + (size_t)b * (size_t)n, pad_id, n, &inside) : 0;
+    for (c = 1; c < bytes / sizeof *ids; c++)                     /* a token behind a pad of its row */
+        if (c % row != 0 && ids[c - 1] == pad_id && ids[c] != pad_id) return ATTN_E_LENGTHS;
+    for (b = 0; b < batch; b++) {
+        for (length = 0; length < n && ids[(size_t)b * row + (size_t)length] != pad_id; ) length++;
+        lengths[b] = length;
+    }
     return ATTN_OK;
 }
 
@@ -1975,35 +1938,27 @@ static void attn__big_mul(attn__big *x, int by, int times)
 static int attn__big_less(const attn__big *x, const attn__big *y)
 {
     int i = x->n - 1;
-
     if (x->n != y->n) return x->n < y->n;
     while (i > 0 && x->word[i] == y->word[i]) i--;
     return x->word[i] < y->word[i];
 }
 
-/* x = base^times */
-static void attn__big_power(attn__big *x, int base, int times)
-{
-    x->n = 1;
-    x->word[0] = 1;
-    attn__big_mul(x, base, times);
-}
 
 /* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs max > buckets / 2 */
 static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
-    attn__big goal, power;
     int c, t;
-
     for (c = 0; c <= exact; c++) first[c] = c;
     for (t = 1; t < steps; t++) {
         int low = first[exact + t - 1], high = max;               /* the boundary is one of these: max reaches all */
-        attn__big_power(&goal, max, t);
+        attn__big goal = { 1, { 1 } };
+        attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
         while (low < high) {
             const int middle = low + (high - low) / 2;
-            attn__big_power(&power, middle, steps);
+            attn__big power = { 1, { 1 } };
+            attn__big_mul(&power, middle, steps);
             if (attn__big_less(&power, &goal)) low = middle + 1;
             else high = middle;
         }
@@ -2014,10 +1969,9 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
                                  int n_q, int n_k, int pos)
 {
-    const attn_status status = attn__check_matrix(bias, heads, n_q, n_k);
+    const attn_status status = attn__check_matrix(bias, bias, heads, n_q, n_k);
     const int side = one_way ? buckets : buckets / 2;             /* buckets of one direction */
     int first[ATTN__T5_BUCKETS], h, i, j;
-
     if (status != ATTN_OK) return status;
     if (one_way != 0 && one_way != 1) return ATTN_E_OPTION;
     if (heads < 1 || side < 2 || side > ATTN__T5_BUCKETS || max_distance <= side / 2) return ATTN_E_SIZE;
@@ -2047,7 +2001,6 @@ typedef void attn__sink(void *to, const char *s, size_t n);
 static size_t attn__columns_of(const char *name)
 {
     size_t n = 0;
-
     for (; name && *name; name++) n += ((unsigned char)*name & 0xc0) != 0x80;
     return n;
 }
@@ -2056,7 +2009,6 @@ static size_t attn__columns_of(const char *name)
 static void attn__draw(attn__sink *put, void *to, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__columns_of(name);
-
     for (; right && blanks > 0; blanks--) put(to, " ", 1);
     for (; name && *name; name++) put(to, (unsigned char)*name < 32 ? "?" : name, 1);     /* a token may be "\n" */
     for (; blanks > 0; blanks--) put(to, " ", 1);
@@ -2069,7 +2021,6 @@ static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, in
     size_t label = 0, widest = 0;
     int pass, i, j;
     char text[32];
-
     if (!m) return;
     for (i = 0; row_names && i < n_q; i++)
         if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
@@ -2213,7 +2164,6 @@ static void attn__kv_put(void *arg, int i)
     float *kp = ATTN__KV_K(r->to) + place * attn__kv_k_size(s);
     float *vp = ATTN__KV_V(r->to) + place * attn__kv_v_size(s);
     int at = r->to->lengths[entry], left = count, c;
-
     for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
         float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->dim + at % ATTN__PANEL;
         for (c = 0; c < s->dim; c++) lane[c * ATTN__PANEL] = k[c];
@@ -2334,7 +2284,6 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     c->lengths[to] = length;
     return ATTN_OK;
 }
-
 
 /* ============================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
@@ -3154,7 +3103,7 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
     attn__shape s;
     attn__plan p;
-    return attn__check_plan(a, &s) != ATTN_OK || attn__plan_make(a, &s, &p) ? (size_t)-1 : p.bytes;
+    return attn__check(a, &s, NULL, 0) != ATTN_OK || attn__plan_make(a, &s, &p) ? (size_t)-1 : p.bytes;
 }
 
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
@@ -3167,7 +3116,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     char *at;
     size_t empty = 0;
     int i;
-    attn_status status = attn__check(a, &s, NULL);
+    attn_status status = attn__check(a, &s, NULL, 1);
     if (status != ATTN_OK) return status;
     if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
     if (a->work && a->work_size < p.bytes) return ATTN_E_WORK;
@@ -3885,7 +3834,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
     r->at[ATTN__PART_INNER] = total;
     r->in.work_size = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
     if (r->in.work_size == (size_t)-1) {
-        status = attn__check_plan(&r->in, &shape);
+        status = attn__check(&r->in, &shape, NULL, 0);
         return status == ATTN_OK ? ATTN_E_OVERFLOW : status;
     }
     return attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
@@ -4118,7 +4067,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         for (b = 0; b < r->batch; b++) lengths[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &shape, NULL)) != ATTN_OK) return status;
+    if ((status = attn__check(&r->in, &shape, NULL, 1)) != ATTN_OK) return status;
     return attn__mha_compute(r, out, x, k_from, v_from);
 }
 
