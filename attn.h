@@ -883,7 +883,7 @@ ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, 
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
 {
     const int g = h / s->group, keys = e->end - e->start;
-    const int all_scores = attn__wants_raw(a);
+    const int all_scores = attn__wants_raw(a), stage = a->weights ? a->weights_stage : -1;
     const size_t cell = attn__place(s, b, h, i);
     const float *q = e->q + h * s->q[2] + i * s->q[1];
     const float *mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
@@ -896,7 +896,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     attn__visible(a, e, i, &from, &to);
     for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
     for (j = 0; weights && j < s->n_k; j++)
-        weights[j] = a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
+        weights[j] = stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
     if (weights) weights += e->start;
 
     for (c0 = 0; c0 < keys; c0 += ATTN__CHUNK) {
@@ -915,9 +915,9 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
                          !(bias && bias[key] == -attn__inf());
             if (!visible[j] && !all_scores) continue;
             for (c = 0; c < s->dim; c++) t = attn__fma(q[c] * s->scale, k[c * step], t);
-            if (weights && a->weights_stage == ATTN_SCORES_RAW) weights[key] = attn__clean(t);
+            if (stage == ATTN_SCORES_RAW) weights[key] = attn__clean(t);
             if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
-            if (weights && a->weights_stage == ATTN_SCORES_CAPPED) weights[key] = attn__clean(t);
+            if (stage == ATTN_SCORES_CAPPED) weights[key] = attn__clean(t);
             if (!visible[j]) continue;
             if (a->alibi_slopes) {
                 const float away = chunk_pos - (float)j;
@@ -925,8 +925,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
             }
             if (bias) t += bias[key];
             if (mask) t += mask[key];
-            if (weights && (a->weights_stage == ATTN_SCORES_BIASED || a->weights_stage == ATTN_PROBABILITIES))
-                weights[key] = attn__clean(t);
+            if (stage == ATTN_SCORES_BIASED || stage == ATTN_PROBABILITIES) weights[key] = attn__clean(t);
             p[j] = t;
             any = 1;
             if (t > m || t != t) m = t;
@@ -962,7 +961,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
         for (x = 0; x < s->dim_v; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
     }
     for (x = 0; seen && x < s->dim_v; x++) out[x] = attn__clean(out[x] / L);
-    if (weights && a->weights_stage == ATTN_PROBABILITIES)
+    if (stage == ATTN_PROBABILITIES)
         for (weights -= e->start, j = 0; j < s->n_k; j++)
             weights[j] = !seen || attn__bits(weights[j]) == attn__bits(attn__mark()) ? 0.0f
                        : attn__clean(attn__exp(weights[j] - M) / L);
@@ -3347,6 +3346,7 @@ static void attn__linear_block(const attn__kernels *kernels, const attn_linear *
 
 /* y [entries][rows][n_out] from x [entries][rows][n_in]; with lengths only the first of an entry's rows are done */
 typedef struct attn__project {
+    const attn__kernels *kernels;
     const attn_linear *l;
     float *y;
     const float *x;
@@ -3355,12 +3355,9 @@ typedef struct attn__project {
     int blocks, groups;                   /* of rows of an entry, of output panels: set by attn__project_run */
 } attn__project;
 
-typedef struct attn__projects { const attn__kernels *kernels; const attn__project *job; } attn__projects;
-
 static void attn__project_task(void *arg, int i)
 {
-    const attn__projects *all = (const attn__projects *)arg;
-    const attn__project *p = all->job;
+    const attn__project *p = (const attn__project *)arg;
     int panels, group, block, entry, first, rows, from, to;
     for (; i >= p->entries * p->blocks * p->groups; p++) i -= p->entries * p->blocks * p->groups;
     panels = attn__linear_panels(p->l);
@@ -3373,16 +3370,15 @@ static void attn__project_task(void *arg, int i)
     from = (int)((long long)panels * group / p->groups);
     to = (int)((long long)panels * (group + 1) / p->groups);
     if (rows > 0 && from < to)
-        attn__linear_block(all->kernels, p->l, p->y + ((ptrdiff_t)entry * p->rows + first) * p->l->n_out,
+        attn__linear_block(p->kernels, p->l, p->y + ((ptrdiff_t)entry * p->rows + first) * p->l->n_out,
                            p->x + ((ptrdiff_t)entry * p->rows + first) * p->l->n_in, rows, from, to);
 }
 
 /* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows; when those are fewer
    than four per thread, and for a single row always, the output panels are dealt out as well. No bit shows it. */
-static void attn__project_run(const attn__kernels *kernels, const attn_exec *exec, attn__project *job, int n)
+static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
-    attn__projects all = { kernels, job };
     int i, tasks = 0;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
@@ -3402,12 +3398,12 @@ static void attn__project_run(const attn__kernels *kernels, const attn_exec *exe
         if (most > 1) p->groups = (int)most;
         tasks += p->entries * p->blocks * p->groups;
     }
-    attn__run(exec, tasks, attn__project_task, &all);
+    attn__run(exec, tasks, attn__project_task, job);
 }
 
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec)
 {
-    attn__project p = { l, y, x, 1, rows, NULL, 0, 0 };
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, 0, 0 };
     attn__spans spans;
     attn_status status;
     size_t x_bytes, y_bytes;
@@ -3425,7 +3421,7 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
     if ((status = attn__check_overlap(NULL, &spans)) != ATTN_OK) return status;
-    attn__project_run(attn__table(ATTN_AUTO), exec, &p, 1);
+    attn__project_run(exec, &p, 1);
     return ATTN_OK;
 }
 
@@ -3663,15 +3659,13 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 /* Are the weights there, and in one layout only? */
 static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__text *why)
 {
+    const char *w = a->w_q ? "w_q" : a->w_k ? "w_k" : a->w_v ? "w_v" : NULL;
+    const char *b = a->b_q ? "b_q" : a->b_k ? "b_k" : a->b_v ? "b_v" : NULL;
     const char *missing = a->w_in ? NULL : !a->w_q ? "w_q" : !a->w_k ? "w_k" : !a->w_v ? "w_v" : NULL;
     if (!missing && !a->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
-    if (a->w_in && (a->w_q || a->w_k || a->w_v))
-        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", a->w_q ? "w_q" : a->w_k ? "w_k" : "w_v",
-                          0, 0, 0);
-    if (a->b_in && (a->b_q || a->b_k || a->b_v))
-        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", a->b_q ? "b_q" : a->b_k ? "b_k" : "b_v",
-                          0, 0, 0);
+    if (a->w_in && w) return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
+    if (a->b_in && b) return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", b, 0, 0, 0);
     if (a->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and d_value is #", "",
                           s->d_model, s->d_key, s->d_value);
@@ -3994,13 +3988,13 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
                                      const float *v_from)
 {
     const attn_mha *m = r->m;
-    attn__project in[3] = { { &m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths, 0, 0 },
-                            { &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 },
-                            { &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 } };
-    attn__project back = { &m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths, 0, 0 };
+    attn__project in[3] = { { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths, 0, 0 },
+                            { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 },
+                            { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 } };
+    attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths, 0, 0 };
     attn_status status;
     int b;
-    attn__project_run(r->kernels, r->in.exec, in, r->k_rows > 0 ? 3 : 1);
+    attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
     if (m->shape.rope_table)
         attn__run(r->in.exec, r->batch * ((r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS), attn__mha_rotate, r);
     if (r->put.to) {
@@ -4016,7 +4010,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     }
     if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
-    attn__project_run(r->kernels, r->in.exec, &back, 1);
+    attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
     for (b = 0; r->q_lengths && b < r->batch; b++)            /* rows of padding are zeros */
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_lengths[b]) * m->shape.d_model, 0,
@@ -4030,6 +4024,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
 {
     const attn_mha_args *s = &r->m->shape;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
+    const int *k_cum = r->kind & ATTN__SELF ? r->in.q_cum : r->in.k_cum;
     attn__shape shape;
     attn_status status;
     int b, *lengths;
@@ -4040,11 +4035,8 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
         r->q_batch = 1;
     }
-    if (r->in.q_cum && (r->kind & ATTN__SELF)) {
-        r->k_rows = r->q_rows;
-        r->k_batch = 1;
-    } else if (r->in.k_cum) {
-        r->k_rows = r->batch > 0 ? r->in.k_cum[r->batch] : 0;
+    if (k_cum) {
+        r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
     if (r->q_batch == 0 || r->q_rows == 0) r->k_rows = 0;     /* nobody looks */
@@ -4110,10 +4102,10 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 /* Everything is checked here, too: c forgets what it held. */
 static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from, const int *lengths)
 {
-    attn__project in[2] = { { &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
-                            { &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
+    attn__project in[2] = { { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
+                            { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
     attn__kv_rows put = { c, r->k, r->v, r->k_rows, lengths, NULL };
-    attn__project_run(r->kernels, r->in.exec, in, 2);
+    attn__project_run(r->in.exec, in, 2);
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);
 }
