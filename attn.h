@@ -1267,16 +1267,14 @@ static attn_status attn__fail_float(attn__text *why, const char *name, float x, 
 /* Everything that is wrong whatever the sizes are: values out of range, and settings that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__text *why)
 {
-    const struct { const char *name; int value, last; } choice[] = {
-        { "layout", a->layout, ATTN_BHSD }, { "causal", a->causal, ATTN_CAUSAL_BOTTOM_RIGHT },
-        { "align", a->align, ATTN_ALIGN_BOTTOM_RIGHT }, { "weights_stage", a->weights_stage, ATTN_SCORES_BIASED },
-        { "backend", a->backend, ATTN_WASM }
-    };
+    const int value[] = { a->layout, a->causal, a->align, a->weights_stage, a->backend };
+    static const int last[] = { ATTN_BHSD, ATTN_CAUSAL_BOTTOM_RIGHT, ATTN_ALIGN_BOTTOM_RIGHT, ATTN_SCORES_BIASED,
+                                ATTN_WASM };
+    static const char *const name[] = { "layout", "causal", "align", "weights_stage", "backend" };
     int i;
-    for (i = 0; i < (int)(sizeof choice / sizeof *choice); i++)
-        if (choice[i].value < 0 || choice[i].value > choice[i].last)
-            return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", choice[i].name, choice[i].value,
-                              choice[i].last, 0);
+    for (i = 0; i < 5; i++)
+        if (value[i] < 0 || value[i] > last[i])
+            return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name[i], value[i], last[i], 0);
     if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
@@ -1320,10 +1318,10 @@ static attn_status attn__check_size(attn__text *why, const char *name, int value
 typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__text *why, const attn__size *size, int n)
 {
-    attn_status status = ATTN_OK;
-    for (; n > 0 && status == ATTN_OK; n--, size++)
-        status = attn__check_size(why, size->name, size->value, size->least);
-    return status;
+    for (; n > 0; n--, size++)
+        if (size->value < size->least || size->value > ATTN__SIZE_MAX)
+            return attn__check_size(why, size->name, size->value, size->least);
+    return ATTN_OK;
 }
 
 /* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
