@@ -1315,6 +1315,7 @@ static attn_status attn__check_size(attn__text *why, const char *name, int value
     return ATTN_OK;
 }
 
+/* n of them; the first that is wrong */
 typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__text *why, const attn__size *size, int n)
 {
@@ -1741,8 +1742,7 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
 {
     const struct { int on; const char *name; } feature[] = {
         { s->n_k == 0, "every row is empty: zeros" },
-        { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" },
-        { a->softcap > 0.0f, "softcap" },
+        { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" }, { a->softcap > 0.0f, "softcap" },
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
