@@ -1256,6 +1256,13 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
+/* an enum: 0..last */
+ATTN__INLINE attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
+{
+    if (value >= 0 && value <= last) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
+}
+
 /* refuses a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__text *why, const char *name, float x, const char *but)
 {
@@ -1267,14 +1274,13 @@ static attn_status attn__fail_float(attn__text *why, const char *name, float x, 
 /* Everything that is wrong whatever the sizes are: values out of range, and settings that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__text *why)
 {
-    const int value[] = { a->layout, a->causal, a->align, a->weights_stage, a->backend };
-    static const int last[] = { ATTN_BHSD, ATTN_CAUSAL_BOTTOM_RIGHT, ATTN_ALIGN_BOTTOM_RIGHT, ATTN_SCORES_BIASED,
-                                ATTN_WASM };
-    static const char *const name[] = { "layout", "causal", "align", "weights_stage", "backend" };
-    int i;
-    for (i = 0; i < 5; i++)
-        if (value[i] < 0 || value[i] > last[i])
-            return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name[i], value[i], last[i], 0);
+    attn_status status;
+    if ((status = attn__check_option(why, "layout", a->layout, ATTN_BHSD)) != ATTN_OK ||
+        (status = attn__check_option(why, "causal", a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "align", a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "weights_stage", a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
+        (status = attn__check_option(why, "backend", a->backend, ATTN_WASM)) != ATTN_OK)
+        return status;
     if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
@@ -3722,8 +3728,6 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 
 /* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
 enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
-enum { ATTN__PART_Q, ATTN__PART_K, ATTN__PART_V, ATTN__PART_HEADS, ATTN__PART_LENGTHS, ATTN__PART_WEIGHTS,
-       ATTN__PART_INNER };            /* parts of the workspace */
 
 typedef struct attn__mha_run {
     const attn_mha *m;
@@ -3736,7 +3740,7 @@ typedef struct attn__mha_run {
     float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
     attn__kv_rows put;                    /* self step: what will be appended, */
     attn_kv after;                        /* and the cache as it will be then, for the check beforehand */
-    size_t at[ATTN__PART_INNER + 1];          /* where they stand in it; behind them that of the attention inside */
+    struct { size_t q, k, v, heads, lengths, weights, inner; } at;        /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
@@ -3804,26 +3808,30 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     return ATTN_OK;
 }
 
-/* The parts of the workspace, each on cache lines of its own, and how large it must be. */
+/* a part of the workspace behind the others, on cache lines of its own */
+static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
+{
+    size_t bytes;
+    *at = *total;
+    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || attn__add(*total, attn__up(bytes, 64), total) ||
+           *total > ATTN__BYTES_MAX;
+}
+
+/* The parts of the workspace, and how large it must be. */
 static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
-    const int part[ATTN__PART_INNER][4] = {
-        { r->batch, r->n_q, r->m->q.n_out, 1 }, { r->k_batch, r->k_rows, r->m->k.n_out, 1 },
-        { r->k_batch, r->k_rows, r->m->v.n_out, 1 }, { r->batch, r->n_q, r->m->o.n_in, 1 },
-        { r->batch, 1, 1, 1 }, { r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k }
-    };
-    size_t total = 0, bytes;
+    size_t total = 0;
     attn__shape shape;
     attn_status status;
-    int i;
-    for (i = 0; i < ATTN__PART_INNER; i++) {
-        r->at[i] = total;
-        if (attn__bytes(&bytes, part[i][0], part[i][1], part[i][2], part[i][3], sizeof(float)) ||
-            attn__add(total, attn__up(bytes, 64), &total) || total > ATTN__BYTES_MAX)
-            return ATTN_E_OVERFLOW;
-    }
-    r->at[ATTN__PART_INNER] = total;
+    if (attn__mha_part(&r->at.q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
+        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
+        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
+        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
+        attn__mha_part(&r->at.lengths, &total, r->batch, 1, 1, 1) ||
+        attn__mha_part(&r->at.weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
+        return ATTN_E_OVERFLOW;
+    r->at.inner = total;
     r->in.work_size = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
     if (r->in.work_size == (size_t)-1) {
         status = attn__check(&r->in, &shape, NULL, 0);
@@ -3842,13 +3850,13 @@ static attn_status attn__mha_memory(attn__mha_run *r)
     if ((status = attn__mha_plan(r, &need)) != ATTN_OK ||
         (status = attn__memory(a->work, a->work_size, need, a->user, &r->own, &at)) != ATTN_OK)
         return status;
-    r->q = (float *)(void *)(at + r->at[ATTN__PART_Q]);
-    r->k = (float *)(void *)(at + r->at[ATTN__PART_K]);
-    r->v = (float *)(void *)(at + r->at[ATTN__PART_V]);
-    r->heads = (float *)(void *)(at + r->at[ATTN__PART_HEADS]);
-    r->weights = (float *)(void *)(at + r->at[ATTN__PART_WEIGHTS]);
-    r->after.lengths = (int *)(void *)(at + r->at[ATTN__PART_LENGTHS]);
-    r->in.work = at + r->at[ATTN__PART_INNER];
+    r->q = (float *)(void *)(at + r->at.q);
+    r->k = (float *)(void *)(at + r->at.k);
+    r->v = (float *)(void *)(at + r->at.v);
+    r->heads = (float *)(void *)(at + r->at.heads);
+    r->weights = (float *)(void *)(at + r->at.weights);
+    r->after.lengths = (int *)(void *)(at + r->at.lengths);
+    r->in.work = at + r->at.inner;
     return ATTN_OK;
 }
 
@@ -3887,13 +3895,13 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_mha_args *s = &r->m->shape;
     attn__spans all;
     const int heads = r->o.weights_mean ? 1 : s->heads;
-    size_t rows, cells, lse, k_bytes, v_bytes;
+    size_t rows, cells, lse, k_bytes = 0, v_bytes = 0;
     all.n = 0;
     if (attn__bytes(&rows, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&lse, r->batch, s->heads, r->n_q, 1, sizeof(float)) ||
         attn__bytes(&cells, r->batch, heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)) ||
-        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
+        (k_from != x && attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float))) ||
+        (v_from != k_from && attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float))))
         return ATTN_E_OVERFLOW;
     attn__span_add(&all, "", out, rows);
     attn__span_add(&all, "", a->weights, cells);
@@ -3901,8 +3909,8 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     attn__span_add(&all, "", a->work, a->work_size);
     all.outputs = all.n;
     attn__span_add(&all, "", x, rows);
-    if (k_from != x) attn__span_add(&all, "", k_from, k_bytes);
-    if (v_from != k_from) attn__span_add(&all, "", v_from, v_bytes);
+    attn__span_add(&all, "", k_from, k_bytes);
+    attn__span_add(&all, "", v_from, v_bytes);
     attn__span_add(&all, "", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     return attn__check_overlap(NULL, &all);
 }
