@@ -2948,7 +2948,7 @@ static void attn__block_clear(attn__block *k)
     int r0, x, rows, group = 0;
     for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
         rows = attn__group(k, r0);
-        for (x = 0; x < ATTN__GROUP; x++) {
+        for (x = 0; x < (rows + 15) / 16 * 16; x++) {
             k->M[group * ATTN__GROUP + x] = -attn__inf();
             k->L[group * ATTN__GROUP + x] = 0.0f;
         }
