@@ -54,6 +54,12 @@ golden: ## outputs hashed under other compilers and flags: the same bits
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
 	@sh tests/mutate.sh $(ARGS)
 
+soak: build/soak ## random work in one process for 10 minutes, and many callers at once (ARGS='60' minutes; QUICK=1: 20 s)
+	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
+
+sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 4 minutes; ARGS='msan tsan')
+	@sh tests/sanitize.sh $(ARGS)
+
 bench: build/bench/bench ## attn.h against every library that is here: build/bench.csv, bench.svg (ARGS='--quick')
 	@build/bench/bench $(ARGS)
 	@build/bench/plot build/bench.csv build/bench.svg
@@ -86,6 +92,9 @@ build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c at
 	@mkdir -p build
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
 
+build/soak: tests/soak/soak.c tests/harness.c tests/cases.c attn.h $(wildcard tests/*.h) build/flags
+	@$(CC) $(FLAGS) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
+
 build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flags
 	@sh tests/bench/build.sh
 
@@ -95,4 +104,4 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate bench bench-peers sweep cross fuzz clean FORCE
+.PHONY: help demo test strict examples readme conformance golden mutate soak sanitize bench bench-peers sweep cross fuzz clean FORCE

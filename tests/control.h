@@ -1,0 +1,95 @@
+/* control.h: the floating-point control word of this thread, for tests that play a hostile host. Where HAVE_CONTROL is not
+ * defined nobody knows how to set it. */
+#ifndef CONTROL_H
+#define CONTROL_H
+
+#include "test.h"
+
+#if defined(__GNUC__) || defined(__clang__)
+#define CONTROL static inline __attribute__((unused))
+#else
+#define CONTROL static inline
+#endif
+
+#if defined(__SSE__) || defined(_M_X64)
+#include <xmmintrin.h>
+#define HAVE_CONTROL 1
+typedef unsigned control_word;
+#define CONTROL_FLAGS ((control_word)0x3F)
+CONTROL control_word control_all(void) { return _mm_getcsr(); }                 /* with the sticky exception flags */
+CONTROL void control_set(control_word w) { _mm_setcsr(w); }
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+#define HAVE_CONTROL 1
+typedef uint64_t control_word;            /* FPCR, above it FPSR: the sticky flags */
+#define CONTROL_FLAGS (~UINT64_C(0) << 32)
+CONTROL control_word control_all(void)
+{
+    uint64_t control, flags;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
+    return (control & 0xFFFFFFFFu) | flags << 32;
+}
+CONTROL void control_set(control_word w)
+{
+    uint64_t control = w & 0xFFFFFFFFu, flags = w >> 32;
+    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
+}
+#endif
+
+#ifdef HAVE_CONTROL
+CONTROL control_word control_get(void) { return control_all() & ~CONTROL_FLAGS; }
+/* What hosts do: flush denormals; round down, up, toward zero; trap. All of it at once. */
+#if defined(__SSE__) || defined(_M_X64)
+static const control_word control_hostile[] = {
+    0x1F80u | 0x8040u,                                      /* flush to zero, denormals are zero */
+    0x1F80u | 0x2000u, 0x1F80u | 0x4000u, 0x1F80u | 0x6000u,
+    (0x1F80u & ~0x0680u) | 0xE040u,                         /* traps on invalid, division, overflow; flushed, to zero */
+    0x0000u,                                                /* every trap there is, inexact and denormal too */
+    0x0000u | 0xC000u,                                      /* the same, rounding up, flush to zero */
+};
+#else                                                       /* traps: most of these CPUs have none */
+static const control_word control_hostile[] = {
+    UINT64_C(1) << 24, UINT64_C(1) << 22, UINT64_C(2) << 22, UINT64_C(3) << 22, UINT64_C(7) << 22,
+};
+#endif
+enum { CONTROL_HOSTILE = (int)(sizeof control_hostile / sizeof control_hostile[0]) };
+
+/* An executor of threads that belong to somebody else, every one of them hostile in its own way.
+   `lost` counts the tasks that did not put the control word back. */
+typedef struct control_pool {
+    void (*task)(void *arg, int i);
+    void *arg;
+    control_word word;
+    int lost;
+} control_pool;
+
+CONTROL void control_task(void *p, int i)
+{
+    control_pool *j = (control_pool *)p;
+    const control_word before = control_all();
+    control_word after;
+    control_set(j->word);
+    j->task(j->arg, i);
+    after = control_all();
+    control_set(before);
+    if (after != j->word) __atomic_fetch_add(&j->lost, 1, __ATOMIC_RELAXED);
+}
+
+CONTROL void control_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    control_pool *j = (control_pool *)pool;
+    attn_exec inner = test_exec(3);
+    j->task = task, j->arg = arg;
+    inner.run(inner.pool, n, control_task, j);
+}
+
+CONTROL attn_exec control_exec(control_pool *j, control_word word)
+{
+    attn_exec e;
+    memset(j, 0, sizeof *j);
+    memset(&e, 0, sizeof e);
+    j->word = word;
+    e.pool = j, e.width = 3, e.run = control_run;
+    return e;
+}
+#endif
+#endif
