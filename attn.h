@@ -1192,7 +1192,7 @@ static void attn__put_float(attn__text *t, float x)
         attn__put(t, nan ? "nan" : n ? "inf" : "0");
         return;
     }
-    if (x < 1e10f && x > -1e10f) {                                /* n = |x| in hundredths, ties to even */
+    if ((bits & 0x7fffffffu) < 0x501502f9u) {                     /* below 1e10: n = |x| in hundredths, ties to even */
         n *= 100;
         if (shift >= 0) n <<= shift;
         else if (shift < -40) n = 0;                              /* less than half of one */
@@ -1748,7 +1748,8 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
 {
     const struct { int on; const char *name; } feature[] = {
         { s->n_k == 0, "every row is empty: zeros" },
-        { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" }, { a->softcap > 0.0f, "softcap" },
+        { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" },
+        { (attn__bits(a->softcap) & 0x7fffffffu) != 0, "softcap" },
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
@@ -1869,23 +1870,30 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     return ATTN_OK;
 }
 
+typedef struct attn__merge { float *m; const float *by; size_t cells; int by_batch; } attn__merge;
+static void attn__merge_task(void *arg, int b)                    /* a task: sums are not rounded as the host likes */
+{
+    const attn__merge *j = (const attn__merge *)arg;
+    const float hidden = attn__cell(0), *by = j->by + (j->by_batch > 1 ? (size_t)b * j->cells : 0);
+    float *m = j->m + (size_t)b * j->cells;
+    size_t c;
+    for (c = 0; c < j->cells; c++)                                /* selected, not added: -inf + inf would be NaN */
+        m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
+}
+
 ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
 {
     const attn_status status = attn__check_matrix(m, m, batch, n_q, n_k);
-    const float hidden = attn__cell(0);
-    size_t cells, c;
-    int b;
+    attn__merge job;
     if (status != ATTN_OK) return status;
     if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
-    cells = (size_t)n_q * (size_t)n_k;
-    if (batch == 0 || cells == 0) return ATTN_OK;
+    job.m = m;
+    job.by = by;
+    job.cells = (size_t)n_q * (size_t)n_k;
+    job.by_batch = by_batch;
+    if (batch == 0 || job.cells == 0) return ATTN_OK;
     if (!by) return ATTN_E_NULL;
-    for (b = 0; b < batch; b++) {
-        for (c = 0; c < cells; c++)                               /* selected, not added: -inf + inf would be NaN */
-            m[c] = m[c] == hidden || by[c] == hidden ? hidden : m[c] + by[c];
-        m += cells;
-        if (by_batch > 1) by += cells;
-    }
+    attn__run(NULL, batch, attn__merge_task, &job);
     return ATTN_OK;
 }
 
@@ -3525,7 +3533,7 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, c
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "head_dim", head_dim, 2 } };
     const attn_status status = attn__check_all(NULL, size, 2);
-    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
+    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
     const int half = head_dim / 2;
     size_t bytes;
     int i, k, pos;
@@ -3533,16 +3541,17 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, c
     if (head_dim % 2) return ATTN_E_SIZE;
     if (attn__bytes(&bytes, positions, head_dim, 1, 1, sizeof(float))) return ATTN_E_OVERFLOW;
     if (!table && positions > 0) return ATTN_E_NULL;
-    if (base == 0.0) base = 10000.0;
+    memcpy(&bits, &base, sizeof bits);                        /* integers here, too: the host may trap or flush */
+    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;                                     /* 10000 */
     for (i = 0; freqs && i < half; i++)
-        if (!(freqs[i] > -65536.0f && freqs[i] < 65536.0f)) return ATTN_E_OPTION;
-    if (!freqs && !(base >= 1.0 && base <= 1e300)) return ATTN_E_OPTION;
+        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) return ATTN_E_OPTION;            /* 65536 */
+    if (!freqs && (bits < 0x3FF0000000000000u || bits > 0x7E37E43C8800759Cu)) return ATTN_E_OPTION;    /* 1 .. 1e300 */
 
     attn__factorials(c);
     if (!freqs) {                                             /* log2(base): halve, then a bit per squaring */
         attn__fixed x;
-        for (; base >= 2.0; base /= 2.0) whole++;
-        x = (attn__fixed)(base * 9223372036854775808.0);      /* exact: 1 <= base < 2, times 2^63 */
+        whole = (bits >> 52) - 1023;
+        x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
         for (k = 0; k < 64; k++) {
             x = attn__fixed_mul(x, x);
             fraction = fraction << 1 | x >> 63;
