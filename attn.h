@@ -3693,7 +3693,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
     attn__text text = attn__text_at(why, why_size);
     attn_mha_args s;
     attn_status status;
-    size_t bytes;
+    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
     int q, kv;
     char *at = NULL;
     void *own = NULL;
