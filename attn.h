@@ -62,13 +62,17 @@
    -1e9 OR -FLT_MAX IN A MASK are ordinary numbers: softmax does not care about a constant, so a row of them is NOT an
    empty row; it attends as if there were no mask. Use -INFINITY, or the builders of level 1.
 
+   THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation: a dot product that overflows on its way stays
+   infinite. A row with a score of +inf, or with none but -inf in sight, is NaN; softcap makes them finite. A probability
+   of 0 times an infinite value is NaN. p * v is summed first and divided then: values beyond FLT_MAX/n_k may overflow.
+
    ONE ANSWER. For the same inputs the result is the same bits with 1 thread or 64, alone or in a batch, a whole prompt
    at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and on every backend that has
    fused multiply-add (scalar, AVX2, AVX-512, NEON). SSE2 and wasm have no fma: they keep the same promise among
    themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
    (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A NaN is
-   always stored as 0x7FC00000, a zero always as +0. The caller's rounding mode and denormal flushing are set aside and
-   put back (x86 and aarch64; elsewhere call in the default mode).
+   always stored as 0x7FC00000, a zero always as +0. The caller's rounding mode, denormal flushing, traps and exception
+   flags are set aside and put back (x86 and aarch64; elsewhere call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
    (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).
