@@ -1,5 +1,5 @@
-/* control.h: the floating-point control word of this thread, for tests that play a hostile host. Where HAVE_CONTROL is not
- * defined nobody knows how to set it. */
+/* control.h: the floating-point control word of this thread, for tests that play a hostile host. Where HAVE_CONTROL
+ * is not defined nobody knows how to set it. */
 #ifndef CONTROL_H
 #define CONTROL_H
 

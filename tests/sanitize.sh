@@ -4,7 +4,7 @@
 #   asan       clang: address, undefined, and integer for attn.h itself (what is meant so stands in sanitize.supp)
 #   gcc        gcc: address, undefined
 #   msan       clang: memory, with origins
-#   tsan       threads: the pool, executors, shared caches and layers (soak.c)
+#   tsan       threads: the pool, executors, shared caches and layers (soak/soak.c)
 #   valgrind   memcheck; its CPU has AVX2 but no AVX-512, so these are the paths of scalar, SSE2 and AVX2
 #
 #   sh tests/sanitize.sh             all          sh tests/sanitize.sh msan tsan        these
@@ -23,8 +23,8 @@ build() # name, compiler, flags for attn.h alone, flags for all
     files=$tests
     case $1 in asan|msan) files=${small:-$tests} ;; esac
     rm -f $out/$1
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_COUNTERS -c tests/attn_impl.c -o $out/$1.o && \
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests -DATTN_COUNTERS $files $out/$1.o -o $out/$1 -lm -pthread
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0 -c tests/attn_impl.c -o $out/$1.o && \
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0 $files $out/$1.o -o $out/$1 -lm -pthread
 }
 
 have() # tool, flags: can it compile and link with them?
@@ -73,8 +73,8 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
         have clang -fsanitize=thread || { echo 'SKIPPED tsan: no clang with it (libclang-rt-dev)'; continue; }
         build tsan clang '' -fsanitize=thread 2>$out/tsan.build || { broken tsan; continue; }
         check tsan $out/tsan $threads
-        clang -std=c99 -O1 -g -fsanitize=thread -DSOAK_MAIN -I. -Itests tests/soak.c tests/harness.c tests/cases.c $out/tsan.o \
-            -o $out/tsan_soak -lm -pthread 2>$out/tsan_soak.build || { broken tsan_soak; continue; }
+        clang -std=c99 -O1 -g -fsanitize=thread -DATTN_SERIAL_FLOPS=0 -I. -Itests tests/soak/soak.c tests/harness.c \
+            tests/cases.c -o $out/tsan_soak -lm -pthread 2>$out/tsan_soak.build || { broken tsan_soak; continue; }
         check tsan_soak $out/tsan_soak -c $n 0 ;;
     valgrind)
         command -v valgrind > /dev/null || { echo 'SKIPPED valgrind: not found'; continue; }

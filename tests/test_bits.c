@@ -2,12 +2,10 @@
  * threads, batch, layout, kinds of mask, rows at once or one by one, backends, and fixed cases against golden.h. */
 #include "answer.h"
 #include "cases.h"
+#include "control.h"
 #include "golden_cases.h"
 
 #include <float.h>
-#if defined(__SSE__) || defined(_M_X64)
-#include <xmmintrin.h>
-#endif
 
 /* ---- 1  random cases with difficult numbers in them ------------------------------------------------------ */
 
@@ -669,88 +667,37 @@ static void test_levels(void)
 
 /* ---- 6  hostile floating-point environments -------------------------------------------------------------- */
 
-#if defined(__SSE__) || defined(_M_X64)
-#define HAVE_CONTROL
-typedef unsigned control_word;
-static control_word control_get(void) { return _mm_getcsr() & ~0x3Fu; }     /* without the sticky flags */
-static void control_set(control_word w) { _mm_setcsr(w); }
-/* flush to zero, denormals are zero; rounding down, up, toward zero; all of it with traps on invalid, /0, overflow */
-static const control_word hostile[] = {0x1F80u | 0x8040u, 0x1F80u | 0x2000u, 0x1F80u | 0x4000u, 0x1F80u | 0x6000u,
-                                       (0x1F80u & ~0x0680u) | 0xE040u};
-enum { HOSTILE = 5 };
-#elif defined(__aarch64__)
-#define HAVE_CONTROL
-typedef uint64_t control_word;
-static control_word control_get(void)
-{
-    uint64_t w;
-    __asm__ __volatile__("mrs %0, fpcr" : "=r"(w));
-    return w;
-}
-static void control_set(control_word w) { __asm__ __volatile__("msr fpcr, %0" : : "r"(w)); }
-static const control_word hostile[] = {UINT64_C(1) << 24, UINT64_C(1) << 22, UINT64_C(2) << 22, UINT64_C(3) << 22};
-enum { HOSTILE = 4 };
-#endif
-
 #ifdef HAVE_CONTROL
-typedef struct hostile_job {
-    void (*task)(void *arg, int i);
-    void *arg;
-    control_word word;
-} hostile_job;
-
-static int words_lost;
-static void hostile_task(void *p, int i)
-{
-    hostile_job *j = (hostile_job *)p;
-    control_word before = control_get();
-    control_set(j->word);
-    j->task(j->arg, i);
-    if (control_get() != (j->word & ~(control_word)0x3F)) words_lost++;
-    control_set(before);
-}
-/* Threads that belong to somebody else: every one of them flushes or rounds as it likes. */
-static void hostile_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
-{
-    hostile_job *j = (hostile_job *)pool;
-    attn_exec inner = test_exec(3);
-    j->task = task, j->arg = arg;
-    inner.run(inner.pool, n, hostile_task, j);
-}
-
 static void property_hostile(subject *t)
 {
     control_word usual = control_get();
-    for (int x = 0; x < HOSTILE; x++)
+    for (int x = 0; x < CONTROL_HOSTILE; x++)
         for (int threads = 0; threads < 2; threads++) {
-            hostile_job job = {NULL, NULL, hostile[x]};
-            attn_exec exec = {0};
+            control_pool pool;
+            attn_exec exec = control_exec(&pool, control_hostile[x]);
             attn_args a = t->a;
-            exec.pool = &job, exec.width = 3, exec.run = hostile_run;
             if (threads) a.exec = &exec;
-            words_lost = 0;
-            control_set(hostile[x]);
+            control_set(control_hostile[x]);
             answer r = answer_of(&a);
-            control_word after = control_get();
+            control_word after = control_all();
             control_set(usual);
-            CHECKF(answer_same(&t->plain, &r), "control word %lx%s: %s; %s", (unsigned long)hostile[x],
+            CHECKF(answer_same(&t->plain, &r), "control word %lx%s: %s; %s", (unsigned long)control_hostile[x],
                    threads ? ", threads" : "", difference(&t->plain, &r), case_text(&t->c));
-            CHECKF(after == (hostile[x] & ~(control_word)0x3F), "the control word was %lx and is %lx",
-                   (unsigned long)hostile[x], (unsigned long)after);
-            CHECKF(!words_lost, "%d tasks did not put the control word back", words_lost);
+            CHECKF(after == control_hostile[x], "the control word was %lx and is %lx",
+                   (unsigned long)control_hostile[x], (unsigned long)after);
+            CHECKF(!pool.lost, "%d tasks did not put the control word back", pool.lost);
             answer_free(&r);
         }
 }
 static void test_hostile(void)
 {
-    each_subject(60, 40000, 0, 9, property_hostile);
+    each_subject(45, 40000, 0, 9, property_hostile);
     control_word usual = control_get();
     int list[16], n_list = test_one_answer_backends(list, 16);
     for (int i = 0; i < golden_count; i++)
         for (int y = 0; y < n_list; y++) {                  /* denormal inputs and products are among these */
-            hostile_job job = {NULL, NULL, hostile[i % HOSTILE]};
-            attn_exec exec = {0};
-            exec.pool = &job, exec.width = 3, exec.run = hostile_run;
+            control_pool pool;
+            attn_exec exec = control_exec(&pool, control_hostile[i % CONTROL_HOSTILE]);
             uint64_t h = golden_run(&golden_cases[i], list[y], &exec);
             CHECKF(h == golden_expected(golden_cases[i].name), "\"%s\" in hostile threads on %s", golden_cases[i].name,
                    attn_backend_name(list[y]));

@@ -6,7 +6,7 @@
 #define ATTN_THREADS
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
-#include "test.h"
+#include "control.h"
 
 #if !defined(_WIN32)
 #include <pthread.h>
@@ -273,23 +273,7 @@ static void environment(void)
 }
 
 /* tasks see denormals although the host flushes them, and the host flushes them again afterwards */
-#if defined(__GNUC__) && defined(__x86_64__)
-typedef unsigned word;
-static const word FLUSH = 0x8040u, CONTROL = 0xFFC0u;                      /* MXCSR: FTZ and DAZ; not the flags */
-static word word_get(void) { word w = 0; __asm__ __volatile__("stmxcsr %0" : "=m"(w) : : "memory"); return w; }
-static void word_set(word w) { __asm__ __volatile__("ldmxcsr %0" : : "m"(w) : "memory"); }
-#define HAVE_WORD 1
-#elif defined(__GNUC__) && defined(__aarch64__)
-typedef unsigned long long word;
-static const word FLUSH = 1ull << 24, CONTROL = ~0ull;                     /* FPCR: FZ */
-static word word_get(void) { word w = 0; __asm__ __volatile__("mrs %0, fpcr" : "=r"(w) : : "memory"); return w; }
-static void word_set(word w) { __asm__ __volatile__("msr fpcr, %0" : : "r"(w) : "memory"); }
-#define HAVE_WORD 1
-#else
-#define HAVE_WORD 0
-#endif
-
-#if HAVE_WORD
+#ifdef HAVE_CONTROL
 static void denormal_task(void *arg, int i)
 {
     volatile float *x = arg;
@@ -300,18 +284,211 @@ static void denormal_task(void *arg, int i)
 static void denormals(void)
 {
     volatile float x[3] = {1e-39f, 0.0f, 0.0f};
-    word before = word_get(), after;
-    word_set(before | FLUSH);
+    const control_word before = control_all(), flush = control_hostile[0];
+    control_word after;
+    control_set(flush);
     x[2] = x[0] * 0.5f;
     attn__run(NULL, 1, denormal_task, (void *)(uintptr_t)x);
-    after = word_get();
-    word_set(before);
+    after = control_get();
+    control_set(before);
     CHECK(float_bits(x[2]) == 0);                             /* the host does flush: the test tests something */
     CHECK(float_bits(x[1]) == float_bits(x[0]) / 2);
-    CHECK((after & CONTROL) == ((before | FLUSH) & CONTROL));
+    CHECK(after == flush);
 }
 #else
 static void denormals(void) { test_skip("no control word is known for this machine"); }
+#endif
+
+/* ---- every public call under a hostile host ------------------------------------------------------------------ */
+
+#ifdef HAVE_CONTROL
+/* What the calls write, one hash each. Between ENTER and LEAVE stands one call and no arithmetic of this test. */
+enum { MOST_CALLS = 64 };
+typedef struct record {
+    control_word word;
+    const attn_exec *exec;
+    int backend, n, lost;
+    uint64_t print[MOST_CALLS];
+    const char *name[MOST_CALLS];
+} record;
+
+static void recorded(record *r, const char *name, attn_status status, const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    uint64_t h = UINT64_C(14695981039346656037) + (uint64_t)(int64_t)status;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(1099511628211);
+    if (r->n >= MOST_CALLS) abort();
+    r->name[r->n] = name, r->print[r->n++] = h;
+}
+
+#define CALL(call, bytes, size)                                       \
+    do {                                                              \
+        const control_word usual_ = control_all();                    \
+        attn_status status_;                                          \
+        control_set(r->word);                                         \
+        status_ = (call);                                             \
+        if (control_all() != r->word) {                               \
+            control_set(usual_);                                      \
+            test_fail(__FILE__, __LINE__, "control word: %s", #call); \
+        }                                                             \
+        control_set(usual_);                                          \
+        recorded(r, #call, status_, bytes, size);                     \
+    } while (0)
+
+enum { EN = 24, EH = 2, ED = 12, EM = EH * ED };
+static struct {
+    float x[4 * EN * EM], w[EM * EM], b[EM], table[2 * EN * ED], mask[EN * EN], by[EN * EN], bias[EH * EN * EN];
+    float freqs[ED / 2], t5[32 * EH], slopes[EH], sinks[EH];
+} given;
+
+/* normal numbers, denormals (that flushing would change) and a few that are none */
+static void given_fill(void)
+{
+    rng s = rng_make(test_seed + 30);
+    float *const all[] = {given.x, given.w, given.b, given.mask, given.by, given.bias, given.t5};
+    const size_t n[] = {4 * EN * EM, EM * EM, EM, EN * EN, EN * EN, EH * EN * EN, 32 * EH};
+    for (int a = 0; a < 7; a++) {
+        rng_fill(&s, all[a], n[a]);
+        for (size_t i = 0; i < n[a]; i += 7) all[a][i] = bits_float(rng_u32(&s) & 0x807FFFFFu);
+    }
+    for (int i = 0; i < EN * EN; i += 5) given.mask[i] = -INFINITY;
+    for (int i = 0; i < EN * EN; i += 11) given.by[i] = -INFINITY, given.mask[(i + 3) % (EN * EN)] = INFINITY;
+    for (int i = 2; i < EN * EN; i += 67) given.by[i] = bits_float(0x7FA00001u);            /* a signalling NaN */
+    given.x[3 * EN * EM + 5] = bits_float(0xFFA12345u), given.x[3 * EN * EM + 99] = 3e38f;
+    for (int i = 0; i < ED / 2; i++) given.freqs[i] = i == 3 ? 1e-40f : 1.0f / (float)(1 + i * i);
+    given.slopes[0] = 0.3f, given.slopes[1] = 1e-39f, given.sinks[0] = 0.1f, given.sinks[1] = 1e-41f;
+}
+
+static void every_call(record *r)
+{
+    static float out[4 * EN * EM], weights[EH * EN * EN], lse[EH * EN];
+    static float *const x = given.x, *const q = given.x, *const k = given.x + EN * EM, *const v = given.x + 2 * EN * EM;
+    const int ids[EN] = {1, 2, 3, 4, 0, 0}, lengths[1] = {EN - 5}, map[2] = {1, 0}, counts[2] = {EN / 2, 7};
+    char text[2000];
+    int list[8];
+    attn_mha_args args = {0};
+    attn_kv_args shape = {0};
+    attn_mha_opts o = {0};
+    attn_args a = {0};
+    attn_linear l;
+    attn_mha m;
+    attn_kv c;
+    attn_status done = ATTN_OK;
+
+    /* level 1 */
+    CALL(attn_mask_causal(out, EN, EN, 2), out, sizeof given.mask);
+    CALL(attn_mask_window(out, EN, EN, 3, 4, 1), out, sizeof given.mask);
+    CALL(attn_mask_padding(out, ids, 0, 1, EN), out, sizeof given.mask);
+    CALL(attn_mask_cross(out, ids, 0, 1, EN, EN), out, sizeof given.mask);
+    CALL(attn_mask_lengths(out, lengths, 1, EN, EN), out, sizeof given.mask);
+    CALL(attn_mask_keep(out, (const unsigned char *)given.x, EN * EN), out, sizeof given.mask);
+    memcpy(out, given.mask, sizeof given.mask);
+    CALL(attn_mask_merge(out, 1, given.by, 1, EN, EN), out, sizeof given.mask);
+    CALL(attn_lengths(list, ids, 0, 1, 6), list, sizeof *list);
+    CALL(attn_bias_t5(out, given.t5, 32, 128, 0, EH, EN, EN, 3), out, sizeof given.bias);
+    CALL((attn_mask_format(text, sizeof text, given.by, 8, 8, NULL, NULL), done), text, strlen(text) + 1);
+
+    /* levels 2 and 3; 3e38 and a NaN among the numbers in one of them */
+    memset(out, 0, sizeof out);
+    CALL(attn_self(out, q, k, v, 1, EN, EH, ED, 1, lengths, given.bias), out, EN * EM * sizeof *out);
+    CALL(attn_cross(out, q, k, v, 1, EN, EN, EH, ED, lengths, given.mask), out, EN * EM * sizeof *out);
+    a.out = out, a.q = q, a.k = k, a.v = v + EN * EM, a.batch = 1, a.n_q = a.n_k = EN, a.heads = EH, a.dim = ED;
+    a.mask = given.mask, a.bias = given.bias, a.alibi_slopes = given.slopes, a.sinks = given.sinks, a.softcap = 1e-39f;
+    a.weights = weights, a.lse = lse, a.exec = r->exec, a.backend = r->backend, a.scale = 1e-40f;
+    for (int stage = ATTN_PROBABILITIES; stage <= ATTN_SCORES_BIASED; stage++) {
+        a.weights_stage = stage;
+        CALL(attn_sdpa(&a), out, EN * EM * sizeof *out);
+        recorded(r, "weights", ATTN_OK, weights, sizeof weights);
+        recorded(r, "lse", ATTN_OK, lse, sizeof lse);
+        a.softcap = 5.0f, a.scale = stage ? 0.0f : 3e38f;
+    }
+    a.exec = NULL;                                          /* attn_check names its width */
+    CALL(attn_check(&a, text, sizeof text), text, strlen(text) + 1);
+    a.softcap = bits_float(0x7FA00001u);
+    CALL(attn_check(&a, text, sizeof text), text, strlen(text) + 1);
+    a.softcap = 1e-39f;
+    CALL(attn_check(&a, text, sizeof text), text, strlen(text) + 1);
+    CALL((list[0] = attn_sdpa_workspace(&a) < 1 << 20, done), list, sizeof *list);
+
+    /* caches */
+    shape.batch = 2, shape.kv_heads = EH, shape.dim = ED, shape.capacity = EN;
+    CALL(attn_kv_init(&c, &shape), &shape, 0);
+    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
+    memset(&a, 0, sizeof a);
+    a.out = out, a.q = q, a.kv = &c, a.batch = 2, a.n_q = 5, a.heads = EH, a.dim = ED, a.exec = r->exec;
+    a.causal = ATTN_CAUSAL_BOTTOM_RIGHT, a.backend = r->backend;
+    CALL(attn_sdpa(&a), out, 10 * EM * sizeof *out);
+    CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
+
+    /* projections, rotation, layers */
+    CALL(attn_linear_init(&l, given.w, given.b, EM, EM, NULL, 0, NULL), &l, 0);
+    CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
+    CALL((attn_linear_free(&l), done), out, 0);
+    CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
+    CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
+    memcpy(out, x, sizeof out);
+    CALL(attn_rope(out, 1, EN, EH, ED, given.table, 0, 3), out, EN * EM * sizeof *out);
+    args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w, args.b_q = given.b;
+    args.b_o = given.b;
+    CALL(attn_mha_init(&m, &args, text, sizeof text), text, 0);
+    o.attn.exec = r->exec, o.attn.backend = r->backend, o.gate = given.sinks, o.gate_n = EH, o.weights_mean = 1;
+    o.attn.weights = weights;
+    CALL(attn_mha_self(&m, out, x, 1, EN, &o), out, EN * EM * sizeof *out);
+    recorded(r, "mean weights", ATTN_OK, weights, EN * EN * sizeof *weights);
+    CALL(attn_mha_cross(&m, out, x, 1, EN, x + 3 * EN * EM, EN, &o), out, EN * EM * sizeof *out);
+    o.attn.weights = NULL, o.weights_mean = 0, o.gate_sigmoid = 1;
+    CALL(attn_mha_cross_fill(&m, &c, x, 2, EN, NULL, &o), c.lengths, 2 * sizeof(int));
+    CALL(attn_mha_cross_step(&m, out, x, 2, 4, &c, &o), out, 8 * EM * sizeof *out);
+    CALL((attn_mha_free(&m), done), out, 0);
+    args.rope_table = given.table, args.rope_positions = 2 * EN;
+    CALL(attn_mha_init(&m, &args, text, sizeof text), text, 0);
+    CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
+    CALL(attn_mha_self_step(&m, out, x, 2, EN / 2, &c, &o), out, EN * EM * sizeof *out);
+    CALL(attn_mha_self_step(&m, out, x, 2, 1, &c, &o), out, 2 * EM * sizeof *out);
+    attn_mha_free(&m);
+    attn_kv_free(&c);
+}
+
+/* Alone, on threads that are hostile too, and on a pool whose workers have inherited the host's word. */
+static void hostile_host(void)
+{
+    static record usual, now;
+    int backends[16], n_backends = test_all_backends(backends, 16);
+    const control_word before = control_get();
+    given_fill();
+    for (int b = 0; b < n_backends; b++) {
+        memset(&usual, 0, sizeof usual);
+        usual.word = before, usual.backend = backends[b];
+        every_call(&usual);
+        for (int x = 0; x < 3 * CONTROL_HOSTILE; x++) {
+            control_pool others;
+            attn_exec e = control_exec(&others, control_hostile[x / 3]);
+            attn_pool *pool = NULL;
+            if (x % 3 == 2) {
+                control_set(control_hostile[x / 3]);
+                pool = attn_pool_create(3);
+                control_set(before);
+                CHECK(pool != NULL);
+                e = attn_pool_exec(pool);
+            }
+            memset(&now, 0, sizeof now);
+            now.word = control_hostile[x / 3], now.backend = backends[b], now.exec = x % 3 ? &e : NULL;
+            every_call(&now);
+            attn_pool_destroy(pool);
+            CHECKF(!others.lost, "%d tasks did not put the control word back", others.lost);
+            CHECK(now.n == usual.n);
+            for (int i = 0; i < now.n; i++)
+                CHECKF(now.print[i] == usual.print[i], "%s: other bits under control word %lx, executor %d (%s)",
+                       now.name[i], (unsigned long)now.word, x % 3, attn_backend_name(backends[b]));
+        }
+    }
+    CHECK(control_get() == before);
+}
+#else
+static void hostile_host(void) { test_skip("no way to set the floating-point control word is known here"); }
 #endif
 
 extern const test_case suite_pool[];
@@ -324,5 +501,6 @@ SUITE(pool) = {
     {"several callers", several_callers, "two jobs mixed up"},
     {"environment", environment, "rounding mode or flags of the host that leak in or out"},
     {"denormals", denormals, "flushing of the host that leaks in, or is forgotten"},
+    {"hostile host", hostile_host, "any public call whose bits depend on the host's control word, changes it or traps"},
     {0}
 };

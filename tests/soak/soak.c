@@ -1,19 +1,19 @@
-/* soak.c: a long life, and many callers at once. A program of its own with an implementation of its own, whose allocations
- * are counted and sometimes refused.
+/* soak.c: a long life, and many callers at once. A program of its own with an implementation of its own, whose
+ * allocations are counted and sometimes refused.
  *
- *   build/soak               10 minutes of random work in one process, then 200000 calls by many threads
+ *   build/soak               10 minutes of random work in one process, after 200000 calls by many threads
  *   build/soak 60            minutes; 0: none
  *   build/soak -q            the quick form: 12 seconds and 100000 calls
  *   build/soak -c 1000000    so many concurrent calls; 0: none
  *   build/soak -s 7          another seed; it is printed. Round n of a seed is always the same work:
  *   build/soak -s 7 -r n     that round alone
  *
- * at once   Threads share caches, layers and a pool that are only read. Every answer must have the bits of the serial run.
- *           The threads come first, so that even the question for the CPU is asked by many at once.
- * life      Every round draws one of: attention with any features, a cache with its history, a layer, masks as matrices,
- *           wrong calls, allocations that fail. The host's control word and exception flags are drawn as well, and so is the
- *           executor: none, threads of the harness, a pool that lives through some rounds. Answers are compared bit for bit
- *           with another backend and form, samples also with the oracle.
+ * at once   Threads share caches, layers and a pool that are only read. Every answer must have the bits of the serial
+ *           run. The threads come first, so that even the question for the CPU is asked by many at once.
+ * life      Every round draws one of: attention with any features, a cache with its history, a layer, masks as
+ *           matrices, wrong calls, allocations that fail. The host's control word and exception flags are drawn as
+ *           well, and so is the executor: none, threads of the harness, a pool that lives through some rounds. Answers
+ *           are compared bit for bit with another backend and form, samples also with the oracle.
  *           After every round nothing may be allocated that was not before.
  * memory    Resident memory of the last third of the life against that of the first; no thread is left.
  *
@@ -115,6 +115,16 @@ static float *filled(rng *r, size_t n)
 
 static int chance(rng *r, int percent) { return rng_int(r, 0, 99) < percent; }
 
+/* whatever hangs is ended by a signal */
+static void no_longer_than(unsigned seconds)
+{
+#if SOAK_THREADS
+    (void)alarm(seconds);
+#else
+    (void)seconds;
+#endif
+}
+
 /* ---- what one round has to work with ------------------------------------------------------------------------ */
 static long first_round, cases, judged, sequences, histories;
 static double life_seconds = 600.0;
@@ -143,7 +153,7 @@ static const attn_exec *draw_exec(rng *r)
     return &host.exec;
 }
 
-/* Between host_enters and host_leaves the control word is whatever the host likes; no arithmetic of the tests stands there. */
+/* Between host_enters and host_leaves the control word is whatever the host likes: no arithmetic of tests there. */
 #ifdef HAVE_CONTROL
 static control_word host_usual;
 static void host_enters(rng *r)
@@ -199,7 +209,8 @@ static void season(rng *r, sdpa_case *c)
     place[0] = c->q, place[1] = c->k, place[2] = c->v;
     for (n = rng_int(r, 1, 6); n > 0; n--) {
         const int where = rng_int(r, 0, 2);
-        if (size[where]) memcpy(place[where] + rng_int(r, 0, (int)size[where] - 1), &bad[rng_int(r, 0, 8)], sizeof(float));
+        if (size[where])
+            memcpy(place[where] + rng_int(r, 0, (int)size[where] - 1), &bad[rng_int(r, 0, 8)], sizeof(float));
     }
 }
 
@@ -291,8 +302,8 @@ static void book_read(rng *r, const book *b)
     CHECK(attn_sdpa(&p) == ATTN_OK);
     CHECKF(same_bits(out, out + n_out, n_out) && same_bits(w, w + n_w, n_w) && same_bits(lse, lse + n_lse, n_lse),
            "cache (%s) and plain rows (%s) differ: batch %d, %d/%d heads, dim %d/%d, n_q %d, capacity %d, causal %d",
-           attn_backend_name(a.backend), attn_backend_name(p.backend), batch, heads, b->s.kv_heads, b->s.dim, b->s.dim_v,
-           n_q, b->s.capacity, a.causal);
+           attn_backend_name(a.backend), attn_backend_name(p.backend), batch, heads, b->s.kv_heads, b->s.dim,
+           b->s.dim_v, n_q, b->s.capacity, a.causal);
     if (chance(r, 15)) {
         oracle o;
         oracle_run(&o, &p);
@@ -343,7 +354,8 @@ static void round_cache(rng *r)
             b.n[entry] = length;
         } else if (kind < 8) {
             book old = b;
-            const size_t nk = (size_t)(b.s.batch * b.s.capacity) * b.k_row, nv = (size_t)(b.s.batch * b.s.capacity) * b.v_row;
+            const size_t nk = (size_t)(b.s.batch * b.s.capacity) * b.k_row,
+                         nv = (size_t)(b.s.batch * b.s.capacity) * b.v_row;
             for (i = 0; i < b.s.batch; i++) map[i] = rng_int(r, 0, b.s.batch - 1);
             HOSTED(r, status, attn_kv_reorder(&b.kv, map));
             CHECK(status == ATTN_OK);
@@ -400,8 +412,8 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
     return m;
 }
 
-/* y must be what a packed linear makes of x, to the rounding of a chain: each of n_in + 1 sums rounds by 2^-24 of at most
-   the sum of magnitudes, and so does each product where there is no fma */
+/* y must be what a packed linear makes of x, to the rounding of a chain: each of n_in + 1 sums rounds by 2^-24 of at
+   most the sum of magnitudes, and so does each product where there is no fma */
 static void judge_linear(const float *y, const float *x, const float *w, const float *b, int rows, int n_in, int n_out)
 {
     int i, o, t;
@@ -653,6 +665,7 @@ static int samples;
 
 static void pool_change(long round)
 {
+    no_longer_than(600);
 #if SOAK_THREADS
     rng r = rng_make(test_seed + 77u * (uint64_t)round);
     attn_pool_destroy(pool);
@@ -706,10 +719,12 @@ static void life(void)
     attn_pool_destroy(pool);
     pool = NULL;
 #endif
+    no_longer_than(0);
     CHECKF(heap.live == 0, "%ld allocations are left at the end", heap.live);
-    printf("  %ld rounds in %.0f s: %ld cases of attention, %ld histories of caches, %ld sequences through layers; %ld answers"
-           " judged by the oracle, %ld allocations\n", round - 1, now() - start, cases, histories, sequences, judged,
-           heap.calls);
+    printf("  %ld rounds in %.0f s: %ld cases of attention, %ld histories of caches, %ld sequences through layers; %ld "
+           "answers"
+           " judged by the oracle, %ld allocations\n",
+           round - 1, now() - start, cases, histories, sequences, judged, heap.calls);
 }
 
 static void memory(void)
@@ -723,10 +738,10 @@ static void memory(void)
     }
     for (i = 1; i <= SAMPLES / 3; i++) if (resident[i] > early) early = resident[i];
     for (i = SAMPLES - SAMPLES / 3; i <= SAMPLES; i++) if (resident[i] < late) late = resident[i];
-    printf("  resident at most %ld kB in the first third, at least %ld kB in the last, %ld kB at the end\n", early, late,
-           resident[SAMPLES]);
-    /* What the C library keeps of large cases differs by this much. Eight bytes leaked by each round show after 10 minutes;
-       what the header allocates and does not free shows at once, in `life`. */
+    printf("  resident at most %ld kB in the first third, at least %ld kB in the last, %ld kB at the end\n", early,
+           late, resident[SAMPLES]);
+    /* What the C library keeps of large cases differs by this much. Eight bytes leaked by each round show after 10
+       minutes; what the header allocates and does not free shows at once, in `life`. */
     CHECKF(late <= early + 512, "memory grows: %ld kB, then %ld kB", early, late);
     CHECKF(threads == 1, "%ld threads are left", threads);
 }
@@ -734,7 +749,13 @@ static void memory(void)
 /* ---- many at once --------------------------------------------------------------------------------------------- */
 static long wanted_calls = 200000;
 #if SOAK_THREADS
-enum { JOBS = 240, CALLERS = 8, MOST_OUT = 8192, SHARED_BATCH = 3, NUMBERS = 60000 };
+enum {
+    JOBS = 241 /* prime: every job meets every kind of caller */,
+    CALLERS = 8,
+    MOST_OUT = 8192,
+    SHARED_BATCH = 3,
+    NUMBERS = 60000
+};
 
 static struct { attn_mha self, cross; attn_kv self_kv, cross_kv; attn_linear linear; float *x, *tables[2]; } shared;
 static attn_exec shared_exec;
@@ -748,9 +769,9 @@ static uint64_t job(int j, const attn_exec *exec)
     float out[MOST_OUT], lse[1024];
     attn_args a;
     attn_mha_opts o;
-    const int rows = steps[j / 8 % 5];
-    const attn_mha *m = j & 8 ? &shared.cross : &shared.self;
-    const attn_kv *kv = j & 8 ? &shared.cross_kv : &shared.self_kv;
+    const int kind = j % 10, rows = steps[j / 10 % 5], other = j / 50 & 1;
+    const attn_mha *m = other ? &shared.cross : &shared.self;
+    const attn_kv *kv = other ? &shared.cross_kv : &shared.self_kv;
     const attn_mha_args *s = &m->shape;
     const float *x = shared.x + 8 * j;
     const int map[SHARED_BATCH] = {0, 1, 0};
@@ -762,12 +783,12 @@ static uint64_t job(int j, const attn_exec *exec)
     a.batch = SHARED_BATCH, a.n_q = rows, a.exec = o.attn.exec = exec;
     a.backend = o.attn.backend = backends[j / 40 % attn_backends(backends, 16)];   /* a sixth of the jobs each */
     if (j % 3 == 0) a.k_map = o.attn.k_map = map;
-    switch (j % 8) {
+    switch (kind) {
     case 0: case 1: case 2:                                  /* a cache, read at once by all */
         a.kv = kv, a.heads = s->heads, a.kv_heads = s->kv_heads, a.dim = s->head_dim, a.q = x, a.out = out, a.lse = lse;
-        a.causal = j % 8 == 1 ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
-        a.window_left = j % 8 == 2 ? 30 : 0;
-        a.align = j % 8 == 2 ? ATTN_ALIGN_BOTTOM_RIGHT : ATTN_ALIGN_TOP_LEFT;
+        a.causal = kind == 1 ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
+        a.window_left = kind == 2 ? 30 : 0;
+        a.align = kind == 2 ? ATTN_ALIGN_BOTTOM_RIGHT : ATTN_ALIGN_TOP_LEFT;
         n = (size_t)(SHARED_BATCH * rows * s->heads * s->head_dim), n_lse = (size_t)(SHARED_BATCH * rows * s->heads);
         if (n <= MOST_OUT && n_lse <= 1024) status = attn_check(&a, NULL, 0) != ATTN_OK ? ATTN_E_SIZE : attn_sdpa(&a);
         break;
@@ -794,6 +815,23 @@ static uint64_t job(int j, const attn_exec *exec)
             attn_kv_free(&mine);
         }
         break;
+    case 7:                                                  /* level 2, whose room is the caller's stack */
+        n = (size_t)(SHARED_BATCH * (rows + 3) * 2 * 12);
+        if (other) status = attn_self(out, x, x + 7, x + 900, SHARED_BATCH, rows + 3, 2, 12, j & 1, NULL, NULL);
+        else status = attn_cross(out, x, x + 7, x + 900, SHARED_BATCH, rows + 3, 40, 2, 12, NULL, NULL);
+        break;
+    case 8: {                                                /* masks, and a rotation */
+        float mask[12 * 12], by[12 * 12], table[24 * 8];
+        const int lengths[1] = {9};
+        status = attn_mask_causal(mask, 12, 12, rows - 3);
+        if (status == ATTN_OK) status = attn_mask_lengths(by, lengths, 1, 12, 12);
+        if (status == ATTN_OK) status = attn_mask_merge(mask, 1, by, 1, 12, 12);
+        if (status == ATTN_OK) status = attn_self(out, x, x + 3, x + 400, 1, 12, 3, 8, 0, NULL, mask);
+        if (status == ATTN_OK) status = attn_rope_table(table, 24, 8, NULL, 0.0);
+        if (status == ATTN_OK) status = attn_rope(out, 1, 12, 3, 8, table, j & 1, rows);
+        n = 12 * 3 * 8;
+        break;
+    }
     default:
         n = (size_t)(rows * shared.linear.n_out);
         if (n <= MOST_OUT) status = attn_linear_run(&shared.linear, out, x, rows, exec);
@@ -834,7 +872,8 @@ static void fixed_layer(uint64_t seed, int n_k, attn_mha *m, attn_kv *kv, float 
     attn_kv_args shape;
     int counts[SHARED_BATCH], tries = 1;
     memset(&shape, 0, sizeof shape);
-    for (*m = layer_draw(&r, 0, table); m->shape.d_model < 20 || m->shape.d_model > 50 || m->shape.heads * m->shape.head_dim > 64; tries++) {
+    for (*m = layer_draw(&r, 0, table);
+         m->shape.d_model < 20 || m->shape.d_model > 50 || m->shape.heads * m->shape.head_dim > 64; tries++) {
         attn_mha_free(m);
         free(*table);
         *m = layer_draw(&r, 0, table);
@@ -868,8 +907,10 @@ static void at_once(void)
 #if ATTN__X86
     attn__cpu_word = 0;                                      /* packing has asked already: let all of them ask again */
 #endif
+    no_longer_than(600);
     while (started < CALLERS && pthread_create(&threads[started], NULL, caller, NULL) == 0) started++;
     for (i = 0; i < started; i++) (void)pthread_join(threads[i], NULL);
+    no_longer_than(0);
     for (i = 0; i < JOBS; i++) serial[i] = job(i, NULL), refused += serial[i] == 1;
     for (c = 0; c < n_calls; c++) wrong += answers[c] != serial[c * 7 % JOBS];
     CHECK(started == CALLERS);
@@ -888,7 +929,8 @@ static void at_once(void)
 static void at_once(void) { test_skip("no threads here"); }
 #endif
 
-static const test_case at_once_test = {"at once", at_once, "anything shared that is written; a pool that mixes up its callers"};
+static const test_case at_once_test = {"at once", at_once,
+                                       "anything shared that is written; a pool that mixes up its callers"};
 static const test_case life_test = {"life", life, "what shows once in a million calls; memory not given back"};
 static const test_case memory_test = {"memory", memory, "memory that grows, threads that stay"};
 
@@ -912,7 +954,8 @@ int main(int argc, char **argv)
         if (end && (end == argv[i] || *end)) return usage();
     }
     (void)setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
-    printf("soak: seed %llu, %.0f s, %ld concurrent calls\n", (unsigned long long)test_seed, life_seconds, wanted_calls);
+    printf("soak: seed %llu, %.0f s, %ld concurrent calls\n", (unsigned long long)test_seed, life_seconds,
+           wanted_calls);
     if (wanted_calls > 0) counts[test_run("soak", &at_once_test)]++;
     n_all = test_all_backends(all, 16), n_one = test_one_answer_backends(one, 16);
     if (life_seconds > 0 || first_round) counts[test_run("soak", &life_test)]++;
