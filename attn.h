@@ -63,7 +63,7 @@
    empty row; it attends as if there were no mask. Use -INFINITY, or the builders of level 1.
 
    THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation: a dot product that overflows on its way stays
-   infinite. A row with a score of +inf, or with none but -inf in sight, is NaN; softcap makes them finite. A probability
+   infinite. A row that sees a score of +inf, or none but -inf, is NaN; softcap makes such scores finite. A probability
    of 0 times an infinite value is NaN. p * v is summed first and divided then: values beyond FLT_MAX/n_k may overflow.
 
    ONE ANSWER. For the same inputs the result is the same bits with 1 thread or 64, alone or in a batch, a whole prompt
