@@ -60,6 +60,12 @@ soak: build/soak ## random work in one process for 10 minutes, and many callers 
 sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 4 minutes; ARGS='msan tsan')
 	@sh tests/sanitize.sh $(ARGS)
 
+analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and tests (QUICK=1: gcc without the kernels)
+	@sh tests/analyze.sh $(ARGS)
+
+size: ## bytes of code per backend, and compile times
+	@sh tests/size.sh
+
 bench: build/bench/bench ## attn.h against every library that is here: build/bench.csv, bench.svg (ARGS='--quick')
 	@build/bench/bench $(ARGS)
 	@build/bench/plot build/bench.csv build/bench.svg
@@ -104,4 +110,4 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate soak sanitize bench bench-peers sweep cross fuzz clean FORCE
+.PHONY: help demo test strict examples readme conformance golden mutate soak sanitize analyze size bench bench-peers sweep cross fuzz clean FORCE

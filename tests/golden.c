@@ -262,7 +262,7 @@ uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
     }
     if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* nothing before key 256, nor at the end */
         size_t i;
-        keep = (unsigned char *)room(NQ * NK);
+        if (!keep) keep = (unsigned char *)room(NQ * NK);
         for (i = 0; i < NQ * NK; i++)
             keep[i] = i % NK >= 256 && i % NK < (NK - 1) / 128 * 128 && mix(STREAM_KEEP, (uint32_t)i) % 4u == 0;
         a.keep = keep;

@@ -352,7 +352,7 @@ ORACLE void oracle_score_bound(const attn_args *a, const oracle_shape *s, int b,
         e[2] += u * (fabs(add) + fabs(t));
     }
     if (a->bias) e[2] += u * fabs(t += (double)a->bias[oracle_cell_at(s->bias, b, h, i, j)]);
-    if (a->mask) e[2] += u * fabs(t += (double)a->mask[oracle_cell_at(s->mask, b, h, i, j)]);
+    if (a->mask) e[2] += u * fabs(t + (double)a->mask[oracle_cell_at(s->mask, b, h, i, j)]);
 }
 
 ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *a)

@@ -63,7 +63,10 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
         [ -z "$QUICK" ] || continue
         have gcc '-fsanitize=address,undefined' || { echo 'SKIPPED gcc: no sanitizers'; continue; }
         build gcc gcc '' '-fsanitize=address,undefined' 2>$out/gcc.build || { broken gcc; continue; }
-        check gcc $out/gcc -s 5 ;;
+        # gcc before 14 aligns the frames of use-after-return too little for 64-byte vectors (its bug 110027)
+        ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=0
+        check gcc $out/gcc -s 5
+        ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=1 ;;
     msan)
         have clang -fsanitize=memory || { echo 'SKIPPED msan: no clang with it (libclang-rt-dev)'; continue; }
         build msan clang '' '-fsanitize=memory -fsanitize-memory-track-origins' 2>$out/msan.build || { broken msan; continue; }

@@ -841,6 +841,7 @@ static void status_words(void)
     for (s = 0; s >= -15; s--) {
         const char *name = attn_status_str((attn_status)s);
         CHECKF(name && name[0], "status %d has no words", s);
+        if (!name) return;
         for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
     }
     CHECK(attn_status_str((attn_status)-16) && attn_status_str((attn_status)1));

@@ -274,8 +274,8 @@ int onnx_read_tensor(const char *path, onnx_tensor *t, const char **why)
     } else if (element_size(t->type)) {
         void *data = calloc(t->count + 1, (size_t)element_size(t->type));
         if (t->type == ONNX_FLOAT) t->floats = (float *)data;
-        if (t->type == ONNX_INT64) t->ints = (int64_t *)data;
-        if (t->type == ONNX_BOOL) t->bools = (unsigned char *)data;
+        else if (t->type == ONNX_INT64) t->ints = (int64_t *)data;
+        else t->bools = (unsigned char *)data;
         if (!data) *why = "is too large";
         else if (!read_data(s, t)) *why = "has another number of elements than its shape says, or is damaged";
     }

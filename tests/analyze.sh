@@ -1,0 +1,93 @@
+#!/bin/sh
+# analyze.sh: static analysis of attn.h (as C, whole and scalar), the examples and the tests: gcc -fanalyzer, clang-tidy,
+# cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
+#
+#   sh tests/analyze.sh              all          sh tests/analyze.sh gcc tidy cppcheck        these
+#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each)
+cd "$(dirname "$0")/.." || exit 1
+out=build/analyze
+jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
+
+# ---- what is not asked for, and why ----------------------------------------------------------------------------------
+# taste: every function of numbers takes numbers; suffixes are written as numbers are read; unused results of printf
+off=-bugprone-easily-swappable-parameters,-cert-dcl16-c,-cert-err33-c
+# bits of floats are what these tests and examples compare, with memcmp, and so are whole structs filled by memset
+off=$off,-bugprone-suspicious-memory-comparison,-cert-exp42-c,-cert-flp37-c
+# int * int as an offset: rows of a block, panels and constants; sizes whose products leave an int are refused by the checks
+off=$off,-bugprone-implicit-widening-of-multiplication-result
+# (size_t)(a * b) of small ints in tests; (long long)(size) in messages
+off=$off,-bugprone-misplaced-widening-cast
+# an executor's pool may be a number; overlapping and impossible addresses are made from numbers
+off=$off,-performance-no-int-to-ptr
+# _DEFAULT_SOURCE and its like must be defined by programs that want POSIX from -std=c99
+off=$off,-bugprone-reserved-identifier,-cert-dcl37-c,-cert-dcl51-cpp
+# X-macros and CHECK(x = ...) take more than an expression
+off=$off,-bugprone-macro-parentheses
+# strcmp as a truth, atoi of what the user typed into a test: plain C
+off=$off,-bugprone-suspicious-string-compare,-cert-err34-c
+# a handler that says in which test the crash was, and dies
+off=$off,-bugprone-signal-handler,-cert-sig30-c
+# Heron's method counts in what it computes; it ends because it falls (section 3 of attn.h)
+off=$off,-cert-flp30-c,-clang-analyzer-security.FloatLoopCounter
+# "consider memset_s": there is none
+off=$off,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
+checks="-*,bugprone-*,cert-*,performance-*,clang-analyzer-*,$off"
+
+# what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
+if [ "$1" = -one ]; then
+    log=$out/$2_$(echo "$3" | tr '/.' '__').log
+    # those that bring an implementation of their own are looked at without its kernels, which attn_whole.c has
+    flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=
+    # the first values of vectors that are always written again keep compilers quiet
+    case $3 in *attn_whole*) flags='-std=c99 -I.' more=,-clang-analyzer-deadcode.DeadStores ;; esac
+    case $2 in
+    tidy) clang-tidy --quiet --checks="$checks$more" --header-filter='.*' "$3" -- $flags 2>/dev/null ;;
+    gcc)  gcc $flags -O1 -fanalyzer -c "$3" -o /dev/null 2>&1 ;;
+    esac > "$log"
+    status=$?
+    grep -qE 'warning:|error:' "$log" || { [ $status = 0 ] && : > "$log" || echo "$3: $2 ended with status $status" >> "$log"; }
+    exit 0
+fi
+
+rm -rf $out && mkdir -p $out
+printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n#define ATTN_COUNTERS\n#include "attn.h"\n' > $out/attn_whole.c
+printf '#define ATTN_NO_SIMD\n#include "attn_whole.c"\n' > $out/attn_scalar.c
+passed=0 failed=0
+result() # name, what was found
+{
+    if [ -n "$2" ]; then
+        echo "FAIL $1"; printf '%s\n' "$2" | head -n 20; failed=$((failed + 1))
+    else
+        echo "ok   $1"; passed=$((passed + 1))
+    fi
+}
+each() # tool, files...: looks at them side by side, then shows what was found once
+{
+    tool=$1; shift
+    printf '%s\n' "$@" | xargs -P"$jobs" -n1 sh tests/analyze.sh -one "$tool"
+    result "$tool: $# files" "$(cat $out/${tool}_*.log | grep -E 'warning:|error:|ended with' | sort -u)"
+}
+
+for part in ${*:-tidy cppcheck gcc}; do
+    case $part in
+    tidy)
+        command -v clang-tidy > /dev/null || { echo 'SKIPPED tidy: not found (clang-tidy)'; continue; }
+        each tidy $out/attn_whole.c examples/*.c tests/*.c tests/soak/*.c tests/onnx/*.c ;;
+    gcc)
+        command -v gcc > /dev/null || { echo 'SKIPPED gcc: not found'; continue; }
+        [ -n "$QUICK" ] && whole= || whole=$out/attn_whole.c
+        each gcc $whole $out/attn_scalar.c examples/*.c tests/onnx/*.c tests/harness.c tests/cases.c ;;
+    cppcheck)
+        command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
+        # style: scopes and const of variables, a matter of taste. Not understood by this tool, and looked at by gcc,
+        # MemorySanitizer and valgrind: structs filled through a pointer (uninitvar, ctuuninitvar), a loop that is left
+        # before its second turn (nullPointerArithmeticRedundantCheck)
+        result 'cppcheck: attn.h' "$(cppcheck -q --std=c99 --enable=warning,performance,portability --inline-suppr \
+            --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \
+            --template='{file}:{line}: {severity}: {message} [{id}]' -D__x86_64__=1 -D__GNUC__=12 -D__unix__=1 -U_MSC_VER \
+            -I. $out/attn_whole.c 2>&1)" ;;
+    *) echo "no part $part"; exit 2 ;;
+    esac
+done
+echo "analyze: $passed passed, $failed failed"
+[ $failed = 0 ]
