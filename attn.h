@@ -3179,8 +3179,11 @@ static attn_status attn__call(attn_args *a)
     /* room on the stack saves small calls the allocation */
     union { double align; char bytes[ATTN_STACK]; } room;
     const size_t need = attn_sdpa_workspace(a);
+    attn_status status;
     if (need <= sizeof room) { a->work = room.bytes; a->work_size = sizeof room; }
-    return attn_sdpa(a);
+    status = attn_sdpa(a);
+    a->work = NULL;                       /* room ends here */
+    return status;
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
