@@ -103,7 +103,7 @@ static inline void svg_mask(FILE *f, int x, int y, const char *title, const char
     for (int i = 0; i < n_q; i++)
         for (int j = 0; j < n_k; j++) {
             int at = i * n_k + j, hidden = mask[at] == -INFINITY, pad = hidden && padding && padding[at] == -INFINITY;
-            svg_cell(f, x + j * SVG_CELL, y + i * SVG_CELL, pad ? 'P' : hidden ? 'H' : 'V');
+            svg_cell(f, x + j * SVG_CELL, y + i * SVG_CELL, (char)(pad ? 'P' : hidden ? 'H' : 'V'));
         }
 }
 

@@ -377,7 +377,8 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
                 const double *out = o->out + row * dim_v;
                 double *e_weight = e->weights + row * n_k, *e_out = e->out + row * dim_v;
                 const int start = oracle_start(a, b), end = oracle_end(a, b);
-                const double chunks = (double)((end - start + CHUNK - 1) / CHUNK), e_sum = u * (12.0 + 2.0 * chunks);
+                const int whole = (end - start + CHUNK - 1) / CHUNK;      /* the last one may be short */
+                const double chunks = (double)whole, e_sum = u * (12.0 + 2.0 * chunks);
                 const double sink = a->sinks ? (double)a->sinks[h] : -INFINITY;
 
                 int visible = 0;

@@ -271,8 +271,10 @@ int onnx_read_tensor(const char *path, onnx_tensor *t, const char **why)
     if (!bytes) return 0;
     if (!read_shape(s, t)) {
         *why = "is damaged";
-    } else if (element_size(t->type)) {
-        void *data = calloc(t->count + 1, (size_t)element_size(t->type));
+    } else if (element_size(t->type) > 0) {
+        const int size = element_size(t->type);
+        /* size is not 0 here: NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI) */
+        void *data = calloc((t->count + 1) * (size_t)size, 1);
         if (t->type == ONNX_FLOAT) t->floats = (float *)data;
         else if (t->type == ONNX_INT64) t->ints = (int64_t *)data;
         else t->bools = (unsigned char *)data;

@@ -332,7 +332,7 @@ static void round_cache(rng *r)
     histories++;
     for (op = rng_int(r, 3, 12); op > 0 && !test_failed(); op--) {
         const int kind = rng_int(r, 0, 9), entry = rng_int(r, 0, b.s.batch - 1);
-        int map[BOOK_BATCH];
+        int map[BOOK_BATCH] = {0};
         attn_status status;
         if (kind < 5) {
             const int n = chance(r, 25) ? rng_int(r, 0, b.s.capacity) : rng_int(r, 0, 20);
@@ -373,7 +373,7 @@ static void round_cache(rng *r)
             CHECK(status == ATTN_OK);
             b.n[entry] = 0;
         }
-        CHECK(!memcmp(b.n, b.kv.lengths, (size_t)b.s.batch * sizeof(int)));
+        CHECK(b.kv.lengths && !memcmp(b.n, b.kv.lengths, (size_t)b.s.batch * sizeof(int)));
         book_read(r, &b);
     }
     attn_kv_free(&b.kv);
@@ -441,7 +441,7 @@ static void round_linear(rng *r)
     CHECK(attn_linear_init(&l, w, b, n_in, n_out, NULL, 0, NULL) == ATTN_OK);
     HOSTED(r, status, attn_linear_run(&l, y, x, rows, draw_exec(r)));
     CHECK(status == ATTN_OK);
-    judge_linear(y, x, w, b, rows, n_in, n_out);
+    if (status == ATTN_OK) judge_linear(y, x, w, b, rows, n_in, n_out);
     attn_linear_free(&l);
     free(w), free(b), free(x), free(y);
 }
