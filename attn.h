@@ -29,7 +29,7 @@
        ATTN_MALLOC(user, n)   \ with the `user` of the call; malloc and free by default. Nothing is allocated when a
        ATTN_FREE(user, p)     / call brings its own memory (work, mem)
        ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
-       ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 4096)
+       ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 24576)
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 1000000, some 10 us)
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
        ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times slower than AVX2
@@ -549,7 +549,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #define ATTN_ASSERT(x) assert(x)
 #endif
 #ifndef ATTN_STACK
-#define ATTN_STACK 4096
+#define ATTN_STACK 24576
 #endif
 #ifndef ATTN_SERIAL_FLOPS
 #define ATTN_SERIAL_FLOPS 1000000
