@@ -78,6 +78,9 @@ bench-peers: ## install the libraries to compare with (apt-get when root, npm), 
 sweep: build/bench/bench ## random calls: is the plain loop ever faster? and what does each feature cost? (ARGS=-h)
 	@build/bench/sweep $(ARGS)
 
+coverage: ## every line and branch of attn.h in every kernel pass; tests/coverage.txt excuses (QUICK=1: a part)
+	@sh tests/coverage.sh $(ARGS)
+
 cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 4 minutes)
 	@sh tests/cross.sh
 
@@ -110,4 +113,5 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate soak sanitize analyze size bench bench-peers sweep cross fuzz clean FORCE
+.PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size bench bench-peers
+.PHONY: sweep cross fuzz clean FORCE

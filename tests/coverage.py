@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""What gcov counted in attn.h, against what tests/coverage.txt excuses. Called by coverage.sh, which explains.
+
+    coverage.py [-a] backend ... : file.json ...      -a: show what is excused, too"""
+import fnmatch
+import json
+import re
+import sys
+
+SOURCE, EXCUSES = "attn.h", "tests/coverage.txt"
+PASSES = ("sse2", "avx2", "avx512", "neon", "wasm")
+
+
+def sections(text):
+    """[(first line, name)] of the numbered sections"""
+    found = [(1, "manual")]
+    for i, line in enumerate(text, 1):
+        m = re.match(r"^ \* {1,2}(\d+)  ([A-Z][A-Z0-9/, -]+)", line)
+        if m and text[i - 2].startswith("/* ====="):
+            found.append((i, "%s %s" % (m.group(1), m.group(2).strip(" ,-").lower())))
+    return found
+
+
+def counted(files):
+    """{(function, line): [times, [times of each branch]]}, the sum of all implementations. Where their macros make them
+    differ in branches, the first file that has the line is right."""
+    lines = {}
+    for name in files:
+        for f in json.load(open(name))["files"]:
+            if f["file"].split("/")[-1] != SOURCE:
+                continue
+            here = {}
+            for x in f["lines"]:
+                at = here.setdefault((x["function_name"], x["line_number"]), [0, []])
+                at[0] += x["count"]
+                at[1] += [b["count"] for b in x["branches"]]
+            for key, (n, branches) in here.items():
+                at = lines.setdefault(key, [0, branches])
+                at[0] += n
+                if at[1] is not branches and len(at[1]) == len(branches):
+                    at[1] = [a + b for a, b in zip(at[1], branches)]
+    return lines
+
+
+def excuses():
+    """(where, function, how many lines, what, piece, reason) of every excuse"""
+    for i, line in enumerate(open(EXCUSES), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = [p.strip() for p in line.split(" | ")]
+        m = re.match(r"^(?:(\d+) x )?(line|timing|\d+ branch(?:es)?)$", parts[1]) if len(parts) == 4 and all(parts) else None
+        if not m:
+            sys.exit("%s:%d: not 'function | [N x] line, N branches or timing | text | reason'" % (EXCUSES, i))
+        yield "%s:%d" % (EXCUSES, i), parts[0], int(m.group(1) or 1), m.group(2), parts[2], parts[3]
+
+
+def usable(function, backends):
+    """not part of a kernel pass that does not run here"""
+    suffix = function.rsplit("_", 1)[-1]
+    return suffix not in PASSES or suffix in backends
+
+
+def main():
+    arguments = sys.argv[1:]
+    show = arguments[:1] == ["-a"]
+    arguments = arguments[show:]
+    backends, files = arguments[:arguments.index(":")], arguments[arguments.index(":") + 1:]
+    text = open(SOURCE).read().split("\n")
+    heads = sections(text)
+    lines = counted(files)
+
+    untaken = {}                                   # (function, line): "line", or how many branches
+    for key, (n, branches) in lines.items():
+        missing = sum(b == 0 for b in branches)
+        if n == 0:
+            untaken[key] = "line"
+        elif missing:
+            untaken[key] = "%d branch%s" % (missing, "es" if missing > 1 else "")
+
+    excused, problems = {}, []
+    for where, function, times, what, piece, reason in excuses():
+        here = [k for k in lines if fnmatch.fnmatchcase(k[0], function) and piece in text[k[1] - 1]]
+        here = [k for k in here if usable(k[0], backends)]
+        if not here and usable(function, backends):
+            problems.append("%s: %s has no line with '%s'" % (where, function, piece))
+        for name in {f for f, _ in here}:
+            if sum(f == name for f, _ in here) != times:
+                problems.append("%s: not %d lines of %s have '%s'" % (where, times, name, piece))
+        for key in here:
+            if key in excused:
+                problems.append("%s: line %d of %s is excused twice" % (where, key[1], key[0]))
+            if what != "timing" and untaken.get(key) != what:
+                problems.append("%s: %s of %s is excused, but not taken in line %d: %s" %
+                                (where, what, key[0], key[1], untaken.get(key, "nothing")))
+            excused[key] = reason
+
+    groups = {}                                    # name: [lines, branches, excused lines, excused branches, untaken]
+    for (function, line), (n, branches) in sorted(lines.items(), key=lambda x: (x[0][1], x[0][0])):
+        suffix = function.rsplit("_", 1)[-1]
+        group = suffix if suffix in PASSES else [name for first, name in heads if first <= line][-1]
+        g = groups.setdefault(group, [0, 0, 0, 0, []])
+        g[0] += 1
+        g[1] += len(branches)
+        key = (function, line)
+        if key in untaken:
+            if key in excused:
+                g[2] += n == 0
+                g[3] += sum(b == 0 for b in branches)
+            else:
+                g[4].append(key)
+            if show or key not in excused:
+                print("%s:%d: %s: %s: %s%s" % (SOURCE, line, function, untaken[key], text[line - 1].strip(),
+                                               "   <- " + excused[key] if key in excused else ""))
+
+    passed = failed = 0
+    for name, (n, branches, n_excused, branches_excused, missing) in groups.items():
+        if name in PASSES and name not in backends:
+            print("SKIPPED coverage of %s: it does not run here" % name)
+            continue
+        print("%s %-36s %5d lines, %5d branches; excused: %d, %d%s" %
+              ("FAIL" if missing else "ok  ", name, n, branches, n_excused, branches_excused,
+               "; NOT TAKEN in %d lines" % len(missing) if missing else ""))
+        passed, failed = passed + (not missing), failed + bool(missing)
+    for p in problems:
+        print("FAIL " + p)
+    failed += len(problems)
+    print("coverage: %d passed, %d failed" % (passed, failed))
+    return failed != 0
+
+
+sys.exit(main())
