@@ -1792,6 +1792,8 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     sized.n_q = shape.n_q;
     sized.n_k = shape.n_k;
     work = attn_sdpa_workspace(&sized);
+    if (work == (size_t)-1)
+        return attn__fail(&text, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
     if (a->work && a->work_size < work)
         return attn__fail(&text, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)work, 0);
