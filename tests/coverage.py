@@ -109,8 +109,11 @@ def main():
             else:
                 g[4].append(key)
             if show or key not in excused:
-                print("%s:%d: %s: %s: %s%s" % (SOURCE, line, function, untaken[key], text[line - 1].strip(),
-                                               "   <- " + excused[key] if key in excused else ""))
+                which = [str(i) for i, b in enumerate(branches, 1) if b == 0] if n else []
+                print("%s:%d: %s: %s%s: %s%s" % (SOURCE, line, function, untaken[key],
+                                                 " (%s of %d)" % (",".join(which), len(branches)) if which else "",
+                                                 text[line - 1].strip(),
+                                                 "   <- " + excused[key] if key in excused else ""))
 
     passed = failed = 0
     for name, (n, branches, n_excused, branches_excused, missing) in groups.items():

@@ -308,6 +308,12 @@ static void ragged_tables(void)
     WRONG(ragged, ATTN_E_CONFLICT, "q_cum q_lengths", a.q_lengths = w.q_lengths);
     WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_lengths", a.k_lengths = w.k_lengths);
     WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_starts", a.k_starts = w.k_starts);
+    WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_map", a.k_map = w.k_map);
+    /* left to the offsets, a width is subject to the same limits; who only plans is told so, too */
+    WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_q", a.batch = 1; a.n_q = 0; w.q_cum[1] = INT_MAX);
+    WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_k", a.batch = 1; a.n_k = 0; w.k_cum[1] = INT_MAX);
+    WRONG_SIZE(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", a.n_q = a.n_k = 0; w.q_cum[2] = 2);
+    WRONG_SIZE(ragged, ATTN_E_LENGTHS, "k_cum[2] 1", a.n_q = a.n_k = 0; w.k_cum[2] = 1);
     RIGHT(ragged, a.n_q = a.n_k = 0);
     RIGHT(ragged, w.q_cum[1] = 0; a.n_q = 5);
     RIGHT(ragged, w.q_cum[1] = w.q_cum[2] = w.k_cum[1] = w.k_cum[2] = 0);
@@ -317,16 +323,36 @@ static void ragged_tables(void)
     RIGHT(ragged, a.k_cum = NULL);
 }
 
+/* Entries without a row write no out and read no q: neither need be there. What has n_q rows all the same says so. */
+static void ragged_without_rows(void)
+{
+    int list[16], n = test_all_backends(list, 16), b, i;
+    for (b = 0; b < n; b++) {
+        attn_args a = ragged();
+        memset(w.q_cum, 0, sizeof w.q_cum);
+        a.out = NULL; a.q = NULL; a.backend = list[b];
+        a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
+        memcpy(&before, &w, sizeof w);
+        before.masked_rows = 0;
+        for (i = 0; i < LSE_SIZE; i++) before.lse[i] = bits_float(0xFF800000u);
+        memset(before.weights, 0, sizeof before.weights);
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s: not the lse and weights of padding, or more",
+               attn_backend_name(list[b]));
+    }
+}
+
 static void shapes(void)
 {
     static const char *const fields[3] = { "mask_shape", "keep_shape", "bias_shape" };
     static const int bad[][3] = { { 3, 1, 3 }, { 2, 2, 3 }, { 2, 4, 2 }, { 0, 4, 3 }, { 2, 0, 3 }, { 2, 4, 0 },
-                                  { -1, 1, 1 }, { 1, 1, 4 }, { 4, 1, 1 }, { 1, 5, 1 }, { 1, 1, INT_MAX } };
+                                  { -1, 1, 1 }, { 1, 1, 4 }, { 4, 1, 1 }, { 1, 5, 1 }, { 1, 1, INT_MAX },
+                                  { 0, 0, 3 }, { 0, 4, 0 }, { 2, 0, 0 } };      /* all given, or none */
     static const int fine[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 4, 1 }, { 1, 1, 3 }, { 2, 4, 1 }, { 2, 1, 3 },
                                    { 1, 4, 3 }, { 2, 4, 3 } };
     int f, i;
     for (f = 0; f < 3; f++) {
-        for (i = 0; i < 11; i++) {
+        for (i = 0; i < (int)(sizeof bad / sizeof *bad); i++) {
             attn_args a = good();
             if (f == 0) a.mask = w.mask; else if (f == 1) a.keep = w.keep; else a.bias = w.bias;
             memcpy(f == 0 ? a.mask_shape : f == 1 ? a.keep_shape : a.bias_shape, bad[i], sizeof bad[i]);
@@ -380,8 +406,14 @@ static void cache_conflicts(void)
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v", a.v = w.v);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_cum", a.k_cum = w.k_cum);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_starts", a.k_starts = w.k_starts);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_stride", a.k_stride[0] = 100);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_stride", a.k_stride[1] = 100);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k_stride", a.k_stride[2] = 100);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v_stride", a.v_stride[0] = 100);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v_stride", a.v_stride[1] = 100);
+    WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v_stride", a.v_stride[2] = 100);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "k_batch 3 2", a.k_batch = BATCH + 1);
+    RIGHT(cached, a.k_batch = BATCH);
     WRONG_SIZE(cached, ATTN_E_SIZE, "kv_heads 4 2", a.kv_heads = HEADS);
     WRONG_SIZE(cached, ATTN_E_SIZE, "dim 6 5", a.dim = DIM + 1);
     WRONG_SIZE(cached, ATTN_E_SIZE, "dim_v 5 6", a.dim_v = DIM);
@@ -389,6 +421,8 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_SIZE, "n_k 3 4", a.n_k = N_K - 1);
     WRONG(cached, ATTN_E_LENGTHS, "k_lengths[0] 5 4", a.k_lengths = w.k_lengths; w.k_lengths[0] = N_K + 1);
     WRONG(cached, ATTN_E_MAP, "k_map[1] 2", a.k_map = w.k_map; w.k_map[1] = 2);
+    WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
+    nothing.shape = cache.shape;                                  /* a shape does not make a cache */
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = (float *)cache.priv[2] + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.priv[3] + 5);
@@ -456,6 +490,12 @@ static void zero_sizes(void)
     }
     RIGHT(good, a.n_k = 0; a.k = NULL; a.v = NULL);
     RIGHT(good, a.batch = 0; a.out = NULL; a.q = NULL; a.k = NULL; a.v = NULL);
+    {   /* nothing to step over: no stride is too large */
+        const ptrdiff_t far = (ptrdiff_t)1 << (sizeof far * 4 + 1);
+        RIGHT(good, a.n_q = 0; a.q_stride[1] = far; a.out_stride[1] = far);
+        RIGHT(good, a.n_k = 0; a.k_stride[1] = far; a.v_stride[1] = far);
+        RIGHT(good, a.n_k = 0; a.k_stride[1] = far; a.v_stride[1] = far; a.layout = ATTN_BHSD);
+    }
 }
 
 /* ---- overlap --------------------------------------------------------------------------------------------------- */
@@ -674,12 +714,65 @@ static void overflow(void)
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "keep", a.batch = 4 << e; a.n_q = a.n_k = n; a.keep = w.keep;
                set3(a.keep_shape, 4 << e, 1, n));
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[0] = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[1] = PTRDIFF_MAX);         /* wraps times 3, */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[2] = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 3; a.k_stride[0] = PTRDIFF_MAX);     /* and the rest, */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 5; a.k_stride[0] = PTRDIFF_MAX);     /* and times 4 */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.n_q = 2; a.mask = w.mask; a.mask_stride = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.n_q = 2; a.keep = w.keep; a.keep_stride = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.k_stride[0] = PTRDIFF_MAX / 4);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "v ", a.v_stride[0] = a.v_stride[1] = PTRDIFF_MAX / 4);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "out", a.out_stride[0] = PTRDIFF_MAX / 2);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.mask = w.mask; a.mask_stride = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "bias", a.bias = w.bias; a.bias_stride = PTRDIFF_MAX / 4);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.keep = w.keep; a.keep_stride = PTRDIFF_MAX);
+}
+
+/* A workspace that no memory can hold, though every tensor fits: too many blocks, too many rows, too many threads. */
+static void overflow_of_work(void)
+{
+    static const struct { int batch, n_q, n_k, dim, dim_v; } sizes[] = {
+        { 1, 1, 1, 1 << 30, 1 }, { 1, 1, 1000, 1 << 30, 1 << 24 }, { 32, 1, INT_MAX - 1023, 1 << 30, 1 << 30 },
+        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 } };
+    attn_exec exec = { NULL, INT_MAX, no_run };
+    attn_args a = tiny();
+    size_t i;
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum;                         /* who plans and gives n_q has no array looked at */
+    a.batch = 1 << 30; a.n_q = INT_MAX - 1023; a.n_k = 1;
+    CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
+    a.lse = w.lse;                                                /* 2^63 bytes of lse alone */
+    CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
+    a.lse = NULL; a.n_q = 1;
+    CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
+    a.batch = 1; a.n_q = INT_MAX - 1023;
+    CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
+    a.n_q = 1 << 28;
+    CHECK(attn_sdpa_workspace(&a) != SIZE_MAX);
+    if (sizeof(size_t) < 8) return;                               /* below, what fits here would not */
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t last = 0;
+        long long width;
+        attn_args *c = &a;
+        a = tiny();
+        a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec;
+        a.batch = sizes[i].batch; a.n_q = sizes[i].n_q; a.n_k = sizes[i].n_k;
+        a.dim = sizes[i].dim; a.dim_v = sizes[i].dim_v;
+        for (width = 1; width <= INT_MAX; width += width / 3 + 1) {
+            size_t need;
+            exec.width = (int)width;
+            need = attn_sdpa_workspace(c);
+            CHECKF(need >= last, "shape %d: %d threads need %lu, fewer %lu", (int)i, exec.width, (unsigned long)need,
+                   (unsigned long)last);
+            last = need;
+        }
+        CHECKF(last == SIZE_MAX, "shape %d fits on %d threads", (int)i, exec.width);
+    }
+    a = tiny();                                                   /* a real call of that kind, its one entry empty */
+    memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1; a.n_k = 1; a.dim = 1 << 30; exec.width = INT_MAX;
+    a.out = NULL; a.q = a.k = a.v = NULL; a.lse = w.lse;
+    refused(__LINE__, "2^31 threads with 2^32 bytes each", &a, ATTN_E_OVERFLOW, "workspace");
+    no_workspace(__LINE__, "2^31 threads with 2^32 bytes each", &a);
 }
 
 /* Products that overflow 32 bits and nothing else are ordinary sizes on a 64-bit machine. */
@@ -944,6 +1037,8 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_SIZE, attn_mask_cross(m, ids, 0, 2, 3, -1));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_cross(m, ids, 0, 2, big, big));
     UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 0, 4));
+    UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 3, 0));
+    UNTOUCHED(ATTN_OK, attn_mask_cross(NULL, NULL, 0, 2, 3, 0));                  /* no id, no cell: none is needed */
 
     UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(NULL, w.k_lengths, 2, 3, 4));
     UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(m, NULL, 2, 3, 4));
@@ -954,6 +1049,9 @@ static void mask_builders(void)
     w.k_lengths[1] = -1;
     UNTOUCHED(ATTN_E_LENGTHS, attn_mask_lengths(m, w.k_lengths, 2, 3, 4));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_lengths(m, w.q_lengths, 2, big, big));
+    UNTOUCHED(ATTN_OK, attn_mask_lengths(NULL, NULL, 0, 3, 4));
+    UNTOUCHED(ATTN_OK, attn_mask_lengths(NULL, NULL, 2, 0, 4));
+    UNTOUCHED(ATTN_OK, attn_mask_lengths(NULL, NULL, 2, 3, 0));
 
     UNTOUCHED(ATTN_E_NULL, attn_mask_keep(NULL, w.keep, 4));
     UNTOUCHED(ATTN_E_NULL, attn_mask_keep(m, NULL, 4));
@@ -971,12 +1069,15 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_SHAPE, attn_mask_merge(m, 2, w.mask, -1, 3, 4));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_merge(m, 2, w.mask, 1, big, big));
     UNTOUCHED(ATTN_OK, attn_mask_merge(m, 0, w.mask, 1, 3, 4));
+    UNTOUCHED(ATTN_OK, attn_mask_merge(NULL, 2, NULL, 1, 0, 4));
+    UNTOUCHED(ATTN_OK, attn_mask_merge(NULL, 2, NULL, 2, 3, 0));
 
     UNTOUCHED(ATTN_E_NULL, attn_lengths(NULL, ids, 0, 2, 4));
     UNTOUCHED(ATTN_E_NULL, attn_lengths(w.k_lengths, NULL, 0, 2, 4));
     UNTOUCHED(ATTN_E_SIZE, attn_lengths(w.k_lengths, ids, 0, -2, 4));
     UNTOUCHED(ATTN_E_SIZE, attn_lengths(w.k_lengths, ids, 0, 2, -4));
     UNTOUCHED(ATTN_E_LENGTHS, attn_lengths(w.k_lengths, ids, 2, 2, 4));            /* 2 stands before other tokens */
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_lengths(w.k_lengths, ids, 0, big, big));
     UNTOUCHED(ATTN_OK, attn_lengths(w.k_lengths, ids, 0, 0, 4));
 }
 
@@ -998,7 +1099,10 @@ static void t5_arguments(void)
     UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 2, 0, 2, 3, 4, 0));           /* nothing left for the logarithm */
     UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, INT_MAX, INT_MAX, 0, 2, 3, 4, 0));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_bias_t5(m, table, 8, 16, 0, 2, big, big, 0));
+    UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, 2, 2, 3, 4, 0));
+    UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, -1, 2, 3, 4, 0));
     UNTOUCHED(ATTN_OK, attn_bias_t5(m, table, 8, 16, 0, 2, 0, 4, 0));
+    UNTOUCHED(ATTN_OK, attn_bias_t5(NULL, NULL, 8, 16, 1, 2, 3, 0, 0));
 }
 
 /* args_memory.c: these need an implementation of their own */
@@ -1016,6 +1120,7 @@ SUITE(args) = {
     { "backends", backends, "an instruction set the machine lacks being called, names missing" },
     { "lengths", lengths, "a length, start or map entry out of range read as an index" },
     { "ragged_tables", ragged_tables, "a falling or too long ragged table, silently mixed with lengths" },
+    { "ragged_no_rows", ragged_without_rows, "out or q asked for where no row exists, or rows behind an entry left unsaid" },
     { "shapes", shapes, "a broadcast shape that fits nothing" },
     { "conflicts", conflicts, "two settings that exclude each other, one silently ignored" },
     { "cache_conflicts", cache_conflicts, "a cache of another shape, or k and v beside a cache, silently taken" },
@@ -1026,6 +1131,7 @@ SUITE(args) = {
     { "overlap_columns", overlap_columns, "columns of one buffer, side by side, refused as if they overlapped" },
     { "interleaved", interleaved_is_legal, "packed rows that hold q, k, v and out refused" },
     { "overflow", overflow, "a product of sizes that wraps around and passes" },
+    { "overflow_of_work", overflow_of_work, "a workspace that wraps around to a small one" },
     { "beyond_32_bits", beyond_32_bits, "an int in an address computation" },
     { "workspace", workspace, "a byte written past the workspace, alignment assumed, other bits without malloc" },
     { "workspace_grows", workspace_grows, "a workspace asked for the largest call too small for a smaller one" },

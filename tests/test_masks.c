@@ -421,6 +421,40 @@ static void format_values(void)
     free(text);
 }
 
+/* Two decimals, to nearest, ties to even, as printf has them; "0" for a zero. Three digits from 1e10 on. */
+static void format_numbers(void)
+{
+    static const float some[] = { 0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 0.005f, 0.0049999f, 0.995f, 8388607.5f,
+                                  8388608.0f, 12345678.0f, 16777215.0f, 16777216.0f, 123456792.0f, 9999999000.0f };
+    rng r = rng_make(test_seed + 31);
+    char want[64], got[64];
+    int i;
+    for (i = 0; i < 4000; i++) {
+        const int n = (int)(sizeof some / sizeof *some);
+        float x = i < n ? some[i] : ldexpf((float)rng_int(&r, 1, i & 1 ? 4096 : 1 << 24), rng_int(&r, -36, 9));
+        if (x >= 1e10f) continue;
+        if (i & 2) x = -x;
+        snprintf(want, sizeof want, "%.2f\n", (double)x);
+        CHECK(attn_mask_format(got, sizeof got, &x, 1, 1, NULL, NULL) == strlen(want));
+        CHECKF(strcmp(got, want) == 0, "%a is drawn as %s", (double)x, got);
+    }
+    {
+        float x = 0;
+        CHECK(attn_mask_format(got, sizeof got, &x, 1, 1, NULL, NULL) == 2 && strcmp(got, "0\n") == 0);
+    }
+}
+
+/* A name is drawn on one line whatever stands in it; without a matrix nothing is drawn. */
+static void format_odd_names(void)
+{
+    static const char *const rows[] = { "a\nb", "\t" }, *const plain[] = { "a?b", "?" };
+    float m[4] = { 0, 0, 0, 0 };
+    char want[200], got[200];
+    size_t n = attn_mask_format(want, sizeof want, m, 2, 2, plain, plain);
+    CHECK(attn_mask_format(got, sizeof got, m, 2, 2, rows, rows) == n && strcmp(got, want) == 0);
+    CHECK(attn_mask_format(got, sizeof got, NULL, 2, 2, plain, plain) == 0 && got[0] == 0);
+}
+
 /* attn_mask_print prints what attn_mask_format writes. */
 static void print_is_format(void)
 {
@@ -616,6 +650,8 @@ SUITE(masks) = {
     { "format_sizes", format_sizes, "wrong length, no terminator, a byte past the end, labels counted in bytes" },
     { "format_broken_utf8", format_broken_utf8, "reading past the end of a name that ends inside a character" },
     { "format_values", format_values, "finite values shown as hidden or visible" },
+    { "format_numbers", format_numbers, "a number rounded the wrong way, at a tie or beyond 2^23" },
+    { "format_odd_names", format_odd_names, "a line break inside a name that breaks the picture, a NULL drawn" },
     { "print", print_is_format, "print that does not print what format formats" },
     { "flag_matrix", by_flag_and_by_matrix, "a builder and the flag of the same name disagree by one key" },
     { "t5_bias_mask", t5_as_bias_and_mask, "bias and mask added in different ways" },
