@@ -498,12 +498,35 @@ static void wrong_shapes(void)
     good.batch = good.kv_heads = good.dim = 1 << 20;
     REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW);
     REFUSES(capacity, 16, ATTN_E_OVERFLOW);                            /* batch * kv_heads alone does not fit an int */
+    good.batch = good.kv_heads = 1 << 15;
+    good.dim = 1 << 10;
+    REFUSES(capacity, 1 << 30, ATTN_E_OVERFLOW);                       /* 2^72 bytes of keys */
+    good.dim = 1;
+    good.capacity = 1 << 20;
+    REFUSES(dim_v, 1 << 30, ATTN_E_OVERFLOW);                          /* 2^82 bytes of values */
+    if (sizeof(size_t) == 8) {
+        good.batch = 1 << 10;
+        good.capacity = 1 << 20;
+        good.dim = 1 << 14;
+        REFUSES(dim_v, 1 << 14, ATTN_E_OVERFLOW);                      /* 2^61 of either, and a little more */
+    }
 #undef REFUSES
     good.batch = good.kv_heads = 1;
     good.dim = 8;
     CHECK(attn_kv_init(NULL, &good) == ATTN_E_NULL);
     CHECK(attn_kv_init(&c, NULL) == ATTN_E_NULL);
     CHECK(attn_kv_size(NULL) == (size_t)-1);
+    {   /* lengths alone do not make a cache */
+        int lengths[1] = {0};
+        memset(&c, 0, sizeof c);
+        c.shape = good;
+        c.lengths = lengths;
+        CHECK(attn_kv_append(&c, (float *)(void *)room, (float *)(void *)room, 1, NULL) == ATTN_E_NULL);
+        CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_E_NULL && lengths[0] == 0);
+    }
+    good.batch = good.kv_heads = 1;
+    good.dim = 8;
+    good.capacity = 16;
     good.mem = room;
     good.mem_size = sizeof room;
     CHECK(attn_kv_init(&c, &good) == ATTN_E_WORK);

@@ -196,6 +196,19 @@ static void linear_wrong(void)
     CHECK(attn_linear_run(&l, x, x, 1, NULL) == ATTN_E_OVERLAP);
     CHECK(attn_linear_run(&l, x + 2, x, 1, NULL) == ATTN_E_OVERLAP);
     CHECK(attn_linear_run(&l, y, x, 1, &none) == ATTN_E_NULL);
+    none = test_exec(2);
+    none.width = 0;
+    CHECK(attn_linear_run(&l, y, x, 1, &none) == ATTN_E_OPTION);
+    none.width = -1;
+    CHECK(attn_linear_run(&l, y, x, 1, &none) == ATTN_E_OPTION);
+    {   /* rows too many for the address space: of x, of y (sizes by hand, no memory holds such weights) */
+        attn_linear vast = l;
+        vast.n_in = 1 << 30;
+        CHECK(attn_linear_run(&vast, y, x, 1 << 30, NULL) == ATTN_E_OVERFLOW);
+        vast = l;
+        vast.n_out = 1 << 30;
+        CHECK(attn_linear_run(&vast, y, x, 1 << 30, NULL) == ATTN_E_OVERFLOW);
+    }
     CHECK(attn_linear_run(&l, NULL, NULL, 0, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&zero, y, x, 1, NULL) == ATTN_E_NULL);
     CHECK(attn_linear_run(NULL, y, x, 1, NULL) == ATTN_E_NULL);
@@ -332,7 +345,13 @@ static void rope_wrong(void)
     CHECK(attn_rope(x, 1, 1, 0, 4, t, 0, 0) == ATTN_E_SIZE);
     CHECK(attn_rope(NULL, 1, 1, 1, 4, t, 0, 0) == ATTN_E_NULL);
     CHECK(attn_rope(x, 1, 1, 1, 4, NULL, 0, 0) == ATTN_E_NULL);
+    CHECK(attn_rope(x, 1, -1, 1, 4, t, 0, 0) == ATTN_E_SIZE);
+    CHECK(attn_rope(x, 1, 1, 1, 0, t, 0, 0) == ATTN_E_SIZE);
+    CHECK(attn_rope(x, 1 << 20, 1 << 20, 1 << 20, 1 << 20, t, 0, 0) == ATTN_E_OVERFLOW);
+    CHECK(attn_rope(x, 1, 1 << 20, 1, 4, t, 0, 2147483647 - 1023) == ATTN_E_OVERFLOW);   /* the last position */
+    CHECK(attn_rope(x, 1, 1, 1, 1 << 30, t, 0, 2147483647 - 2000) == ATTN_E_OVERFLOW);   /* the table */
     CHECK(attn_rope(NULL, 0, 1, 1, 4, NULL, 0, 0) == ATTN_OK);
+    CHECK(attn_rope(NULL, 1, 0, 1, 4, NULL, 0, 0) == ATTN_OK);
     for (int i = 0; i < 16; i++) CHECK(x[i] == 0.0f);
 }
 
@@ -1060,6 +1079,98 @@ static void padded_batches(void)
     }
 }
 
+/* Cross-attention, rows and memory ragged or padded in every combination, over memory or a filled cache, in a layer whose
+   values may have a source of their own: each sentence gets the bits it gets alone. More memories than sentences are
+   legal without a k_map; the last ones have no reader. */
+static void ragged_memories(void)
+{
+    enum { BATCH = 3 };
+    rng seeds = rng_make(test_seed + 18);
+    for (int i = 0; i < 25 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_q = rng_int(&r, 1, 30), n_k = rng_int(&r, 0, 2) ? rng_int(&r, 1, 40) : rng_int(&r, 129, 150);
+        int rows[BATCH], keys[BATCH + 1] = {0}, q_cum[BATCH + 1] = {0}, k_cum[BATCH + 1] = {0}, d, dk, dv;
+        float *x, *memory, *memory_v, *want, *out, *x_rows, *k_rows, *v_rows;
+        attn_kv_args s = {0};
+        attn_kv c;
+        layer l;
+        attn_mha_opts o;
+        layer_make(&l, &r, CROSSING);
+        d = l.a.d_model;
+        dk = l.a.d_key;
+        dv = l.a.d_value;
+        x = normal(&r, (size_t)(BATCH * n_q * d), 1.0);                       /* padded: [BATCH][n_q][d] */
+        memory = normal(&r, (size_t)((BATCH + 1) * n_k * dk), 1.0);
+        memory_v = normal(&r, (size_t)((BATCH + 1) * n_k * dv), 1.0);
+        x_rows = floats((size_t)(BATCH * n_q * d));                           /* ragged: [q_cum[BATCH]][d] */
+        k_rows = floats((size_t)(BATCH * n_k * dk));
+        v_rows = floats((size_t)(BATCH * n_k * dv));
+        want = floats((size_t)(BATCH * n_q * d));
+        out = floats((size_t)(BATCH * n_q * d));
+        for (int b = 0; b < BATCH; b++) {
+            rows[b] = rng_int(&r, 0, n_q);
+            keys[b] = rng_int(&r, 0, n_k);
+            q_cum[b + 1] = q_cum[b] + rows[b];
+            k_cum[b + 1] = k_cum[b] + keys[b];
+            memcpy(x_rows + q_cum[b] * d, x + b * n_q * d, (size_t)(rows[b] * d) * sizeof(float));
+            memcpy(k_rows + k_cum[b] * dk, memory + b * n_k * dk, (size_t)(keys[b] * dk) * sizeof(float));
+            memcpy(v_rows + k_cum[b] * dv, memory_v + b * n_k * dv, (size_t)(keys[b] * dv) * sizeof(float));
+            memset(&o, 0, sizeof o);
+            o.memory_v = memory_v + b * n_k * dv;
+            CHECK(attn_mha_cross(&l.m, want + q_cum[b] * d, x_rows + q_cum[b] * d, 1, rows[b], memory + b * n_k * dk,
+                                 keys[b], &o) == ATTN_OK);
+        }
+        s.batch = BATCH;
+        s.kv_heads = l.a.kv_heads;
+        s.dim = l.a.head_dim;
+        s.capacity = n_k;
+        CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+        memset(&o, 0, sizeof o);
+        o.memory_v = memory_v;
+        CHECK(attn_mha_cross_fill(&l.m, &c, memory, BATCH, n_k, keys, &o) == ATTN_OK);
+        for (int how = 0; how < 10; how++) {              /* memory: padded, ragged, one more than read, a cache (2) */
+            const int q_ragged = how & 1, memories = how / 2, given = rng_int(&r, 0, 1);
+            attn_status status;
+            memset(&o, 0, sizeof o);
+            memset(out, 0x77, (size_t)(BATCH * n_q * d) * sizeof(float));
+            o.memory_v = memories == 1 ? v_rows : memory_v;
+            if (q_ragged) o.attn.q_cum = q_cum;
+            else o.attn.q_lengths = rows;
+            if (memories == 1) o.attn.k_cum = k_cum;
+            else if (memories < 3) o.attn.k_lengths = keys;
+            if (memories == 2) o.attn.k_batch = BATCH + 1;
+            if (memories == 4) o.attn.k_batch = BATCH;
+            if (memories < 3)
+                status = attn_mha_cross(&l.m, out, q_ragged ? x_rows : x, BATCH, q_ragged && !given ? 0 : n_q,
+                                        memories == 1 ? k_rows : memory, memories == 1 && !given ? 0 : n_k, &o);
+            else
+                status = attn_mha_cross_step(&l.m, out, q_ragged ? x_rows : x, BATCH, q_ragged && !given ? 0 : n_q, &c,
+                                             &o);
+            CHECKF(status == ATTN_OK, "seed %llu, way %d: %s", seed, how, attn_status_str(status));
+            for (int b = 0; b < BATCH; b++) {
+                const float *mine = out + (q_ragged ? q_cum[b] : b * n_q) * d;
+                CHECKF(same_bits(mine, want + q_cum[b] * d, (size_t)(rows[b] * d)), "seed %llu, way %d: entry %d", seed,
+                       how, b);
+                for (int y = rows[b] * d; !q_ragged && y < n_q * d; y++)
+                    CHECKF(float_bits(mine[y]) == 0, "seed %llu, way %d: padding of entry %d", seed, how, b);
+            }
+            if (q_ragged)
+                CHECKF(untouched(out + q_cum[BATCH] * d, (size_t)((BATCH * n_q - q_cum[BATCH]) * d) * sizeof(float)),
+                       "seed %llu, way %d: wrote behind the last row", seed, how);
+        }
+        CHECK(attn_mha_cross_fill(&l.m, &c, NULL, BATCH, 0, NULL, NULL) == ATTN_OK);      /* nothing: every row is empty */
+        for (int b = 0; b < BATCH; b++) CHECK(c.lengths[b] == 0);
+        memset(&o, 0, sizeof o);
+        CHECK(attn_mha_cross_step(&l.m, out, x, BATCH, 1, &c, &o) == ATTN_OK);
+        for (int y = 0; y < BATCH * d; y++)
+            CHECK(float_bits(out[y]) == (l.b[3] ? float_bits(l.b[3][y % d] + 0.0f) : 0));
+        attn_kv_free(&c);
+        free(x); free(memory); free(memory_v); free(x_rows); free(k_rows); free(v_rows); free(want); free(out);
+        layer_free(&l);
+    }
+}
+
 /* ---- gates and means ---------------------------------------------------------------------------------------- */
 static void gates(void)
 {
@@ -1274,12 +1385,21 @@ static void wrong_layers(void)
     REFUSES(a.w_v = NULL, ATTN_E_NULL, "w_v");
     REFUSES(a.w_o = NULL, ATTN_E_NULL, "w_o");
     REFUSES(a.w_in = w, ATTN_E_CONFLICT, "w_in and w_q");
+    REFUSES(a.w_in = w; a.w_q = NULL, ATTN_E_CONFLICT, "w_in and w_k");
+    REFUSES(a.w_in = w; a.w_q = a.w_k = NULL, ATTN_E_CONFLICT, "w_in and w_v");
+    REFUSES(a.b_in = w; a.b_q = w, ATTN_E_CONFLICT, "b_in and b_q");
+    REFUSES(a.b_in = w; a.b_k = w, ATTN_E_CONFLICT, "b_in and b_k");
     REFUSES(a.b_in = w; a.b_v = w, ATTN_E_CONFLICT, "b_in and b_v");
     REFUSES(a.w_in = w; a.w_q = a.w_k = a.w_v = NULL; a.d_key = 4, ATTN_E_CONFLICT, "d_key is 4");
+    REFUSES(a.w_in = w; a.w_q = a.w_k = a.w_v = NULL; a.d_key = 8; a.d_value = 4, ATTN_E_CONFLICT, "d_value is 4");
     REFUSES(a.head_dim = 3; a.rope_table = w; a.rope_positions = 4, ATTN_E_SIZE, "head_dim is 3");
     REFUSES(a.rope_table = w, ATTN_E_SIZE, "rope_positions");
     REFUSES(a.mem = w; a.mem_size = sizeof w, ATTN_E_WORK, "mem_size is 256");
     REFUSES(a.d_model = 1 << 30; a.heads = 1 << 15, ATTN_E_OVERFLOW, "too large");
+    REFUSES(a.heads = 1 << 16; a.head_dim = 1 << 16, ATTN_E_OVERFLOW, "heads 65536 times head_dim 65536");
+    /* each of the four fits, the sum does not */
+    REFUSES(a.d_model = (1 << (sizeof(size_t) < 8 ? 14 : 30)) - 1; a.heads = 1;
+            a.head_dim = 1 << (sizeof(size_t) < 8 ? 14 : 29), ATTN_E_OVERFLOW, "too large");
 #undef REFUSES
     CHECK(attn_mha_init(NULL, &good, why, sizeof why) == ATTN_E_NULL && strstr(why, "NULL"));
     CHECK(attn_mha_init(&m, NULL, why, sizeof why) == ATTN_E_NULL && strstr(why, "NULL"));
@@ -1292,11 +1412,11 @@ static void wrong_calls(void)
 {
     enum { B = 2, N = 3, DM = 8 };
     rng r = rng_make(test_seed + 14);
-    float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], table[4 * 4], out[B * N * DM], gate[2] = {1, 1},
+    float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM], gate[2] = {1, 1},
           weights[B * 2 * N * N];
     attn_mha_args a = {0};
-    attn_mha m, turning, wide, zero;
-    attn_kv c, other, small, empty;
+    attn_mha m, turning, wide, value_wide, zero;
+    attn_kv c, other, small, empty, grouped, narrow;
     attn_kv_args s = {0};
     attn_mha_opts o;
     attn_exec none = {0};
@@ -1304,9 +1424,11 @@ static void wrong_calls(void)
     size_t masked;
     unsigned char *before;
     const int over[B] = {1, 4}, cum[B + 1] = {0, 1, 3}, bad_cum[B + 1] = {1, 2, 3}, fall[B + 1] = {0, 2, 1},
-              map[B] = {0, 1}, ones[B] = {1, 1};
+              map[B] = {0, 1}, ones[B] = {1, 1},
+              under[B] = {0, -1};
     size_t cache_bytes;
     rng_fill(&r, x, B * N * DM);
+    memcpy(copy, x, sizeof x);
     memset(&zero, 0, sizeof zero);
     memset(&empty, 0, sizeof empty);
     a.d_model = DM;
@@ -1321,6 +1443,8 @@ static void wrong_calls(void)
     a.d_key = 12;
     a.d_value = 16;
     CHECK(attn_mha_init(&wide, &a, NULL, 0) == ATTN_OK);
+    a.d_key = DM;
+    CHECK(attn_mha_init(&value_wide, &a, NULL, 0) == ATTN_OK);
     s.batch = B;
     s.kv_heads = 2;
     s.dim = 4;
@@ -1335,6 +1459,11 @@ static void wrong_calls(void)
     s.dim = 4;
     s.capacity = 2;
     CHECK(attn_kv_init(&small, &s) == ATTN_OK);
+    s.kv_heads = 1;
+    CHECK(attn_kv_init(&grouped, &s) == ATTN_OK);
+    s.kv_heads = 2;
+    s.dim_v = 3;
+    CHECK(attn_kv_init(&narrow, &s) == ATTN_OK);
     memset(&o, 0, sizeof o);
     CHECK(attn_mha_self_step(&m, out, x, B, N, &c, NULL) == ATTN_OK);
     before = malloc(cache_bytes);
@@ -1359,6 +1488,21 @@ static void wrong_calls(void)
     REFUSES(attn_mha_self(&turning, out, x, 1, 5, NULL), ATTN_E_SIZE);
     REFUSES(attn_mha_self(&m, NULL, NULL, 0, N, NULL), ATTN_OK);
     REFUSES(attn_mha_self(&m, NULL, NULL, B, 0, NULL), ATTN_OK);
+    REFUSES((o.attn.q_cum = cum, attn_mha_self(&m, NULL, NULL, 0, N, &o)), ATTN_OK);
+    REFUSES((o.attn.k = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.v = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.n_q = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.kv_heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.dim_v = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    for (int i = 0; i < 3; i++) {
+        REFUSES((o.attn.q_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+        REFUSES((o.attn.v_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+        REFUSES((o.attn.out_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    }
+    REFUSES((o.attn.k_batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES(attn_mha_self(&value_wide, out, x, B, N, NULL), ATTN_E_SIZE);
     REFUSES((o.attn.q = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
     REFUSES((o.attn.out = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
     REFUSES((o.attn.n_k = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
@@ -1392,7 +1536,16 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL); /* another width of values needs memory_v */
     REFUSES(attn_mha_cross(&turning, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT);
     REFUSES(attn_mha_cross(&m, out, x, B, N, out, N, NULL), ATTN_E_OVERLAP);
+    REFUSES(attn_mha_cross(&m, x + DM, x, 1, 1, x, N, NULL), ATTN_E_OVERLAP);      /* x is the memory, or part of it */
+    REFUSES((o.memory_v = x + DM, attn_mha_cross(&value_wide, x + 2 * DM, x, 1, 1, x + DM, 1, &o)), ATTN_E_OVERLAP);
+    CHECK(same_bits(x, copy, B * N * DM));
     REFUSES((o.attn.k_map = over, o.attn.k_batch = 2, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_MAP);
+    REFUSES((o.attn.k_cum = fall, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS);
+    REFUSES((o.attn.k_cum = bad_cum, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS);
+    REFUSES((o.attn.k_cum = cum, attn_mha_cross(&m, out, x, B, N, x, 1, &o)), ATTN_E_SIZE);
+    REFUSES((o.attn.k_cum = o.attn.q_cum = cum, attn_mha_cross(&m, NULL, NULL, 0, 0, NULL, 0, &o)), ATTN_OK);
+    REFUSES((o.attn.k_batch = 1, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_SIZE);
+    REFUSES((o.attn.k_batch = 1 << 20, attn_mha_cross(&m, out, x, B, N, x, 1 << 20, &o)), ATTN_E_OVERFLOW);
 
     REFUSES(attn_mha_self_step(&m, out, x, B, N, &c, NULL), ATTN_E_FULL);
     REFUSES(attn_mha_self_step(&m, out, x, B, N, NULL, NULL), ATTN_E_NULL);
@@ -1421,6 +1574,8 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_step(&m, out, x, 3, 1, &c, NULL), ATTN_E_SIZE);
     REFUSES(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT);
     REFUSES((o.attn.k_map = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP);
+    REFUSES((o.attn.k_map = under, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP);
+    REFUSES((o.attn.k_batch = B + 1, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_SIZE);
     REFUSES((o.attn.k_lengths = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS);
     REFUSES((o.attn.k_starts = ones, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT);
 
@@ -1431,7 +1586,10 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_fill(&m, &other, x, B, N, NULL, NULL), ATTN_E_SIZE);
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, -1, NULL, NULL), ATTN_E_SIZE);
     REFUSES(attn_mha_cross_fill(&m, &small, x, B, N, NULL, NULL), ATTN_E_FULL);
+    REFUSES(attn_mha_cross_fill(&m, &grouped, x, B, 1, NULL, NULL), ATTN_E_SIZE);
+    REFUSES(attn_mha_cross_fill(&m, &narrow, x, B, 1, NULL, NULL), ATTN_E_SIZE);
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, over, NULL), ATTN_E_LENGTHS);
+    REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, under, NULL), ATTN_E_LENGTHS);
     REFUSES(attn_mha_cross_fill(&turning, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT);
     REFUSES(attn_mha_cross_fill(&wide, &c, x, B, 1, NULL, NULL), ATTN_E_NULL);
     REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)),
@@ -1440,11 +1598,116 @@ static void wrong_calls(void)
     attn_mha_free(&m);
     attn_mha_free(&turning);
     attn_mha_free(&wide);
+    attn_mha_free(&value_wide);
     guard_free(c.shape.mem);
     attn_kv_free(&other);
     attn_kv_free(&small);
+    attn_kv_free(&grouped);
+    attn_kv_free(&narrow);
     free(before);
     free(w);
+}
+
+/* Calls that fit no address space, layers that no memory holds (their sizes are set by hand in a small one, whose weights
+   nobody gets to): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are too large all the more. */
+static void vast_layers(void)
+{
+    enum { MOST = 2147483647 - 1023 };
+    rng r = rng_make(test_seed + 19);
+    float x[16] = {0}, out[16], weights[1], w[16 * 16];
+    attn_mha_args a = {0};
+    attn_mha m, vast;
+    attn_mha_opts o;
+    attn_exec exec = test_exec(2);
+    size_t need;
+    memset(out, 0x77, sizeof out);
+    rng_fill(&r, w, 16 * 16);
+    a.d_model = 4;
+    a.heads = 2;
+    a.w_q = a.w_k = a.w_v = a.w_o = w;
+    CHECK(attn_mha_init(&m, &a, NULL, 0) == ATTN_OK);
+#define REFUSES(call) do { CHECKF((call) == ATTN_E_OVERFLOW, "%s", #call); \
+        CHECKF(untouched(out, sizeof out), "%s wrote", #call); } while (0)
+    memset(&o, 0, sizeof o);
+    {   /* rows times a width: in the workspace */
+        for (int i = 0; i < 4; i++) {
+            vast = m;
+            *(i == 0 ? &vast.q.n_out : i == 1 ? &vast.k.n_out : i == 2 ? &vast.v.n_out : &vast.o.n_in) = 1 << 30;
+            CHECKF(attn_mha_workspace(&vast, 1, MOST, MOST, &o) == (size_t)-1, "width %d", i);
+            REFUSES(attn_mha_self(&vast, out, x, 1, MOST, &o));
+        }
+    }
+    vast = m;                             /* parts that fit, a sum that does not; the last straw is the lengths */
+    vast.q.n_out = vast.o.n_in = 1 << 29;
+    CHECK(attn_mha_workspace(&vast, 1, 1 << 30, 1, &o) == (size_t)-1);
+    if (sizeof(size_t) == 8) {
+        vast.o.n_in = (1 << 29) - 1;
+        vast.k.n_out = 1 << 29;
+        vast.v.n_out = (1 << 29) - 16;    /* 2^62 - 64 bytes until then */
+        CHECK(attn_mha_workspace(&vast, 1, 1 << 30, 1, &o) == (size_t)-1);
+    }
+    o.attn.weights = weights;             /* the means need room for all heads */
+    o.weights_mean = 1;
+    CHECK(attn_mha_workspace(&m, 1, MOST, MOST, &o) == (size_t)-1);
+    REFUSES(attn_mha_cross(&m, out, x, 1, MOST, x, MOST, &o));
+
+    /* tensors: x and out, memory, values. The workspace is believed, and not reached */
+    memset(&o, 0, sizeof o);
+    o.attn.work = w;
+    o.attn.work_size = (size_t)-1;
+    vast = m;
+    vast.shape.d_model = 1 << 30;
+    REFUSES(attn_mha_cross(&vast, out, x, 1, 1 << 30, x, 1, &o));
+    vast = m;
+    vast.shape.d_key = vast.shape.d_value = 1 << 30;
+    REFUSES(attn_mha_cross(&vast, out, x, 1, 1, x + 4, 1 << 30, &o));
+    vast.shape.d_key = 4;
+    o.memory_v = x + 8;
+    REFUSES(attn_mha_cross(&vast, out, x, 1, 1, x + 4, 1 << 30, &o));
+
+    /* the attention inside: more blocks than can be counted, more threads than fit */
+    memset(&o, 0, sizeof o);
+    {
+        attn_mha many;
+        float *column = normal(&r, 4096, 1.0);
+        attn_mha_args tall = {0};
+        tall.d_model = 1;
+        tall.heads = 4096;
+        tall.head_dim = 1;
+        tall.w_q = tall.w_k = tall.w_v = tall.w_o = column;
+        CHECK(attn_mha_init(&many, &tall, NULL, 0) == ATTN_OK);
+        CHECK(attn_mha_workspace(&many, 1 << 18, 1, 1, &o) == (size_t)-1);
+        REFUSES(attn_mha_cross(&many, out, x, 1 << 18, 1, x, 1, &o));
+        attn_mha_free(&many);
+        free(column);
+    }
+    if (sizeof(size_t) == 8) {            /* both parts fit, but not their sum: just, and by far */
+        vast = m;
+        vast.shape.heads = vast.shape.kv_heads = 1;
+        vast.shape.head_dim = vast.q.n_out = vast.k.n_out = vast.v.n_out = vast.o.n_in = 1 << 30;
+        need = attn_mha_workspace(&vast, 1, 1, 1, &o);
+        o.attn.exec = &exec;
+        for (exec.width = 2; exec.width <= 1 << 30; exec.width += exec.width / 2) {
+            const size_t more = attn_mha_workspace(&vast, 1, 1, 1, &o);
+            CHECKF(more >= need, "%d threads need %zu, fewer %zu", exec.width, more, need);
+            need = more;
+        }
+        CHECK(need == (size_t)-1);
+        for (int bit = 30, width = 1; bit-- > 0;) {                           /* the most threads that attention takes */
+            attn_args inside = {0};
+            exec.width = width + (1 << bit);
+            inside.batch = inside.heads = inside.n_q = inside.n_k = 1;
+            inside.dim = 1 << 30;
+            inside.exec = &exec;
+            if (attn_sdpa_workspace(&inside) != (size_t)-1) width = exec.width;
+            if (bit == 0) exec.width = width;
+        }
+        CHECK(exec.width > 1000 && attn_mha_workspace(&vast, 1, 1, 1, &o) == (size_t)-1);
+        CHECK(attn_mha_workspace(&vast, 1, 1 << 10, 1, &o) == (size_t)-1);
+        CHECK(attn_mha_workspace(&vast, 1 << 10, 1, 1, &o) == (size_t)-1);
+    }
+#undef REFUSES
+    attn_mha_free(&m);
 }
 
 void mha_allocation(void);                /* layers_memory.c: this needs an implementation of its own */
@@ -1470,6 +1733,7 @@ SUITE(mha) = {
     {"self steps", self_steps, "decoding that differs from prefill: positions, rotation, counts, padding"},
     {"cross steps", cross_steps, "a filled memory that differs from a projected one, or is read by the wrong query"},
     {"padded batches", padded_batches, "a sentence whose bits depend on padding or neighbours"},
+    {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
     {"gates", gates, "tanh for sigmoid, a gate on the bias or not, in the wrong place"},
     {"gate per head", gate_per_head, "the gate of one head on another"},
     {"means", means, "weights averaged in another order or over something else"},
@@ -1477,6 +1741,7 @@ SUITE(mha) = {
     {"workspace grows", workspace_grows, "a larger call that asks for less workspace"},
     {"allocation", mha_allocation,
      "memory that is leaked, used uninitialised, or asked for although the caller brings it"},
+    {"vast layers", vast_layers, "a workspace or a tensor of a layer whose size wraps around to a small one"},
     {"wrong layers", wrong_layers, "a layer that cannot be, without a sentence that says why"},
     {"wrong calls", wrong_calls, "an error noticed after something was written or appended"},
     {0}};
