@@ -48,7 +48,7 @@ def excuses():
         if not line.strip() or line.startswith("#"):
             continue
         parts = [p.strip() for p in line.split(" | ")]
-        m = re.match(r"^(?:(\d+) x )?(line|timing|\d+ branch(?:es)?)$", parts[1]) if len(parts) == 4 and all(parts) else None
+        m = len(parts) == 4 and all(parts) and re.match(r"^(?:(\d+) x )?(line|timing|\d+ branch(?:es)?)$", parts[1])
         if not m:
             sys.exit("%s:%d: not 'function | [N x] line, N branches or timing | text | reason'" % (EXCUSES, i))
         yield "%s:%d" % (EXCUSES, i), parts[0], int(m.group(1) or 1), m.group(2), parts[2], parts[3]

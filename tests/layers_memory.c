@@ -1,6 +1,9 @@
-/* Part of suites kv and mha: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations are
-   counted, filled with garbage, and made to fail one after the other. */
+/* Part of suites kv, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations
+   are counted, filled with garbage, and made to fail one after the other; with a stack of its own size, and the
+   default about threads. */
 #undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
+#undef ATTN_SERIAL_FLOPS                  /* the other tests want threads for the smallest call */
+#define ATTN_STACK 50000
 #include <stddef.h>
 static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);
@@ -12,6 +15,8 @@ static void hook_free(void *user, void *ptr);
 
 void kv_allocation(void);
 void mha_allocation(void);
+void args_stack(void);
+void args_serial(void);
 
 static struct { int calls, live, fail_at; void *user; } hooks;
 
@@ -187,5 +192,86 @@ void mha_allocation(void)
         s.o.attn.work = NULL;
     }
     stage_free(&s);
+    CHECK(hooks.live == 0);
+}
+
+/* ---- small calls ---------------------------------------------------------------------------------------------- */
+
+/* Level 2 takes its workspace from the stack as long as it fits into ATTN_STACK bytes, and allocates it otherwise. */
+void args_stack(void)
+{
+    enum { ROWS = 300, DIM = 24 };
+    static float q[ROWS * DIM], k[ROWS * DIM], v[ROWS * DIM], out[2][ROWS * DIM];
+    rng r = rng_make(test_seed);
+    int small = 0, large = 0;
+    rng_fill(&r, q, ROWS * DIM);
+    rng_fill(&r, k, ROWS * DIM);
+    rng_fill(&r, v, ROWS * DIM);
+    for (int n = 1; n <= ROWS; n = n * 2 + 1) {
+        const size_t bytes = (size_t)n * DIM * sizeof(float);
+        attn_args a = {0};
+        int fits;
+        a.q = q;
+        a.k = k;
+        a.v = v;
+        a.out = out[0];
+        a.batch = a.heads = 1;
+        a.n_q = a.n_k = n;
+        a.dim = DIM;
+        hooks_reset(-1, NULL);
+        CHECK(attn_sdpa(&a) == ATTN_OK && hooks.calls == 1);
+        fits = attn_sdpa_workspace(&a) <= ATTN_STACK;
+        small += fits;
+        large += !fits;
+        for (int self = 0; self < 2; self++) {
+            hooks_reset(-1, NULL);
+            memset(out[1], 0x77, sizeof out[1]);
+            CHECK((self ? attn_self(out[1], q, k, v, 1, n, 1, DIM, 0, NULL, NULL)
+                        : attn_cross(out[1], q, k, v, 1, n, n, 1, DIM, NULL, NULL)) == ATTN_OK);
+            CHECKF(hooks.calls == !fits, "%d x %d needs %zu bytes: %d allocations", n, n, attn_sdpa_workspace(&a),
+                   hooks.calls);
+            CHECK(!memcmp(out[0], out[1], bytes));
+        }
+    }
+    CHECK(small > 1 && large > 1 && hooks.live == 0);
+}
+
+static int runs;
+static void count_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)pool;
+    runs++;
+    while (n-- > 0) task(arg, n);
+}
+
+/* Below ATTN_SERIAL_FLOPS no other thread is bothered, although an executor is there; the bits are the same. */
+void args_serial(void)
+{
+    enum { ROWS = 256, DIM = 64 };
+    static float q[ROWS * DIM], k[ROWS * DIM], v[ROWS * DIM], out[2][ROWS * DIM];
+    attn_exec exec = {NULL, 4, count_run};
+    rng r = rng_make(test_seed);
+    rng_fill(&r, q, ROWS * DIM);
+    rng_fill(&r, k, ROWS * DIM);
+    rng_fill(&r, v, ROWS * DIM);
+    for (int large = 0; large < 2; large++) {                 /* 1024 and 16 million operations */
+        attn_args a = {0};
+        a.q = q;
+        a.k = k;
+        a.v = v;
+        a.out = out[0];
+        a.batch = a.heads = 1;
+        a.n_q = large ? ROWS : 1;
+        a.n_k = large ? ROWS : 4;
+        a.dim = DIM;
+        runs = 0;
+        hooks_reset(-1, NULL);
+        CHECK(attn_sdpa(&a) == ATTN_OK && runs == 0);
+        a.exec = &exec;
+        a.out = out[1];
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECKF((runs > 0) == large, "%d rows: the executor ran %d times", a.n_q, runs);
+        CHECK(same_bits(out[0], out[1], (size_t)(a.n_q * DIM)));
+    }
     CHECK(hooks.live == 0);
 }

@@ -716,8 +716,8 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[0] = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[1] = PTRDIFF_MAX);         /* wraps times 3, */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[2] = PTRDIFF_MAX);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 3; a.k_stride[0] = PTRDIFF_MAX);     /* and the rest, */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 5; a.k_stride[0] = PTRDIFF_MAX);     /* and times 4 */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 3; a.k_stride[0] = PTRDIFF_MAX);  /* with the rest, */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 5; a.k_stride[0] = PTRDIFF_MAX);  /* times 4 */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.n_q = 2; a.mask = w.mask; a.mask_stride = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.n_q = 2; a.keep = w.keep; a.keep_stride = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.k_stride[0] = PTRDIFF_MAX / 4);
@@ -1109,6 +1109,8 @@ static void t5_arguments(void)
 void args_allocation_fails(void);
 void args_caller_workspace(void);
 void args_garbage_memory(void);
+void args_stack(void);                    /* layers_memory.c: so do these */
+void args_serial(void);
 
 extern SUITE(args);
 SUITE(args) = {
@@ -1120,7 +1122,7 @@ SUITE(args) = {
     { "backends", backends, "an instruction set the machine lacks being called, names missing" },
     { "lengths", lengths, "a length, start or map entry out of range read as an index" },
     { "ragged_tables", ragged_tables, "a falling or too long ragged table, silently mixed with lengths" },
-    { "ragged_no_rows", ragged_without_rows, "out or q asked for where no row exists, or rows behind an entry left unsaid" },
+    { "ragged_no_rows", ragged_without_rows, "out or q asked for where no row exists, padding left unwritten" },
     { "shapes", shapes, "a broadcast shape that fits nothing" },
     { "conflicts", conflicts, "two settings that exclude each other, one silently ignored" },
     { "cache_conflicts", cache_conflicts, "a cache of another shape, or k and v beside a cache, silently taken" },
@@ -1143,4 +1145,6 @@ SUITE(args) = {
     { "allocation", args_allocation_fails, "memory leaked or something written when the n-th allocation fails" },
     { "no_malloc", args_caller_workspace, "an allocation although a workspace was given" },
     { "garbage", args_garbage_memory, "work memory that is read before it is written" },
+    { "stack", args_stack, "a workspace on the stack that is larger than ATTN_STACK, or allocated although it fits" },
+    { "serial", args_serial, "threads woken up for a call that is over before they are awake" },
     { 0 } };

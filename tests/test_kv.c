@@ -456,6 +456,8 @@ static void wrong_calls(void)
     REFUSES(attn_kv_reorder(&c, map_high), ATTN_E_MAP);
     REFUSES(attn_kv_copy(&c, 2, 0, 1), ATTN_E_MAP);
     REFUSES(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP);
+    REFUSES(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP);
+    REFUSES(attn_kv_copy(&c, 0, 2, 1), ATTN_E_MAP);
     REFUSES(attn_kv_copy(&c, 0, 1, 11), ATTN_E_LENGTHS);
     REFUSES(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS);
     REFUSES(attn_kv_copy(NULL, 0, 0, 0), ATTN_E_NULL);

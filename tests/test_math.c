@@ -205,11 +205,36 @@ static void test_default_scale(void)
     CHECK(ulps(attn__default_scale(0x7FFFFFFF), 1.0 / sqrt(2147483647.0)) <= 1.0);
 }
 
+/* ---- fixed point to float -------------------------------------------------------------------------------------- */
+
+/* 64 bits of which 24 stay, to nearest, ties to even: what rope tables end with. The reference is in integers. */
+static void test_fixed_float(void)
+{
+    rng r = rng_make(test_seed + 5);
+    for (int i = 0; i < 200000; i++) {
+        const int zeros = i % 64, kind = i / 64 % 4;          /* random bits; exactly half; just below; just above */
+        const uint64_t bits = ((uint64_t)rng_u32(&r) << 32 | rng_u32(&r)) | UINT64_C(1) << 63, half = UINT64_C(1) << 39;
+        const uint64_t rest = UINT64_C(0xFFFFFFFFFF);
+        uint64_t x = (kind ? (bits & ~rest) + half + (kind == 2 ? -UINT64_C(1) : kind == 3) : bits) >> zeros, top, low;
+        int shift = 0;
+        float got = attn__fixed_float(x, i & 1), want;
+        while (x >> shift > 0xFFFFFF) shift++;
+        top = x >> shift;
+        low = x - (top << shift);
+        if (shift && (low > (UINT64_C(1) << (shift - 1)) || (low == UINT64_C(1) << (shift - 1) && (top & 1)))) top++;
+        want = ldexpf((float)top, shift - 63);
+        CHECKF(got == (i & 1 ? -want : want), "%08lx%08lx is %a, not %a", (unsigned long)(x >> 32),
+               (unsigned long)(x & 0xFFFFFFFFu), (double)got, (double)want);
+    }
+    CHECK(float_bits(attn__fixed_float(0, 0)) == 0 && attn__fixed_float(UINT64_C(1) << 63, 0) == 1.0f);
+}
+
 SUITE(math) = {
     {"fma", test_fma, "a multiply-add that rounds twice, on targets that have none and on those that claim one"},
     {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
     {"log", test_log, "log off by more than 1.5 ulp, log(1) != 0"},
     {"tanh", test_tanh, "a softcap that is not odd, leaves [-1, 1] or is off by more than 3 ulp"},
+    {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
     {"default_scale", test_default_scale, "1/sqrt(dim) off by more than an ulp, or inexact where it is a power of two"},
     {0}
 };

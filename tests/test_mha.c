@@ -1129,7 +1129,7 @@ static void ragged_memories(void)
         memset(&o, 0, sizeof o);
         o.memory_v = memory_v;
         CHECK(attn_mha_cross_fill(&l.m, &c, memory, BATCH, n_k, keys, &o) == ATTN_OK);
-        for (int how = 0; how < 10; how++) {              /* memory: padded, ragged, one more than read, a cache (2) */
+        for (int how = 0; how < 10; how++) {              /* memory: padded, ragged, one more, a cache, with k_batch */
             const int q_ragged = how & 1, memories = how / 2, given = rng_int(&r, 0, 1);
             attn_status status;
             memset(&o, 0, sizeof o);
@@ -1159,7 +1159,7 @@ static void ragged_memories(void)
                 CHECKF(untouched(out + q_cum[BATCH] * d, (size_t)((BATCH * n_q - q_cum[BATCH]) * d) * sizeof(float)),
                        "seed %llu, way %d: wrote behind the last row", seed, how);
         }
-        CHECK(attn_mha_cross_fill(&l.m, &c, NULL, BATCH, 0, NULL, NULL) == ATTN_OK);      /* nothing: every row is empty */
+        CHECK(attn_mha_cross_fill(&l.m, &c, NULL, BATCH, 0, NULL, NULL) == ATTN_OK);      /* every row is empty now */
         for (int b = 0; b < BATCH; b++) CHECK(c.lengths[b] == 0);
         memset(&o, 0, sizeof o);
         CHECK(attn_mha_cross_step(&l.m, out, x, BATCH, 1, &c, &o) == ATTN_OK);
@@ -1412,8 +1412,8 @@ static void wrong_calls(void)
 {
     enum { B = 2, N = 3, DM = 8 };
     rng r = rng_make(test_seed + 14);
-    float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM], gate[2] = {1, 1},
-          weights[B * 2 * N * N];
+    float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM],
+          gate[2] = {1, 1}, weights[B * 2 * N * N];
     attn_mha_args a = {0};
     attn_mha m, turning, wide, value_wide, zero;
     attn_kv c, other, small, empty, grouped, narrow;

@@ -1,5 +1,6 @@
-/* test_pool.c: the small pool behind the executor (ATTN_THREADS), and the floating-point environment of tasks. This
- * file holds an implementation of its own: the pool is not in the one that the other tests share.
+/* test_pool.c: the small pool behind the executor (ATTN_THREADS), the floating-point environment of tasks, and what is
+ * asked of the machine. This file holds an implementation of its own: the pool is not in the one that the other tests
+ * share, and here the system can be made to refuse things and the processor to lack them.
  *
  * make test CC=clang CFLAGS='-O1 -g -fsanitize=thread' ARGS=pool      must stay silent */
 #undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
@@ -7,14 +8,98 @@
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
 #include "control.h"
+#include <stddef.h>
+static void *sys_malloc(size_t bytes);
+static void sys_free(void *p);
+#define ATTN_MALLOC(user, size) ((void)(user), sys_malloc(size))
+#define ATTN_FREE(user, ptr)    ((void)(user), sys_free(ptr))
 
 #if !defined(_WIN32)
 #include <pthread.h>
+#include <unistd.h>
 #define HAVE_CALLERS 1
+static int sys_mutex(pthread_mutex_t *m), sys_mutex_end(pthread_mutex_t *m);
+static int sys_cond(pthread_cond_t *c), sys_cond_end(pthread_cond_t *c);
+static int sys_thread(pthread_t *t, void *(*run)(void *), void *arg), sys_thread_end(pthread_t t);
+static long sys_processors(void);
+#define pthread_mutex_init(m, a)         sys_mutex(m)
+#define pthread_mutex_destroy(m)         sys_mutex_end(m)
+#define pthread_cond_init(c, a)          sys_cond(c)
+#define pthread_cond_destroy(c)          sys_cond_end(c)
+#define pthread_create(t, a, run, arg)   sys_thread(t, run, arg)
+#define pthread_join(t, r)               sys_thread_end(t)
+#define sysconf(name)                    sys_processors()
 #else
 #define HAVE_CALLERS 0
 #endif
+
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__)) && !defined(ATTN_NO_SIMD)
+#include <cpuid.h>
+#include <immintrin.h>
+#define HAVE_CPUID 1
+static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
+#undef __cpuid
+#undef __cpuid_count
+#define __cpuid(leaf, a, b, c, d) \
+    (a = cpu_leaf(leaf, 0), b = 0, c = cpu_leaf(leaf, 2), d = 0, (void)(b), (void)(d))
+#define __cpuid_count(leaf, n, a, b, c, d) \
+    (a = 0, b = cpu_leaf(leaf, 1), c = 0, d = 0, (void)(a), (void)(d))
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wkeyword-macro"
+#endif
+#define volatile(...) __volatile__(__VA_ARGS__); os = cpu_os(os)          /* as xgetbv is written, and nothing else */
+#else
+#define HAVE_CPUID 0
+#endif
+
+#include "test.h"
+
+#undef pthread_mutex_init
+#undef pthread_mutex_destroy
+#undef pthread_cond_init
+#undef pthread_cond_destroy
+#undef pthread_create
+#undef pthread_join
+#undef sysconf
+#undef volatile
 #include <fenv.h>
+
+/* ---- a system that refuses --------------------------------------------------------------------------------- */
+
+/* While armed (no other thread of ours is about then) each thing asked for is counted; number fail_at is refused. */
+static struct { int armed, calls, fail_at, live; long processors; } sys;
+
+static int sys_grants(void)
+{
+    if (!sys.armed) return 1;
+    if (sys.calls++ == sys.fail_at) return 0;
+    sys.live++;
+    return 1;
+}
+
+static void sys_returned(void) { if (sys.armed) sys.live--; }
+
+static void *sys_malloc(size_t bytes) { return sys_grants() ? malloc(bytes) : NULL; }
+
+static void sys_free(void *p)
+{
+    if (p) sys_returned();
+    free(p);
+}
+
+#if HAVE_CALLERS
+static int sys_mutex(pthread_mutex_t *m) { return sys_grants() ? pthread_mutex_init(m, NULL) : -1; }
+static int sys_mutex_end(pthread_mutex_t *m) { sys_returned(); return pthread_mutex_destroy(m); }
+static int sys_cond(pthread_cond_t *c) { return sys_grants() ? pthread_cond_init(c, NULL) : -1; }
+static int sys_cond_end(pthread_cond_t *c) { sys_returned(); return pthread_cond_destroy(c); }
+static int sys_thread_end(pthread_t t) { sys_returned(); return pthread_join(t, NULL); }
+static long sys_processors(void) { return sys.processors ? sys.processors : sysconf(_SC_NPROCESSORS_ONLN); }
+
+static int sys_thread(pthread_t *t, void *(*run)(void *), void *arg)
+{
+    return sys_grants() ? pthread_create(t, NULL, run, arg) : -1;
+}
+#endif
 
 /* ---- every task once ---------------------------------------------------------------------------------------- */
 typedef struct count { int n, task[1000]; } count;
@@ -89,6 +174,56 @@ static void create_and_destroy(void)
         }
         attn_pool_destroy(p);
     }
+}
+
+/* Memory, lock, three bells, threads: whichever is refused, there is no pool and all that was given is given back. */
+static void creation_fails(void)
+{
+#if HAVE_CALLERS
+    static const int threads[] = {1, 2, 6};
+    for (int t = 0; t < 3; t++) {
+        const int things = 1 + 1 + 3 + threads[t] - 1;
+        for (int fail = 0; fail <= things; fail++) {
+            attn_pool *p;
+            memset(&sys, 0, sizeof sys);
+            sys.armed = 1;
+            sys.fail_at = fail;
+            p = attn_pool_create(threads[t]);
+            CHECKF((p == NULL) == (fail < things), "%d threads, refusal %d", threads[t], fail);
+            if (p) {
+                count c = {0};
+                attn_exec e = attn_pool_exec(p);
+                e.run(e.pool, 9, count_task, &c);
+                CHECK(counts_are(&c, 9) && sys.live == things);
+                attn_pool_destroy(p);
+            }
+            CHECKF(sys.live == 0, "%d threads, refusal %d: %d things were not given back", threads[t], fail, sys.live);
+            memset(&sys, 0, sizeof sys);
+        }
+    }
+#else
+    test_skip("no pthreads here that could refuse");
+#endif
+}
+
+/* 0 threads: as many as processors, at least one and at most 256, whatever the system says */
+static void processors(void)
+{
+#if HAVE_CALLERS
+    static const long says[] = {-1, 1, 3, 1000000};
+    static const int want[] = {1, 1, 3, 256};
+    for (int i = 0; i < 4; i++) {
+        attn_pool *p;
+        sys.processors = says[i];
+        p = attn_pool_create(0);
+        sys.processors = 0;
+        CHECKF(want[i] == 256 ? !p || attn_pool_exec(p).width == 256 : p && attn_pool_exec(p).width == want[i],
+               "%ld processors: %d threads", says[i], p ? attn_pool_exec(p).width : 0);
+        attn_pool_destroy(p);
+    }
+#else
+    test_skip("the number of processors is not asked for by sysconf here");
+#endif
 }
 
 /* ---- a task that uses the pool ------------------------------------------------------------------------------ */
@@ -491,16 +626,90 @@ static void hostile_host(void)
 static void hostile_host(void) { test_skip("no way to set the floating-point control word is known here"); }
 #endif
 
+/* ---- the processor ------------------------------------------------------------------------------------------- */
+#if HAVE_CPUID
+static struct { int faked; unsigned most, leaf1, leaf7, os; } cpu;
+
+static unsigned cpu_leaf(unsigned leaf, int reg)              /* reg 0: eax .. 3: edx */
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (cpu.faked) return leaf == 0 ? cpu.most : leaf == 1 ? cpu.leaf1 : cpu.leaf7;
+    if (!__get_cpuid_count(leaf, 0, &a, &b, &c, &d)) return 0;
+    return reg == 0 ? a : reg == 1 ? b : reg == 2 ? c : d;
+}
+
+static unsigned cpu_os(unsigned real) { return cpu.faked ? cpu.os : real; }
+
+/* Every combination of what a processor and a system may lack: a backend is usable when both have all of it. Without
+   the flag that allows it (27) the system is not even asked; without leaf 7 what it would hold does not count. */
+static void cpu_lacks(void)
+{
+    enum { OSXSAVE = 1, AVX = 2, FMA = 4, AVX2 = 8, AVX512 = 16, LEAF7 = 32, ALL = 64 };
+    static const unsigned saved[] = {0u, 2u, 4u, 6u, 7u, 0x66u, 0xa6u, 0xc6u, 0xe2u, 0xe6u, 0xe7u, 0xffu};
+    problem *p = problem_make(test_seed + 30);
+    float *out = malloc(2 * sizeof p->want);
+    if (!out) abort();
+    if (!(cpu_leaf(1, 2) >> 27 & 1u)) {
+        test_skip("xgetbv does not run on this processor");
+        free(out);
+        free(p);
+        return;
+    }
+    cpu.faked = 1;
+    for (int has = 0; has < ALL; has++)
+        for (int i = 0; i < (int)(sizeof saved / sizeof *saved); i++) {
+            const int avx2 = (has & OSXSAVE) && (has & AVX) && (has & FMA) && (has & AVX2) && (has & LEAF7) &&
+                             (saved[i] & 6u) == 6u;
+            const int avx512 = avx2 && (has & AVX512) && (saved[i] & 0xe0u) == 0xe0u;
+            int list[16], want[4], n = 0;
+            attn_args a = {0};
+            cpu.most = has & LEAF7 ? 7 : 6;
+            cpu.leaf1 = (has & OSXSAVE ? 1u << 27 : 0) | (has & AVX ? 1u << 28 : 0) | (has & FMA ? 1u << 12 : 0);
+            cpu.leaf7 = (has & AVX2 ? 1u << 5 : 0) | (has & AVX512 ? 1u << 16 : 0);
+            cpu.os = saved[i];
+            attn__cpu_word = 0;
+            if (avx512) want[n++] = ATTN_AVX512;
+            if (avx2) want[n++] = ATTN_AVX2;
+            want[n++] = ATTN_SSE2;
+            want[n++] = ATTN_SCALAR;
+            CHECKF(attn_backends(list, 16) == n && !memcmp(list, want, (size_t)n * sizeof *want),
+                   "has %x, saves %x: %d backends, first %s", (unsigned)has, saved[i], attn_backends(NULL, 0),
+                   attn_backend_name(list[0]));
+            a.batch = a.heads = a.n_q = a.n_k = a.dim = 1;
+            a.out = out;
+            a.q = a.k = a.v = p->q;
+            a.backend = ATTN_AVX2;
+            CHECK(attn_check(&a, NULL, 0) == (avx2 ? ATTN_OK : ATTN_E_BACKEND));
+            a.backend = ATTN_AVX512;
+            CHECK(attn_check(&a, NULL, 0) == (avx512 ? ATTN_OK : ATTN_E_BACKEND));
+        }
+    cpu.most = 1;                                             /* the oldest one: the default is SSE2 then */
+    cpu.leaf1 = cpu.leaf7 = cpu.os = 0;
+    attn__cpu_word = 0;
+    CHECK(solve(p, out, NULL, ATTN_SSE2) == ATTN_OK && solve(p, out + N * HEADS * DIM, NULL, ATTN_AUTO) == ATTN_OK);
+    CHECK(same_bits(out, out + N * HEADS * DIM, N * HEADS * DIM));
+    cpu.faked = 0;
+    attn__cpu_word = 0;
+    free(out);
+    free(p);
+}
+#else
+static void cpu_lacks(void) { test_skip("nothing is asked of this processor"); }
+#endif
+
 extern const test_case suite_pool[];
 SUITE(pool) = {
     {"every task once", every_task_once, "a task lost, done twice, or still running when run() returns"},
     {"how many", how_many, "a number of threads that is out of range, or taken literally where it means: all"},
     {"create and destroy", create_and_destroy, "a worker that misses the end, or is not there yet"},
+    {"creation fails", creation_fails, "something leaked, or used all the same, when the system gives no more"},
+    {"processors", processors, "a number of processors taken as it comes: unknown, or thousands"},
     {"nested", nested, "a task that waits for its own pool"},
     {"same as serial", same_as_serial, "bits that depend on the pool"},
     {"several callers", several_callers, "two jobs mixed up"},
     {"environment", environment, "rounding mode or flags of the host that leak in or out"},
     {"denormals", denormals, "flushing of the host that leaks in, or is forgotten"},
     {"hostile host", hostile_host, "any public call whose bits depend on the host's control word, changes it or traps"},
+    {"cpu lacks", cpu_lacks, "an instruction set used that the processor lacks or whose registers nobody saves"},
     {0}
 };
