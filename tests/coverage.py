@@ -48,10 +48,21 @@ def excuses():
         if not line.strip() or line.startswith("#"):
             continue
         parts = [p.strip() for p in line.split(" | ")]
-        m = len(parts) == 4 and all(parts) and re.match(r"^(?:(\d+) x )?(line|timing|\d+ branch(?:es)?)$", parts[1])
+        m = len(parts) == 4 and all(parts) and re.match(r"^(?:(\d+) x )?(line|elsewhere|timing|\d+ branch(?:es)?)$",
+                                                              parts[1])
         if not m:
-            sys.exit("%s:%d: not 'function | [N x] line, N branches or timing | text | reason'" % (EXCUSES, i))
-        yield "%s:%d" % (EXCUSES, i), parts[0], int(m.group(1) or 1), m.group(2), parts[2], parts[3]
+            sys.exit("%s:%d: not 'function | [N x] what | text | reason'" % (EXCUSES, i))
+        times = 0 if m.group(2) == "elsewhere" else int(m.group(1) or 1)                       # 0: any number
+        yield "%s:%d" % (EXCUSES, i), parts[0], times, m.group(2), parts[2], parts[3]
+
+
+def elsewhere(lines, key):
+    """Is all that this pass leaves out of a line taken in another pass?"""
+    stem = key[0].rsplit("_", 1)[0]
+    n, branches = lines[key]
+    others = [lines[stem + "_" + p, key[1]] for p in PASSES if (stem + "_" + p, key[1]) in lines]
+    return (n > 0 or any(o[0] for o in others)) and all(
+        b > 0 or any(len(o[1]) == len(branches) and o[1][i] > 0 for o in others) for i, b in enumerate(branches))
 
 
 def usable(function, backends):
@@ -84,15 +95,21 @@ def main():
         if not here and usable(function, backends):
             problems.append("%s: %s has no line with '%s'" % (where, function, piece))
         for name in {f for f, _ in here}:
-            if sum(f == name for f, _ in here) != times:
+            if times and sum(f == name for f, _ in here) != times:
                 problems.append("%s: not %d lines of %s have '%s'" % (where, times, name, piece))
+        used = what != "elsewhere"
         for key in here:
+            if what == "elsewhere" and (key not in untaken or not elsewhere(lines, key)):
+                continue
             if key in excused:
                 problems.append("%s: line %d of %s is excused twice" % (where, key[1], key[0]))
-            if what != "timing" and untaken.get(key) != what:
+            if what not in ("timing", "elsewhere") and untaken.get(key) != what:
                 problems.append("%s: %s of %s is excused, but not taken in line %d: %s" %
                                 (where, what, key[0], key[1], untaken.get(key, "nothing")))
             excused[key] = reason
+            used = True
+        if here and not used:
+            problems.append("%s: nothing of %s is taken in another pass alone" % (where, function))
 
     groups = {}                                    # name: [lines, branches, excused lines, excused branches, untaken]
     for (function, line), (n, branches) in sorted(lines.items(), key=lambda x: (x[0][1], x[0][0])):

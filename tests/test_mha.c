@@ -1079,8 +1079,8 @@ static void padded_batches(void)
     }
 }
 
-/* Cross-attention, rows and memory ragged or padded in every combination, over memory or a filled cache, in a layer whose
-   values may have a source of their own: each sentence gets the bits it gets alone. More memories than sentences are
+/* Cross-attention, rows and memory ragged or padded in every combination, over memory or a filled cache, in a layer
+   whose values may have a source of their own: each sentence gets the bits it gets alone. More memories than sentences are
    legal without a k_map; the last ones have no reader. */
 static void ragged_memories(void)
 {
@@ -1608,8 +1608,8 @@ static void wrong_calls(void)
     free(w);
 }
 
-/* Calls that fit no address space, layers that no memory holds (their sizes are set by hand in a small one, whose weights
-   nobody gets to): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are too large all the more. */
+/* Calls that fit no address space, layers that no memory holds (their sizes are set by hand in a small one, whose
+   weights nobody gets to): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are too large all the more. */
 static void vast_layers(void)
 {
     enum { MOST = 2147483647 - 1023 };
@@ -1693,7 +1693,7 @@ static void vast_layers(void)
             need = more;
         }
         CHECK(need == (size_t)-1);
-        for (int bit = 30, width = 1; bit-- > 0;) {                           /* the most threads that attention takes */
+        for (int bit = 30, width = 1; bit-- > 0;) {       /* the most threads that the attention inside takes */
             attn_args inside = {0};
             exec.width = width + (1 << bit);
             inside.batch = inside.heads = inside.n_q = inside.n_k = 1;
