@@ -2103,11 +2103,10 @@ static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size
         attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->dim,
                     sizeof(float)) ||
         attn__bytes(v_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__CHUNK),
-                    (int)attn__up((size_t)dim_v, ATTN__PANEL), sizeof(float)) ||
-        attn__bytes(total, a->batch, 5, 1, 1, sizeof(int)) || attn__add(*total, *k_bytes, total) ||
-        attn__add(*total, *v_bytes, total) || attn__add(*total, 63, total) || *total > ATTN__BYTES_MAX)
+                    (int)attn__up((size_t)dim_v, ATTN__PANEL), sizeof(float)))
         return ATTN_E_OVERFLOW;
-    return ATTN_OK;
+    return (*total = *k_bytes + *v_bytes) > ATTN__BYTES_MAX ||       /* sums of two cannot wrap */
+           (*total += (size_t)a->batch * 5 * sizeof(int) + 63) > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
 }
 
 ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
