@@ -3496,7 +3496,7 @@ static attn__fixed attn__turns(attn__fixed f, int power)
 {
     f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);                         /* 2^66 / (2 pi) */
     power -= 2;
-    if (power >= 0) return power < 64 ? f << power : 0;
+    if (power >= 0) return f << power;                                   /* frequencies are below 2^16 */
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
