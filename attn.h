@@ -3664,8 +3664,7 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     out[3] = s->d_model;
     *bytes = 63;
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || attn__add(*bytes, part, bytes) ||
-            *bytes > ATTN__BYTES_MAX)
+        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || (*bytes += part) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW, "the weights are too large for the address space", "", 0, 0, 0);
     return ATTN_OK;
 }
