@@ -3829,8 +3829,7 @@ static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
     size_t bytes;
     *at = *total;
-    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || attn__add(*total, attn__up(bytes, 64), total) ||
-           *total > ATTN__BYTES_MAX;
+    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
 }
 
 /* The parts of the workspace, and how large it must be. */
