@@ -4257,7 +4257,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
     job.task = task;
     job.arg  = arg;
     if (n <= 0) return;
-    if (!e || !e->run || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
+    if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
     else e->run(e->pool, n, attn__run_one, &job);
 }
 
