@@ -4542,7 +4542,7 @@ static const attn__kernels *attn__table(int backend)
     }
     case ATTN_SCALAR: return &attn__kernels_scalar;
 #if ATTN__X86
-    case ATTN_SSE2: return cpu >> ATTN_SSE2 & 1u ? &attn__kernels_sse2 : NULL;
+    case ATTN_SSE2: return &attn__kernels_sse2;
     case ATTN_AVX2: return cpu >> ATTN_AVX2 & 1u ? &attn__kernels_avx2 : NULL;
     case ATTN_AVX512: return cpu >> ATTN_AVX512 & 1u ? &attn__kernels_avx512 : NULL;
 #elif ATTN__NEON
