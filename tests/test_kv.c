@@ -511,6 +511,12 @@ static void wrong_shapes(void)
         good.capacity = 1 << 20;
         good.dim = 1 << 14;
         REFUSES(dim_v, 1 << 14, ATTN_E_OVERFLOW);                      /* 2^61 of either, and a little more */
+        good.batch = 6361;                                             /* 6361 * 69431 * 20394401 = 2^53 - 1: */
+        good.kv_heads = 1;
+        good.dim = 20394401 - 16;
+        good.dim_v = 16;
+        REFUSES(capacity, 128 * 69431, ATTN_E_OVERFLOW);               /* 2^62 - 512, and the lengths */
+        good.dim_v = 0;
     }
 #undef REFUSES
     good.batch = good.kv_heads = 1;
