@@ -4025,10 +4025,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         r->in.kv = r->put.to;
     }
     status = attn_sdpa(&r->in);
-    if (status != ATTN_OK) {                                  /* cannot be: it was checked and brings its memory */
-        for (b = 0; r->put.to && b < r->batch; b++) r->put.to->lengths[b] -= attn__kv_count(&r->put, b);
-        return status;
-    }
+    ATTN_ASSERT(status == ATTN_OK);                           /* it was checked and brings its memory */
     if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
     attn__project_run(r->in.exec, &back, 1);
@@ -4036,7 +4033,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     for (b = 0; r->q_lengths && b < r->batch; b++)            /* rows of padding are zeros */
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_lengths[b]) * m->shape.d_model, 0,
                (size_t)(r->n_q - r->q_lengths[b]) * (size_t)m->shape.d_model * sizeof(float));
-    return ATTN_OK;
+    return status;
 }
 
 /* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then the arguments of
