@@ -928,6 +928,12 @@ static void why_buffers(void)
         CHECK(attn_check(&a, whole, sizeof whole) == ATTN_E_LENGTHS);
         CHECKF(says(whole, "n_k is 4 k_lengths[1] is 9"), "not the promised sentence: %s", whole);
     }
+    for (wrong = 0; wrong < 3; wrong++) {                         /* a window on either side is one */
+        attn_args a = good();
+        a.window_left = wrong & 1; a.window_right = wrong & 2;
+        CHECK(attn_check(&a, whole, sizeof whole) == ATTN_OK);
+        CHECKF((strstr(whole, "window") != NULL) == (wrong > 0), "%s", whole);
+    }
 }
 
 static void status_words(void)

@@ -1,5 +1,5 @@
-/* test_math.c: the scalar functions attn.h has instead of libm. They are private, so this file holds an implementation
- * of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth of a float's ulp; the
+/* test_math.c: the scalar functions attn.h has instead of libm, and its matrix product. They are private, so this file
+ * holds an implementation of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth of a float's ulp; the
  * limits are the promises of the documentation. `-n 10` and more visits every float of exp's range. */
 #undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #define ATTN_STATIC
@@ -229,12 +229,129 @@ static void test_fixed_float(void)
     CHECK(float_bits(attn__fixed_float(0, 0)) == 0 && attn__fixed_float(UINT64_C(1) << 63, 0) == 1.0f);
 }
 
+/* ---- panels and products ----------------------------------------------------------------------------------- */
+
+/* Key j, component c at (j/16)*16*depth + c*16 + j%16; the last panel is filled up with its last key. Every backend
+   moves the same bits, and reads nothing behind the last key. */
+static void test_pack_k(void)
+{
+    rng r = rng_make(test_seed + 6);
+    int backends[16], n_backends = test_all_backends(backends, 16);
+    for (int i = 0; i < 200; i++) {
+        const int n = rng_int(&r, 1, 70), depth = rng_int(&r, 1, 40), room = (n + 15) / 16 * 16;
+        const ptrdiff_t row = depth + rng_int(&r, 0, 1) * rng_int(&r, 1, 20);
+        const size_t size = (size_t)((n - 1) * row + depth);
+        float *k = guard_floats(size), *panels = guard_floats((size_t)(room * depth));
+        rng_fill(&r, k, size);
+        for (int b = 0; b < n_backends; b++) {
+            memset(panels, 0x77, (size_t)(room * depth) * sizeof(float));
+            attn__table(backends[b])->pack_k(panels, k, row, n, depth);
+            for (int j = 0; j < room; j++)
+                for (int c = 0; c < depth; c++)
+                    CHECKF(float_bits(panels[j / 16 * 16 * depth + c * 16 + j % 16]) ==
+                           float_bits(k[(j < n ? j : n - 1) * row + c]), "%s: key %d of %d, component %d of %d",
+                           attn_backend_name(backends[b]), j, n, c, depth);
+        }
+        guard_free(k);
+        guard_free(panels);
+    }
+}
+
+/* A product, chains begun at +0, at a row or at a matrix, stored or folded: within the error of its chains; where there
+   is fma, the bits of one chain of fma after the other; and a row gets the same bits alone as in company. */
+static void test_products(void)
+{
+    rng r = rng_make(test_seed + 7);
+    int backends[16], n_backends = test_all_backends(backends, 16), one[16], n_one = test_one_answer_backends(one, 16);
+    for (int i = 0; i < 400 && !test_failed(); i++) {
+        const int rows = rng_int(&r, 1, 30), panels = rng_int(&r, 1, 9), width = 16 * panels;
+        const int depth = rng_int(&r, 0, 60);
+        const int start = rng_int(&r, 0, 2), fold = rng_int(&r, 0, 1);        /* start 0: +0, 1: one row, 2: a matrix */
+        const size_t cells = (size_t)(rows * width);
+        float *a = guard_floats((size_t)(rows * depth)), *b = guard_floats((size_t)(width * depth));
+        float *c = guard_floats(cells), *alone = guard_floats((size_t)width), *from = guard_floats(cells);
+        float *before = guard_floats(cells), *want = guard_floats(cells), fold_a[30], fold_b[30];
+        double *error = malloc(cells * sizeof *error);
+        attn__gemm g;
+        if (!error) abort();
+        rng_fill(&r, a, (size_t)(rows * depth));
+        rng_fill(&r, b, (size_t)(width * depth));
+        rng_fill(&r, from, cells);
+        rng_fill(&r, before, cells);
+        rng_fill(&r, fold_a, 30);
+        rng_fill(&r, fold_b, 30);
+        memset(&g, 0, sizeof g);
+        g.a = a;
+        g.a_row = depth;
+        g.b = b;                                              /* panels one behind the other */
+        g.b_step = 16;
+        g.b_panel = 16 * depth;
+        g.from = start ? from : NULL;
+        g.from_row = start == 2 ? width : 0;
+        g.c_row = width;
+        g.rows = rows;
+        g.panels = panels;
+        g.depth = depth;
+        if (fold) { g.fold_a = fold_a; g.fold_b = fold_b; }
+        for (int y = 0; y < rows; y++)
+            for (int x = 0; x < width; x++) {
+                const size_t at = (size_t)(y * width + x);
+                float chain = start ? from[y * g.from_row + x] : 0.0f;
+                double size = fabs((double)chain);
+                for (int t = 0; t < depth; t++) {
+                    const float k = b[x / 16 * 16 * depth + t * 16 + x % 16];
+                    chain = attn__fma(a[y * depth + t], k, chain);
+                    size += fabs((double)a[y * depth + t] * (double)k);
+                }
+                want[at] = fold ? attn__fma(before[at], fold_a[y], chain * fold_b[y]) : chain;
+                if (fold) size = fabs((double)before[at] * (double)fold_a[y]) + size * fabs((double)fold_b[y]);
+                error[at] = 2.0 * (depth + 3) * 0x1p-24 * size;
+            }
+        for (int n = 0; n < n_backends; n++) {
+            const attn__kernels *kernels = attn__table(backends[n]);
+            const char *name = attn_backend_name(backends[n]);
+            int exact = 0;
+            for (int j = 0; j < n_one; j++) exact |= one[j] == backends[n];
+            memcpy(c, before, cells * sizeof *c);
+            g.a = a;
+            g.c = c;
+            g.rows = rows;
+            kernels->gemm(&g);
+            for (size_t at = 0; at < cells; at++)
+                if (exact ? float_bits(c[at]) != float_bits(want[at])
+                          : !(fabs((double)c[at] - (double)want[at]) <= error[at])) {
+                    CHECKF(0, "%s: %d x %d, %d panels, start %d, fold %d: cell %d is %.9g, not %.9g", name, rows, depth,
+                           panels, start, fold, (int)at, (double)c[at], (double)want[at]);
+                    break;
+                }
+            g.rows = 1;
+            for (int y = 0; y < rows; y++) {
+                memcpy(alone, before + y * width, (size_t)width * sizeof *alone);
+                g.a = a + y * depth;
+                g.c = alone;
+                if (start == 2) g.from = from + y * width;
+                if (fold) { g.fold_a = fold_a + y; g.fold_b = fold_b + y; }
+                kernels->gemm(&g);
+                CHECKF(same_bits(alone, c + y * width, (size_t)width), "%s: row %d of %d has other bits alone", name, y,
+                       rows);
+            }
+            if (start) g.from = from;
+            if (fold) { g.fold_a = fold_a; g.fold_b = fold_b; }
+        }
+        guard_free(a); guard_free(b); guard_free(c); guard_free(alone); guard_free(from); guard_free(before);
+        guard_free(want);
+        free(error);
+    }
+}
+
 SUITE(math) = {
     {"fma", test_fma, "a multiply-add that rounds twice, on targets that have none and on those that claim one"},
     {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
     {"log", test_log, "log off by more than 1.5 ulp, log(1) != 0"},
     {"tanh", test_tanh, "a softcap that is not odd, leaves [-1, 1] or is off by more than 3 ulp"},
     {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
+    {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
+    {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
     {"default_scale", test_default_scale, "1/sqrt(dim) off by more than an ulp, or inexact where it is a power of two"},
     {0}
 };

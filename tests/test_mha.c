@@ -650,6 +650,7 @@ static void turn_oracle(const layer *l, numbers x, int batch, int n, int heads)
 static void double_oracle(void)
 {
     rng seeds = rng_make(test_seed + 4);
+    int backends[16], n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < 80 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
@@ -663,6 +664,7 @@ static void double_oracle(void)
         if (!sees) abort();
         layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING));
         memset(&o, 0, sizeof o);
+        o.attn.backend = backends[i % n_backends];
         if (rng_int(&r, 0, 1)) o.attn.k_lengths = lengths;
         if (self && rng_int(&r, 0, 1)) o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
         for (int b = 0; b < 2; b++) lengths[b] = rng_int(&r, 1, n_k);
@@ -1080,8 +1082,8 @@ static void padded_batches(void)
 }
 
 /* Cross-attention, rows and memory ragged or padded in every combination, over memory or a filled cache, in a layer
-   whose values may have a source of their own: each sentence gets the bits it gets alone. More memories than sentences are
-   legal without a k_map; the last ones have no reader. */
+   whose values may have a source of their own: each sentence gets the bits it gets alone. More memories than sentences
+   are legal without a k_map; the last ones have no reader. */
 static void ragged_memories(void)
 {
     enum { BATCH = 3 };
@@ -1288,11 +1290,11 @@ static void means(void)
 
 /* ---- what must not matter, and what must not be missing ----------------------------------------------------- */
 
-/* all backends that keep the one answer, all widths */
+/* all backends that keep the one answer, all widths; the others have an answer of their own, at every width */
 static void backends_and_threads(void)
 {
     rng r = rng_make(test_seed + 12);
-    int backends[16], n_backends = test_one_answer_backends(backends, 16);
+    int one[16], n_one = test_one_answer_backends(one, 16), backends[16], n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < 12 && !test_failed(); i++) {
         const int batch = rng_int(&r, 1, 2), n = i % 3 ? rng_int(&r, 1, 40) : rng_int(&r, 97, 150);
         float *x, *want, *got;
@@ -1308,9 +1310,12 @@ static void backends_and_threads(void)
         o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
         o.gate = &gate;
         o.gate_n = 1;
-        o.attn.backend = backends[0];
-        CHECK(attn_mha_self(&l.m, want, x, batch, n, &o) == ATTN_OK);
-        for (int b = 0; b < n_backends; b++)
+        for (int b = 0; b < n_backends; b++) {
+            int own = backends[b];                            /* whose answer it must be */
+            for (int j = 0; j < n_one; j++) if (one[j] == backends[b]) own = one[0];
+            o.attn.exec = NULL;
+            o.attn.backend = own;
+            CHECK(attn_mha_self(&l.m, want, x, batch, n, &o) == ATTN_OK);
             for (int width = 1; width <= 4; width += 1 + (width == 2)) {
                 attn_exec exec = test_exec(width);
                 o.attn.exec = &exec;
@@ -1318,8 +1323,9 @@ static void backends_and_threads(void)
                 memset(got, 0x77, (size_t)(batch * n * l.a.d_model) * sizeof(float));
                 CHECK(attn_mha_self(&l.m, got, x, batch, n, &o) == ATTN_OK);
                 CHECKF(same_bits(got, want, (size_t)(batch * n * l.a.d_model)), "%s, width %d differs from %s",
-                       attn_backend_name(backends[b]), width, attn_backend_name(backends[0]));
+                       attn_backend_name(backends[b]), width, attn_backend_name(own));
             }
+        }
         free(x); free(want); free(got);
         layer_free(&l);
     }
@@ -1609,7 +1615,8 @@ static void wrong_calls(void)
 }
 
 /* Calls that fit no address space, layers that no memory holds (their sizes are set by hand in a small one, whose
-   weights nobody gets to): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are too large all the more. */
+   weights nobody gets to): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are too large all the
+   more. */
 static void vast_layers(void)
 {
     enum { MOST = 2147483647 - 1023 };

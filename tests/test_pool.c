@@ -244,10 +244,30 @@ static void nest_task(void *arg, int i)
     }
 }
 
+/* Two tasks that wait for each other stand on two threads: one of them is a worker, which uses its own pool. */
+typedef struct meeting { attn_exec *e; int there; count c; } meeting;
+
+static void meeting_task(void *arg, int i)
+{
+    meeting *m = arg;
+    count inner = {0};
+    __atomic_fetch_add(&m->there, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&m->there, __ATOMIC_SEQ_CST) < 2) continue;
+    m->e->run(m->e->pool, 6, count_task, &inner);
+    if (counts_are(&inner, 6)) count_task(&m->c, i);
+}
+
 static void nested(void)
 {
     attn_pool *p = attn_pool_create(4);
     attn_exec e = attn_pool_exec(p);
+    for (int round = 0; round < 20; round++) {
+        meeting m;
+        memset(&m, 0, sizeof m);
+        m.e = &e;
+        e.run(e.pool, 2, meeting_task, &m);
+        CHECKF(counts_are(&m.c, 2), "meeting %d", round);
+    }
     for (int depth = 0; depth < 4; depth++) {
         nest n;
         memset(&n, 0, sizeof n);
