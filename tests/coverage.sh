@@ -1,13 +1,14 @@
 #!/bin/sh
-# coverage.sh: every line and every branch of attn.h must be taken by the tests, in each kernel pass and in each section.
+# coverage.sh: every line and every branch of attn.h must be taken by the tests, in each kernel pass and each section.
 # What cannot be taken stands in coverage.txt, with its reason. Last line: "coverage: N passed, M failed".
 #
 #   sh tests/coverage.sh              all tests                 sh tests/coverage.sh -a       list what is excluded, too
-#   QUICK=1 sh tests/coverage.sh      without the random tests that only repeat: one minute on two cores
+#   QUICK=1 sh tests/coverage.sh      without some long tests that reach nothing more: a minute on two cores
 #
 # gcc's own gcov is used directly: it tells the three passes of one kernel line apart, gcovr adds them up. Everything is
 # compiled at -O0 and nothing is inlined, so that a branch is one in the source; ATTN_ASSERT tests nothing here.
 cd "$(dirname "$0")/.." || exit 1
+stop() { echo 'coverage: 0 passed, 1 failed'; exit 1; }
 gcc=${GCC:-gcc} gcov=${GCOV:-gcov} out=build/coverage
 for tool in $gcc $gcov python3; do
     command -v "$tool" > /dev/null || { echo "SKIPPED coverage: no $tool"; exit 0; }
@@ -15,27 +16,36 @@ done
 rm -rf $out
 mkdir -p $out
 flags='-std=c99 -I. -Itests -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0 -pthread -w'
-count='-O0 --coverage -fprofile-update=atomic -Dalways_inline=noinline -fno-inline --param=logical-op-non-short-circuit=0
-       -DNDEBUG'
+count='-O0 --coverage -fprofile-update=atomic -Dalways_inline=noinline -fno-inline -DNDEBUG
+       --param=logical-op-non-short-circuit=0'
 
 # "implementation" files are measured, the others are just part of the program
 for f in tests/*.c; do
     b=$(basename "$f" .c) how=-O1
     [ "$b" != golden ] && grep -q '^#define ATTN_IMPLEMENTATION' "$f" && how=$count
     echo "$f -o $out/$b.o $(echo $how)"
-done | xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -I {} sh -c "$gcc $flags -c {}" || { echo 'coverage: 0 passed, 1 failed'; exit 1; }
-$gcc --coverage $out/*.o -o $out/test -lm -pthread || { echo 'coverage: 0 passed, 1 failed'; exit 1; }
+done | xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -I {} sh -c "$gcc $flags -c {}" || stop
+$gcc --coverage $out/*.o -o $out/test -lm -pthread || stop
 
 # two processes add to the same counts; a test that fails here is a failure, too
-run() { n=$1; shift; $out/test "$@" > $out/$n.log 2>&1 || echo "$n: status $?" >> $out/failed; }
-if [ -n "$QUICK" ]; then
-    all=$($out/test -l | awk '$2 !~ /^(random|accuracy|hostile|garbage)$/ {print $2}')
-fi
-run a sdpa args masks math bits & run b poison kv mha pool
+run() # name, tests, one a line
+{
+    (IFS='
+'; set -f; $out/test $2) > $out/$1.log 2>&1 || echo "$1.log: status $?" >> $out/failed
+}
+long='^(random histories|rope far|rope table|accuracy|workspace|garbage|no_malloc|golden)$'
+names=$($out/test -l | cut -c 9-40 | sed 's/ *$//' | sort -u)
+[ -z "$QUICK" ] || names=$(echo "$names" | grep -vE "$long")
+run a "$(echo "$names" | sed -n 'p;n')" & run b "$(echo "$names" | sed -n 'n;p')"
 wait
-if [ -f $out/failed ]; then cat $out/failed; grep -h '^  FAIL\|CRASH' $out/?.log | head; echo 'coverage: 0 passed, 1 failed'; exit 1; fi
+if [ -f $out/failed ]; then
+    cat $out/failed
+    grep -h '^  FAIL\|CRASH' $out/?.log | head
+    stop
+fi
 
 for o in $out/*.gcda; do
-    $gcov -b -c -j -t "${o%.gcda}.o" > "${o%.gcda}.json" 2> $out/gcov.log || { cat $out/gcov.log; echo 'coverage: 0 passed, 1 failed'; exit 1; }
+    $gcov -b -c -j -t "${o%.gcda}.o" > "${o%.gcda}.json" 2> $out/gcov.log || { cat $out/gcov.log; stop; }
 done
-LC_ALL=C.UTF-8 python3 tests/coverage.py "$@" $(sed -n 's/.*backends: *//p' $out/a.log) : $out/attn_impl.json $(ls $out/*.json | grep -v attn_impl)
+backends=$(sed -n 's/.*backends: *//p' $out/a.log)
+LC_ALL=C.UTF-8 python3 tests/coverage.py "$@" $backends : $out/attn_impl.json $(ls $out/*.json | grep -v attn_impl)

@@ -732,8 +732,9 @@ static void overflow(void)
 static void overflow_of_work(void)
 {
     static const struct { int batch, n_q, n_k, dim, dim_v; } sizes[] = {
-        { 1, 1, 1, 1 << 30, 1 }, { 1, 1, 1000, 1 << 30, 1 << 24 }, { 32, 1, INT_MAX - 1023, 1 << 30, 1 << 30 },
-        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 } };
+        { 1, 2, 1, INT_MAX - 1023, 1 }, { 1, 2, 1000, INT_MAX - 1023, 1 << 24 },
+        { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
+        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 } };           /* two rows of q alone are 2^34 bytes for each thread */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -769,10 +770,11 @@ static void overflow_of_work(void)
     }
     a = tiny();                                                   /* a real call of that kind, its one entry empty */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
-    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1; a.n_k = 1; a.dim = 1 << 30; exec.width = INT_MAX;
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 2; a.n_k = 1; exec.width = INT_MAX;
+    a.dim = INT_MAX - 1023;
     a.out = NULL; a.q = a.k = a.v = NULL; a.lse = w.lse;
-    refused(__LINE__, "2^31 threads with 2^32 bytes each", &a, ATTN_E_OVERFLOW, "workspace");
-    no_workspace(__LINE__, "2^31 threads with 2^32 bytes each", &a);
+    refused(__LINE__, "2^31 threads with 2^34 bytes each", &a, ATTN_E_OVERFLOW, "workspace");
+    no_workspace(__LINE__, "2^31 threads with 2^34 bytes each", &a);
 }
 
 /* Products that overflow 32 bits and nothing else are ordinary sizes on a 64-bit machine. */
