@@ -734,7 +734,7 @@ static void overflow_of_work(void)
     static const struct { int batch, n_q, n_k, dim, dim_v; } sizes[] = {
         { 1, 2, 1, INT_MAX - 1023, 1 }, { 1, 2, 1000, INT_MAX - 1023, 1 << 24 },
         { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
-        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 } };           /* two rows of q alone are 2^34 bytes for each thread */
+        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 } };           /* two rows of q are 2^34 bytes for each thread */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;

@@ -1,6 +1,7 @@
 /* test_math.c: the scalar functions attn.h has instead of libm, and its matrix product. They are private, so this file
- * holds an implementation of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth of a float's ulp; the
- * limits are the promises of the documentation. `-n 10` and more visits every float of exp's range. */
+ * holds an implementation of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth
+ * of a float's ulp; the limits are the promises of the documentation. `-n 10` and more visits every float of exp's
+ * range. */
 #undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
