@@ -3910,13 +3910,13 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_mha_args *s = &r->m->shape;
     attn__spans all;
     const int heads = r->o.weights_mean ? 1 : s->heads;
-    size_t rows, cells, lse, k_bytes = 0, v_bytes = 0;
+    size_t rows, cells, lse, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&rows, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&lse, r->batch, s->heads, r->n_q, 1, sizeof(float)) ||
         attn__bytes(&cells, r->batch, heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)) ||
-        (k_from != x && attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float))) ||
-        (v_from != k_from && attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float))))
+        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||      /* perhaps x, with more rows */
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
         return ATTN_E_OVERFLOW;
     attn__span_add(&all, "", out, rows);
     attn__span_add(&all, "", a->weights, cells);
