@@ -33,7 +33,7 @@ run() # name, tests, one a line
     (IFS='
 '; set -f; $out/test $2) > $out/$1.log 2>&1 || echo "$1.log: status $?" >> $out/failed
 }
-long='^(random histories|rope far|rope table|accuracy|workspace|garbage|no_malloc|golden)$'
+long='^(random histories|rope far|accuracy|workspace|garbage|no_malloc|golden)$'
 names=$($out/test -l | cut -c 9-40 | sed 's/ *$//' | sort -u)
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vE "$long")
 run a "$(echo "$names" | sed -n 'p;n')" & run b "$(echo "$names" | sed -n 'n;p')"

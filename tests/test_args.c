@@ -377,6 +377,7 @@ static void conflicts(void)
     WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 2);
     WRONG(good, ATTN_E_SIZE, "batch 2 k_batch 1", a.k_batch = 1);              /* who reads which, without a k_map? */
     RIGHT(good, a.k_batch = BATCH);
+    WRONG(full, ATTN_E_WORK, "work_size 16 attn_sdpa_workspace", a.work_size = 16);
 }
 
 static attn_kv cache;
