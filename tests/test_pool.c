@@ -7,12 +7,12 @@
 #define ATTN_THREADS
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
-#include "control.h"
 #include <stddef.h>
 static void *sys_malloc(size_t bytes);
 static void sys_free(void *p);
 #define ATTN_MALLOC(user, size) ((void)(user), sys_malloc(size))
 #define ATTN_FREE(user, ptr)    ((void)(user), sys_free(ptr))
+#include "control.h"
 
 #if !defined(_WIN32)
 #include <pthread.h>
