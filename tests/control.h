@@ -33,6 +33,50 @@ CONTROL void control_set(control_word w)
     uint64_t control = w & 0xFFFFFFFFu, flags = w >> 32;
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
+#elif defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP)
+#define HAVE_CONTROL 1
+#define CONTROL_FLAGS 0u                  /* from here on control_all leaves the sticky flags out */
+typedef unsigned control_word;
+CONTROL control_word control_all(void)
+{
+    unsigned w;
+    __asm__ __volatile__("vmrs %0, fpscr" : "=r"(w) : : "memory");
+    return w & 0x07F79F00u;
+}
+CONTROL void control_set(control_word w) { __asm__ __volatile__("vmsr fpscr, %0" : : "r"(w) : "memory"); }
+#elif defined(__riscv_flen)
+#define HAVE_CONTROL 1
+#define CONTROL_FLAGS 0ul
+typedef unsigned long control_word;
+CONTROL control_word control_all(void)
+{
+    unsigned long w;
+    __asm__ __volatile__("frcsr %0" : "=r"(w) : : "memory");
+    return w & 0xE0u;
+}
+CONTROL void control_set(control_word w) { __asm__ __volatile__("fscsr %0" : : "r"(w) : "memory"); }
+#elif defined(__s390x__)
+#define HAVE_CONTROL 1
+#define CONTROL_FLAGS 0u
+typedef unsigned control_word;
+CONTROL control_word control_all(void)
+{
+    unsigned w;
+    __asm__ __volatile__("efpc %0" : "=d"(w) : : "memory");
+    return w & 0xFC000007u;
+}
+CONTROL void control_set(control_word w) { __asm__ __volatile__("sfpc %0" : : "d"(w) : "memory"); }
+#elif defined(__GNUC__) && defined(__powerpc64__)
+#define HAVE_CONTROL 1
+#define CONTROL_FLAGS UINT64_C(0)
+typedef uint64_t control_word;
+CONTROL control_word control_all(void)
+{
+    uint64_t w;
+    __asm__ __volatile__("mffs 0\n\tstfd 0, %0" : "=m"(w) : : "fr0");
+    return w & 0xFFu;
+}
+CONTROL void control_set(control_word w) { __asm__ __volatile__("lfd 0, %0\n\tmtfsf 255, 0" : : "m"(w) : "fr0"); }
 #endif
 
 #ifdef HAVE_CONTROL
@@ -46,10 +90,21 @@ static const control_word control_hostile[] = {
     0x0000u,                                                /* every trap there is, inexact and denormal too */
     0x0000u | 0xC000u,                                      /* the same, rounding up, flush to zero */
 };
-#else                                                       /* traps: most of these CPUs have none */
+#elif defined(__aarch64__)                                  /* traps: most of these CPUs have none */
 static const control_word control_hostile[] = {
     UINT64_C(1) << 24, UINT64_C(1) << 22, UINT64_C(2) << 22, UINT64_C(3) << 22, UINT64_C(7) << 22,
 };
+#elif defined(__arm__)      /* flush to zero; rounding up, down, toward zero; the default NaN, toward zero, flushing */
+static const control_word control_hostile[] = {1u << 24, 1u << 22, 2u << 22, 3u << 22, 0x03C00000u};
+#elif defined(__riscv_flen)                                 /* to zero, down, up, ties away */
+static const control_word control_hostile[] = {1u << 5, 2u << 5, 3u << 5, 4u << 5};
+#elif defined(__s390x__)                                    /* to zero, up, down; that with traps */
+static const control_word control_hostile[] = {1u, 2u, 3u, 0xC0000003u};
+#else                                                       /* POWER: to zero, up, down; that with traps */
+static const control_word control_hostile[] = {1u, 2u, 3u, 0x93u};
+#endif
+#if defined(__SSE__) || defined(_M_X64) || defined(__aarch64__) || defined(__arm__)
+#define HAVE_FLUSH 1                                        /* control_hostile[0] flushes denormals and nothing else */
 #endif
 enum { CONTROL_HOSTILE = (int)(sizeof control_hostile / sizeof control_hostile[0]) };
 

@@ -279,6 +279,20 @@ uint64_t hash_bits(uint64_t h, const float *x, size_t n)
     return h;
 }
 
+static double as_if_finite(float x) { return isinf(x) ? (x > 0.0f ? 0x1p128 : -0x1p128) : (double)x; }
+
+/* mingw-w64's fmaf is fma rounded again. There: the sum of product and c as a double and its exact error (Knuth); the sum
+   rounded to float is right unless it lies just between two floats, where the error's sign decides. */
+float test_fmaf(float a, float b, float c)
+{
+    volatile float x = 24929.0f, y = 673.0f;                /* x * y + 2^-40: rounded twice it goes to even */
+    if (fmaf(x, y, 0x1p-40f) == 16777218.0f) return fmaf(a, b, c);
+    const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p, error = (p - (s - t)) + (d - t);
+    const float f = (float)s, g = nextafterf(f, s > (double)f ? INFINITY : -INFINITY);
+    if (!(error > 0.0 || error < 0.0) || as_if_finite(f) + as_if_finite(g) != 2.0 * s) return f;
+    return (g > f) == (error > 0.0) ? g : f;
+}
+
 /* ---- the executor ---------------------------------------------------------------------------------------- */
 
 typedef struct job {

@@ -57,6 +57,7 @@ uint32_t float_bits(float x);
 float bits_float(uint32_t u);
 int same_bits(const float *a, const float *b, size_t n);   /* 1 when equal bit for bit */
 uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little-endian words; start with h = 0 */
+float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, one that does not */
 
 /* ---- an executor that is not a plain loop -------------------------------------------------------------------- */
 attn_exec test_exec(int width);       /* runs tasks on real threads where there are any, in a scrambled order */
