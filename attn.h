@@ -4223,6 +4223,39 @@ static void attn__env_set(attn__env e)
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
 
+#elif defined(__GNUC__) && ((defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
+                            (defined(__powerpc64__) && !defined(__NO_FPRS__)))   /* control and flags in one register */
+#define ATTN__ENV_DEFAULT 0u
+#define ATTN__ENV_EXISTS  1
+#if defined(__arm__)
+typedef unsigned attn__env;                                              /* FPSCR */
+#define ATTN__ENV_CONTROL 0x07F79F00u                                    /* traps, to where, flushing, default NaN */
+#define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
+#define ATTN__ENV_SET     "vmsr fpscr, %0" : : "r"(e)
+#elif defined(__riscv_flen)
+typedef unsigned long attn__env;                                         /* fcsr */
+#define ATTN__ENV_CONTROL 0xE0u                                          /* to where */
+#define ATTN__ENV_GET     "frcsr %0" : "=r"(e)
+#define ATTN__ENV_SET     "fscsr %0" : : "r"(e)
+#elif defined(__s390x__)
+typedef unsigned attn__env;                                              /* FPC */
+#define ATTN__ENV_CONTROL 0xFC000007u                                    /* traps, to where */
+#define ATTN__ENV_GET     "efpc %0" : "=d"(e)
+#define ATTN__ENV_SET     "sfpc %0" : : "d"(e)
+#else
+typedef unsigned long long attn__env;                                    /* FPSCR, in a floating-point register */
+#define ATTN__ENV_CONTROL 0xFFu                                          /* traps, not IEEE, to where */
+#define ATTN__ENV_GET     "mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0"
+#define ATTN__ENV_SET     "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0"
+#endif
+static attn__env attn__env_get(void)
+{
+    attn__env e = 0;
+    __asm__ __volatile__(ATTN__ENV_GET);
+    return e;
+}
+static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
+
 #else
 typedef unsigned attn__env;                                              /* the host's settings stay as they are */
 #define ATTN__ENV_DEFAULT 0u
