@@ -330,7 +330,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!w.broken || !a->backend) a->backend = f2 & 16384u ? list[u8(&in) % (unsigned)n_list] : ATTN_AUTO;
     if (breaks > 2 && coin(&in)) {         /* pointers that are not there, or too many of them */
         w.broken = 1;
-        switch (u8(&in) % 8u) {
+        switch (u8(&in) % 12u) {
         case 0: a->out = NULL; break;
         case 1: a->q = NULL; break;
         case 2: a->k = NULL; break;
@@ -338,6 +338,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         case 4: a->kv = &kv; break;        /* zeroed: no cache at all */
         case 5: exec.run = NULL, a->exec = &exec; break;
         case 6: exec.width = odd_size(&in), a->exec = &exec; break;
+        case 7: a->kv = &kv, a->k = a->v = NULL; break;
+        case 8:                            /* two that exclude each other */
+            a->q_cum = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b + 1, 0, 0));
+            a->q_lengths = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, 0));
+            break;
+        case 9:
+            a->k_cum = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b + 1, 0, 0));
+            *(coin(&in) ? &a->k_lengths : coin(&in) ? &a->k_starts : &a->k_map) =
+                (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, 0));
+            break;
+        case 10:                           /* a backend of another machine */
+            for (a->backend = ATTN_WASM, i = 0; i < (size_t)n_list; i++)
+                if (list[i] == a->backend) a->backend--, i = (size_t)-1;
+            break;
         default: a->weights = a->lse; break;
         }
         if (a->exec && exec.width > 64) w.insane = 1;

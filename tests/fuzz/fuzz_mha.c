@@ -141,15 +141,29 @@ static void drop(layer *l)
     free(l->mem);
 }
 
-/* by the public parts: projections, rotation, gates per head, attention, projection */
-static void by_hand(const layer *l, float *out, const float *x, int batch, int n_q, const float *memory, const float *memory_v,
-                    int n_k, const attn_args *how)
+/* y [rows][n][width] times what the gates say */
+static void gates(float *y, int rows, int n, int width, const attn_mha_opts *how)
+{
+    int r, i, x;
+    for (i = 0; i < n; i++) {
+        const float by = attn__gate(how->gate[i], how->gate_sigmoid);
+        const double g = (double)how->gate[i], is = how->gate_sigmoid ? 1.0 / (1.0 + exp(-g)) : tanh(g);
+        if (fabs((double)by - is) > 4e-7) DIE("the gate %g is %g, not %g", g, (double)by, is);
+        for (r = 0; r < rows; r++)
+            for (x = 0; x < width; x++) y[(r * n + i) * width + x] *= by;
+    }
+}
+
+/* by the public parts: projections, rotation, attention, gates per head, projection, the gate of all; weights may be NULL */
+static void by_hand(const layer *l, float *out, float *weights, const float *x, int batch, int n_q, const float *memory,
+                    const float *memory_v, int n_k, const attn_mha_opts *how)
 {
     const attn_mha_args *s = &l->m.shape;
     const int wide = s->heads * s->head_dim, kw = s->kv_heads * s->head_dim;
     float *q = floats(product(batch * n_q, wide)), *k = floats(product(batch * n_k, kw)), *v = floats(product(batch * n_k, kw));
-    float *o = floats(product(batch * n_q, wide));
-    attn_args a = *how;
+    float *o = floats(product(batch * n_q, wide)), *all = floats(weights ? product(batch * s->heads, n_q * n_k) : 1);
+    attn_args a = how->attn;
+    int b, h, i, row = n_q * n_k;
     MUST(attn_linear_run(&l->m.q, q, x, batch * n_q, NULL) == ATTN_OK);
     MUST(attn_linear_run(&l->m.k, k, memory, batch * n_k, NULL) == ATTN_OK);
     MUST(attn_linear_run(&l->m.v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
@@ -159,26 +173,63 @@ static void by_hand(const layer *l, float *out, const float *x, int batch, int n
         MUST(attn_rope(k, batch, n_k, s->kv_heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
     }
     a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = s->heads, a.kv_heads = s->kv_heads, a.dim = s->head_dim;
-    a.q = q, a.k = k, a.v = v, a.out = o;
+    a.q = q, a.k = k, a.v = v, a.out = o, a.weights = weights ? all : NULL;
     MUST(attn_sdpa(&a) == ATTN_OK);
+    if (weights && !how->weights_mean) memcpy(weights, all, product(batch * s->heads, row) * sizeof *all);
+    for (b = 0; weights && how->weights_mean && b < batch; b++)
+        for (i = 0; i < row; i++) {
+            float sum = all[b * s->heads * row + i];
+            for (h = 1; h < s->heads; h++) sum += all[(b * s->heads + h) * row + i];
+            sum = sum / (float)s->heads + 0.0f;
+            weights[b * row + i] = sum == sum ? sum : bits_float(0x7FC00000u);
+        }
+    if (how->gate && how->gate_n > 1) gates(o, batch * n_q, s->heads, s->head_dim, how);
     MUST(attn_linear_run(&l->m.o, out, o, batch * n_q, NULL) == ATTN_OK);
-    free(q), free(k), free(v), free(o);
+    if (how->gate && how->gate_n == 1) gates(out, batch * n_q, 1, s->d_model, how);
+    for (b = 0; how->attn.q_lengths && b < batch; b++)
+        for (i = how->attn.q_lengths[b] * s->d_model; i < n_q * s->d_model; i++) out[b * n_q * s->d_model + i] = 0.0f;
+    free(q), free(k), free(v), free(o), free(all);
 }
 
-static void options(input *in, attn_args *a, const layer *l, float *slopes, float *sinks, attn_exec *exec)
+typedef struct wishes { float slopes[64], sinks[64], gate[64], *weights; int q_lengths[3], k_lengths[3]; } wishes;
+
+/* what a call may want; with weights an array of n_weights for each head. The lengths are drawn, not set */
+static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn_exec *exec, int batch, int n_q, int n_k)
 {
-    const unsigned f = u8(in);
+    const unsigned f = u8(in), g = u8(in);
+    attn_args *a = &o->attn;
     int list[16], n = attn_backends(list, 16), h;
-    memset(a, 0, sizeof *a);
-    for (h = 0; h < l->m.shape.heads; h++) slopes[h] = number(in), sinks[h] = number(in);
+    memset(o, 0, sizeof *o);
+    memset(w, 0, sizeof *w);
+    for (h = 0; h < l->m.shape.heads; h++) w->slopes[h] = number(in), w->sinks[h] = number(in), w->gate[h] = number(in);
     if (f & 1u) a->softcap = 2.0f;
     if (f & 2u) a->window_left = from_to(in, 1, 9);
-    if (f & 4u) a->alibi_slopes = slopes;
-    if (f & 8u) a->sinks = sinks;
+    if (f & 4u) a->alibi_slopes = w->slopes;
+    if (f & 8u) a->sinks = w->sinks;
     if (f & 16u) a->exec = exec;
     if (f & 32u) a->scale = 0.75f;
     a->backend = f & 64u ? list[u8(in) % (unsigned)n] : ATTN_AUTO;
     a->user = &the_heap;
+    if (g & 1u) o->gate = w->gate, o->gate_n = g & 2u ? l->m.shape.heads : 1, o->gate_sigmoid = g >> 2 & 1;
+    if (g & 8u) {
+        w->weights = a->weights = floats(product(batch * l->m.shape.heads, n_q * n_k));
+        if (g & 16u) a->weights_stage = from_to(in, 0, 3);
+        o->weights_mean = g >> 5 & 1;
+    }
+    for (h = 0; h < batch; h++) w->q_lengths[h] = from_to(in, 0, n_q), w->k_lengths[h] = from_to(in, 0, n_k);
+    if (g & 64u) a->q_lengths = w->q_lengths;
+}
+
+/* x [batch][n][width] without the rows behind lengths, and where each entry begins then */
+static float *without_padding(int *cum, const float *x, int batch, int n, int width, const int *lengths)
+{
+    float *y = floats(product(batch * n, width));
+    int b;
+    for (b = 0, cum[0] = 0; b < batch; b++) {
+        memcpy(y + cum[b] * width, x + b * n * width, product(lengths[b], width) * sizeof *y);
+        cum[b + 1] = cum[b] + lengths[b];
+    }
+    return y;
 }
 
 /* the call that `again` repeats, without memory and with a little too little of it */
@@ -204,28 +255,47 @@ static void self(input *in, layer *l)
     const int batch = from_to(in, 1, 3), n = coin(in) ? from_to(in, 1, 8) : u8(in) > 220 ? 140 : from_to(in, 1, 20);
     const size_t n_x = product(batch * n, s->d_model), entry = product(n, s->d_model);
     const unsigned starve = u8(in);
-    float slopes[64], sinks[64], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *part, *part_out;
+    float *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *part, *part_out, *ragged, *first = NULL;
     unsigned char *work = NULL;
     attn_mha_opts o;
     attn_kv_args ka;
     attn_kv c;
     attn_exec exec;
-    size_t need;
-    int width = from_to(in, 1, 4), at = 0, b, step;
+    wishes w;
+    size_t need, n_w = 0;
+    int width = from_to(in, 1, 4), at = 0, b, step, cum[4], counts[3];
     if (n == 140 && batch > 1) { free(x), free(out), free(want); return; }
     exec.pool = &width, exec.width = width, exec.run = scrambled;
-    memset(&o, 0, sizeof o);
-    options(in, &o.attn, l, slopes, sinks, &exec);
+    options(in, &o, l, &w, &exec, batch, n, n);
     o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
-    by_hand(l, want, x, batch, n, x, x, n, &o.attn);
+    o.attn.k_lengths = o.attn.q_lengths;
+    if (w.weights) n_w = product(batch * (o.weights_mean ? 1 : s->heads), n * n), first = floats(n_w);
+    by_hand(l, want, first, x, batch, n, x, x, n, &o);
     need = attn_mha_workspace(&l->m, batch, n, n, &o);
     MUST(need != SIZE_MAX);
     STARVE(attn_mha_self(&l->m, out, x, batch, n, &o), need, out, n_x);
     MUST(attn_mha_self(&l->m, out, x, batch, n, &o) == ATTN_OK);
     if (!one_answer(o.attn.backend)) memcpy(want, out, n_x * sizeof *out);          /* attn_linear_run has no say in it */
     MUST(same_bits(out, want, n_x));
-    free(work);
+    if (w.weights && one_answer(o.attn.backend)) MUST(same_bits(first, w.weights, n_w));
+    free(work), free(first), free(w.weights);
     o.attn.work = NULL, o.attn.work_size = 0;
+    o.attn.weights = NULL, o.attn.weights_stage = 0, o.weights_mean = 0;
+
+    if (o.attn.q_lengths) {                   /* the same rows one entry behind the other */
+        ragged = without_padding(cum, x, batch, n, s->d_model, w.q_lengths), part = floats(n_x);
+        o.attn.q_cum = cum, o.attn.q_lengths = o.attn.k_lengths = NULL;
+        MUST(attn_mha_self(&l->m, part, ragged, batch, starve & 16u ? n : 0, &o) == ATTN_OK);
+        for (b = 0; b < batch; b++)
+            MUST(same_bits(part + cum[b] * s->d_model, want + (size_t)b * entry, product(w.q_lengths[b], s->d_model)));
+        if (starve & 32u && batch > 1) {      /* refused, and nothing written */
+            memset(part, 0xA5, n_x * sizeof *part);
+            cum[1] = cum[2] + 1;
+            MUST(attn_mha_self(&l->m, part, ragged, batch, 0, &o) == ATTN_E_LENGTHS && wiped(part, n_x * sizeof *part));
+        }
+        o.attn.q_cum = NULL, o.attn.q_lengths = counts;
+        free(ragged), free(part);
+    }
 
     /* in steps of any size through a cache; now and then something is refused on the way */
     memset(&ka, 0, sizeof ka);
@@ -235,6 +305,7 @@ static void self(input *in, layer *l)
     for (; at < n; at += step) {
         step = n > 20 ? from_to(in, 30, 80) : from_to(in, 1, 4);
         if (step > n - at) step = n - at;
+        for (b = 0; b < batch; b++) counts[b] = w.q_lengths[b] < at ? 0 : w.q_lengths[b] - at < step ? w.q_lengths[b] - at : step;
         part = floats(product(batch * step, s->d_model)), part_out = floats(product(batch * step, s->d_model));
         for (b = 0; b < batch; b++)
             memcpy(part + b * step * s->d_model, x + (size_t)b * entry + at * s->d_model, product(step, s->d_model) * sizeof *x);
@@ -243,9 +314,10 @@ static void self(input *in, layer *l)
             the_heap.calls = 0, the_heap.fail_at = 1;
             MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) == ATTN_E_MEMORY);
             the_heap.fail_at = 0;
-            MUST(attn_mha_self_step(&l->m, part_out, part, batch, n - at + 1, &c, &o) != ATTN_OK || n - at + 1 <= 0);
+            if (!o.attn.q_lengths) MUST(attn_mha_self_step(&l->m, part_out, part, batch, n - at + 1, &c, &o) == ATTN_E_FULL);
+            else counts[0] += step + 1, MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) != ATTN_OK), counts[0] -= step + 1;
             MUST(attn_mha_self_step(&l->m, part_out, NULL, batch, step, &c, &o) == ATTN_E_NULL);
-            for (e = 0; e < batch; e++) MUST(c.lengths[e] == at);
+            for (e = 0; e < batch; e++) MUST(c.lengths[e] == (o.attn.q_lengths && w.q_lengths[e] < at ? w.q_lengths[e] : at));
             MUST(wiped(part_out, product(batch * step, s->d_model) * sizeof *part_out));
         }
         MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) == ATTN_OK);
@@ -260,25 +332,25 @@ static void self(input *in, layer *l)
 static void cross(input *in, layer *l)
 {
     const attn_mha_args *s = &l->m.shape;
-    const int batch = from_to(in, 1, 3), n_q = from_to(in, 0, 5), n_k = u8(in) > 230 ? 131 : from_to(in, 0, 12);
+    const int batch = from_to(in, 1, 3), n_q = from_to(in, 0, 5), n_k = u8(in) > 240 ? 131 : from_to(in, 0, 12);
     const size_t n_x = product(batch * n_q, s->d_model), n_m = product(batch * n_k, s->d_key);
     const int apart = s->d_value != s->d_key || coin(in);
     const unsigned starve = u8(in);
-    float slopes[64], sinks[64], *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *memory = normals(in, n_m);
+    float *x = normals(in, n_x), *out = floats(n_x), *want = floats(n_x), *memory = normals(in, n_m), *first = NULL;
     float *memory_v = apart ? normals(in, product(batch * n_k, s->d_value)) : memory;
     unsigned char *work = NULL;
     attn_mha_opts o;
     attn_kv_args ka;
     attn_kv c;
     attn_exec exec;
-    size_t need;
-    int width = from_to(in, 1, 4), lengths[3], b;
+    wishes w;
+    size_t need, n_w = 0;
+    int width = from_to(in, 1, 4), b;
     exec.pool = &width, exec.width = width, exec.run = scrambled;
-    memset(&o, 0, sizeof o);
-    options(in, &o.attn, l, slopes, sinks, &exec);
-    for (b = 0; b < batch; b++) lengths[b] = from_to(in, 0, n_k);
-    if (coin(in)) o.attn.k_lengths = lengths;
-    by_hand(l, want, x, batch, n_q, memory, memory_v, n_k, &o.attn);
+    options(in, &o, l, &w, &exec, batch, n_q, n_k);
+    if (coin(in)) o.attn.k_lengths = w.k_lengths;
+    if (w.weights) n_w = product(batch * (o.weights_mean ? 1 : s->heads), n_q * n_k), first = floats(n_w);
+    by_hand(l, want, first, x, batch, n_q, memory, memory_v, n_k, &o);
     o.memory_v = apart ? memory_v : NULL;
     need = attn_mha_workspace(&l->m, batch, n_q, n_k, &o);
     MUST(need != SIZE_MAX);
@@ -286,8 +358,22 @@ static void cross(input *in, layer *l)
     MUST(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o) == ATTN_OK);
     if (!one_answer(o.attn.backend)) memcpy(want, out, n_x * sizeof *out);
     MUST(same_bits(out, want, n_x));
-    free(work);
+    if (w.weights && one_answer(o.attn.backend)) MUST(same_bits(first, w.weights, n_w));
+    free(work), free(first), free(w.weights);
     o.attn.work = NULL, o.attn.work_size = 0;
+    o.attn.weights = NULL, o.attn.weights_stage = 0, o.weights_mean = 0;
+
+    if (o.attn.q_lengths && o.attn.k_lengths && !apart) {         /* the same rows one entry behind the other */
+        int q_cum[4], k_cum[4];
+        float *rx = without_padding(q_cum, x, batch, n_q, s->d_model, w.q_lengths), *part = floats(n_x);
+        float *rm = without_padding(k_cum, memory, batch, n_k, s->d_key, w.k_lengths);
+        attn_mha_opts r = o;
+        r.attn.q_lengths = r.attn.k_lengths = NULL, r.attn.q_cum = q_cum, r.attn.k_cum = k_cum;
+        MUST(attn_mha_cross(&l->m, part, rx, batch, 0, rm, starve & 16u ? n_k : 0, &r) == ATTN_OK);
+        for (b = 0; b < batch; b++)
+            MUST(same_bits(part + q_cum[b] * s->d_model, want + b * n_q * s->d_model, product(w.q_lengths[b], s->d_model)));
+        free(rx), free(rm), free(part);
+    }
 
     memset(&ka, 0, sizeof ka);
     ka.batch = batch, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim, ka.capacity = n_k > 0 ? n_k : 1, ka.user = &the_heap;
