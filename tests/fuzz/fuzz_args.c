@@ -320,6 +320,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     a->out = w.out;
+    /* a billion entries whose places lie within each other (nothing is there) would be compared one by one: apart with them */
+    if (w.insane && (double)a->batch * a->n_q * a->heads > 1e6) a->out = (float *)(((uintptr_t)-1 >> 2) & ~(uintptr_t)63);
 
     /* how */
     width = from_to(&in, 1, 5);
