@@ -4198,7 +4198,7 @@ static attn__env attn__env_get(void)
 }
 static void attn__env_set(attn__env e) { __asm__ __volatile__("ldmxcsr %0" : : "m"(e) : "memory"); }
 
-#elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86_FP))
+#elif defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
 #include <xmmintrin.h>
 typedef unsigned attn__env;
 #define ATTN__ENV_DEFAULT 0x1F80u
@@ -4207,7 +4207,7 @@ typedef unsigned attn__env;
 static attn__env attn__env_get(void) { return _mm_getcsr(); }
 static void attn__env_set(attn__env e) { _mm_setcsr(e); }
 
-#elif defined(__GNUC__) && defined(__aarch64__)
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
 typedef unsigned long long attn__env;                                    /* FPCR below, FPSR (the flags) above */
 #define ATTN__ENV_DEFAULT 0ull
 #define ATTN__ENV_CONTROL 0xFFFFFFFFull

@@ -27,7 +27,7 @@ DWORD WaitForSingleObject(HANDLE h, DWORD ms);
 BOOL CloseHandle(HANDLE h);
 DWORD GetCurrentThreadId(void);
 void GetSystemInfo(SYSTEM_INFO *info);
-#define YieldProcessor __builtin_ia32_pause
+#define YieldProcessor() ((void)0)
 static __inline LONG InterlockedIncrement(LONG volatile *x) { return __atomic_add_fetch(x, 1, __ATOMIC_SEQ_CST); }
 static __inline LONG InterlockedExchange(LONG volatile *x, LONG to) { return __atomic_exchange_n(x, to, __ATOMIC_SEQ_CST); }
 #endif
