@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     attn_exec exec;
     attn_status said, did;
     size_t need, why_size, i, q_size = 0, k_size = 0, v_size = 0;
-    unsigned f, f2;
+    unsigned f, f2, poison;
     int width, breaks, kvh, group, b, list[16], n_list, clash = -1, q_rows, k_rows, q_batch, k_batch, work_mode;
     float *q, *k, *v;
     char *why;
@@ -257,6 +257,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         all[0] = a->q_stride, all[1] = a->k_stride, all[2] = a->v_stride, all[3] = a->out_stride;
         for (d = 0; d < 12; d++)
             if (all[d / 3][d % 3] < 0 || all[d / 3][d % 3] > MOST_CELLS) sane = 0;
+        for (d = 0; d < 9; d++) {
+            const int n = (d < 3 ? a->mask_shape : d < 6 ? a->keep_shape : a->bias_shape)[d % 3];
+            if (n < 0 || n > 600) sane = 0;
+        }
         if (a->mask_stride < 0 || a->keep_stride < 0 || a->bias_stride < 0 || a->mask_stride > MOST_CELLS ||
             a->keep_stride > MOST_CELLS || a->bias_stride > MOST_CELLS) sane = 0;
         if (sane) {
@@ -279,6 +283,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a->q = q = (float *)own(&w, normals(&in, q_size));
     a->k = k = (float *)own(&w, normals(&in, k_size));
     a->v = v = (float *)own(&w, normals(&in, v_size));
+    poison = f2 & 32768u ? u8(&in) % 3u : 3u;
+    for (i = 0; poison < 3u && i < 2; i++) {               /* 0: NaN in V; 1: in K; 2: infinities in V */
+        const size_t n = poison == 1u ? k_size : v_size;
+        if (n) (poison == 1u ? k : v)[u16(&in) % n] = poison == 2u ? (coin(&in) ? INFINITY : -INFINITY) : bits_float(0xFFC12345u);
+    }
     w.out = (float *)own(&w, floats(w.n_out));
     if (f2 & 128u) a->weights = w.weights = (float *)own(&w, floats(w.n_weights));
     if (f2 & 256u) a->lse = w.lse = (float *)own(&w, floats(w.n_lse));
@@ -397,7 +406,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (did != ATTN_OK) DIE("attn_check says ok, attn_sdpa %d", (int)did);
         if (work) MUST(the_heap.calls == 0);
         plain = resolved(a);
-        agree(&plain);
+        if (poison != 2u) agree(&plain);   /* exp may be 0 as a float alone, and 0 * Inf is NaN */
         if (one_answer(a->backend) && w.n_out <= 65536 && clash < 0) {      /* and again, by the specification */
             float *first = floats(w.n_out);
             memcpy(first, w.out, w.n_out * sizeof *first);

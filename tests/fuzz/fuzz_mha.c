@@ -102,6 +102,7 @@ static int make(input *in, layer *l, int cross)
     if (wrong < 8) {                          /* a weight that is missing, or one too many */
         const float *one = l->w[3];
         if (wrong & 4) a->w_o = NULL;
+        else if (packed && wrong & 1 && f & 128u) *(wrong & 2 ? &a->b_k : &a->b_q) = one;       /* b_in is there */
         else if (packed) a->w_q = one;
         else *(wrong & 1 ? &a->w_q : wrong & 2 ? &a->w_k : &a->w_v) = NULL;
     }
