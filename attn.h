@@ -2414,20 +2414,22 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     p->parts = p->heads = 1;
     p->spans = s->kv_heads;
     p->each = rows;
-    if (all > INT_MAX - 2 * most) return 1;
-    if (all <= ATTN__FEW) {                                 /* heads share a block, as long as no thread idles */
+    if (all > INT_MAX - 2 * most || (all > 0 && pairs > INT_MAX / 4)) return 1;
+    if (all > 0 && all <= ATTN__FEW) {                      /* heads share a block, as long as no thread idles */
         const int fit = a->kv ? heads : rows <= ATTN__DIRECT ? ATTN__GROUP / rows : ATTN__HEADS_DIM / s->dim;
         int split;
         for (p->heads = attn__clamp(fit, 1, heads);; p->heads /= 2) {
-            p->spans = (s->kv_heads + p->heads - 1) / p->heads;
-            p->heads = (s->kv_heads + p->spans - 1) / p->spans;
+            p->spans = (s->kv_heads - 1) / p->heads + 1;
+            p->heads = (s->kv_heads - 1) / p->spans + 1;
             split = p->heads * rows <= ATTN__SPLIT && p->chunks > 1;
             if (width == 1 || p->heads == 1) break;
             if ((long long)s->batch * p->spans * (split ? p->chunks : 1) >= 4ll * width) break;
         }
-        if (width > 1 && split && (long long)s->batch * p->spans < 2ll * width && s->batch > 0)
-            p->parts = attn__min(2 * width / (s->batch * p->spans), p->chunks);
-    } else if (width > 1) {                                 /* smaller blocks when threads would idle, and equal ones */
+        if (width > 1 && split && s->batch > 0 && s->batch * p->spans < 2ll * width) {
+            const long long parts = 2ll * width / (s->batch * p->spans);
+            p->parts = parts < p->chunks ? (int)parts : p->chunks;
+        }
+    } else if (width > 1 && all > 0) {                      /* smaller blocks when threads would idle, and equal ones */
         while (p->each > 2 * ATTN__GROUP && (all + p->each - 1) / p->each * pairs < 3ll * width)
             p->each = (p->each / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
         p->blocks = (int)((all + p->each - 1) / p->each);
