@@ -32,7 +32,7 @@ for t in ${*:-args kv mha masks}; do
             -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests \
             tests/fuzz/fuzz_$t.c -o $out/fuzz_$t 2>$out/$t.log || { echo "FAIL $t: does not build"; failed=$((failed + 1)); continue; }
         mkdir -p $out/corpus_$t
-        (cd $out && ./fuzz_$t corpus_$t ../../tests/fuzz/corpus/$t -max_total_time=$time -max_len=200 -timeout=10 -entropic=0 \
+        (cd $out && ./fuzz_$t corpus_$t ../../tests/fuzz/corpus/$t -max_total_time=$time -max_len=260 -timeout=10 -entropic=0 \
             -artifact_prefix=./$t- -print_final_stats=1) > $out/$t.log 2>&1
         status=$?
         n=$(sed -n 's/stat::number_of_executed_units: *//p' $out/$t.log)

@@ -281,8 +281,8 @@ uint64_t hash_bits(uint64_t h, const float *x, size_t n)
 
 static double as_if_finite(float x) { return isinf(x) ? (x > 0.0f ? 0x1p128 : -0x1p128) : (double)x; }
 
-/* mingw-w64's fmaf is fma rounded again. There: the sum of product and c as a double and its exact error (Knuth); the sum
-   rounded to float is right unless it lies just between two floats, where the error's sign decides. */
+/* mingw-w64's fmaf is fma rounded again. There: the sum of product and c as a double and its exact error (Knuth); the
+   sum rounded to float is right unless it lies just between two floats, where the error's sign decides. */
 float test_fmaf(float a, float b, float c)
 {
     volatile float x = 24929.0f, y = 673.0f;                /* x * y + 2^-40: rounded twice it goes to even */
