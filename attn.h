@@ -553,7 +553,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #define ATTN_STACK 24576
 #endif
 #ifndef ATTN_SERIAL_FLOPS
-#define ATTN_SERIAL_FLOPS 1000000
+#define ATTN_SERIAL_FLOPS 400000
 #endif
 #ifndef ATTN_SELF
 #define ATTN_SELF "attn.h"

@@ -47,7 +47,7 @@ static void check_fma(float a, float b, float c, long *wrong, const char *kind)
 static void test_fma(void)
 {
     const float special[] = {0.0f,      -0.0f,       1.0f,     -1.0f,     FLT_MIN, -FLT_MIN, FLT_MAX,     /* tcc: */
-                             -FLT_MAX,  FLT_EPSILON, INFINITY, -INFINITY, NAN,     1.5f, 0.5f,    /* not static */
+                             -FLT_MAX,  FLT_EPSILON, INFINITY, -INFINITY, NAN,     1.5f, 0.5f,         /* not static */
                              0x1p-149f, -0x1p-149f,  0x1p127f, 0x1.fffffcp-127f};
     enum { SPECIALS = sizeof special / sizeof special[0] };
     rng r = rng_make(test_seed);
