@@ -30,7 +30,7 @@
        ATTN_FREE(user, p)     / call brings its own memory (work, mem)
        ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
        ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 24576)
-       ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 1000000, some 10 us)
+       ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 400000, some 10 us)
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
        ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times slower than AVX2
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
