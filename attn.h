@@ -648,7 +648,7 @@ typedef struct attn__gemm {
     const float *from; ptrdiff_t from_row;      /* chains start at from[r][x] (from_row 0: one row for all); NULL: +0 */
     float *c; ptrdiff_t c_row;                  /* 16 * panels columns are written */
     const float *fold_a, *fold_b;               /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const float *ahead;                         /* what will be read next, in that order, or NULL: for a few rows */
+    const float *ahead;                         /* what will be read next, in that order, or NULL */
     int rows, panels, depth;
 } attn__gemm;
 
@@ -2616,26 +2616,35 @@ static int attn__group(const attn__block *k, int r0)
     return whole > 0 ? attn__min(whole, k->rows - r0) : attn__min(k->most, left);
 }
 
-/* What is read after keys j .. end-1 of V of a head: the same part of the next 16 keys when heads take turns, else V of
- * the next head; at last K of the next chunk. NULL when nobody knows. */
-static const float *attn__after(const attn__block *k, const attn__now *d, int head, int last, int j, int end, int hi,
-                                int keys)
+/* What is read after K panels of a head: those of the next head, at last V of the first. Where plain K was packed, its
+ * part of V of the chunk, which lies in one piece. NULL when nobody knows, or when many rows make up for the wait. */
+static const float *attn__after_k(const attn__block *k, const attn__now *d, int head, int first, int last, int n)
+{
+    const attn__shape *s = k->w->s;
+    if (k->w->p->each > ATTN__FEW) return NULL;
+    if (k->w->a->kv) return head + 1 < last ? d->side[head + 1].k : d->side[first].v;
+    return n == ATTN__CHUNK && s->v[1] == k->heads * (ptrdiff_t)s->dim_v
+         ? d->side[0].v + (ptrdiff_t)head * n * s->dim_v : NULL;
+}
+
+/* What is read after keys j .. end-1 of V of a head: the same part of the next 16 keys when heads take turns, V of the
+ * next head of a cache; at last K of the next chunk. */
+static const float *attn__after_v(const attn__block *k, const attn__now *d, int head, int last, int j, int end, int hi,
+                                  int keys)
 {
     const attn__shape *s = k->w->s;
     const attn__side *x = d->side;
-    const int more = d->c0 + ATTN__CHUNK < keys;
+    const int part = d->v_turns ? end - j : ATTN__CHUNK, more = d->c0 + ATTN__CHUNK + part <= keys;
+    if (k->w->p->each > ATTN__FEW) return NULL;
     if (k->w->a->kv) {
-        if (k->each > ATTN__DIRECT) return NULL;
         if (head + 1 < k->heads) return head + 1 < last ? x[head + 1].v : x[head + 1].k;
-        return more ? x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim : NULL;
+        return d->c0 + ATTN__CHUNK < keys ? x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim : NULL;
     }
-    if (d->v_turns && s->v[1] == k->heads * (ptrdiff_t)s->dim_v) {
-        const ptrdiff_t at = (ptrdiff_t)head * (end - j) * s->dim_v;
-        if (end < hi) return d->c0 + 2 * end - j <= keys ? x[0].v + end * s->v[1] + at : NULL;
-        return more && s->k[1] == s->v[1] && d->k_turns && d->c0 + ATTN__CHUNK + 16 <= keys
-             ? x[0].k + ATTN__CHUNK * s->k[1] + at : NULL;
-    }
-    return NULL;
+    if (end < hi)
+        return s->v[1] == k->heads * (ptrdiff_t)s->dim_v && d->c0 + end + part <= keys
+             ? x[0].v + end * s->v[1] + (ptrdiff_t)head * part * s->dim_v : NULL;
+    return more && s->k[1] == k->heads * (ptrdiff_t)s->dim
+         ? attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK) + (ptrdiff_t)head * part * s->dim : NULL;
 }
 
 /* One chunk for the whole block. state NULL: fold at once; else keep (m, l, seen, o) there (one group of rows). */
@@ -2729,7 +2738,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             g.c = k->s + at * ATTN__CHUNK + soft.lo;
             g.panels = (soft.end - soft.lo) / 16;
             g.depth = s->dim;
-            g.ahead = !a->kv ? NULL : head + 1 < last ? d.side[head + 1].k : d.side[first].v;
+            g.ahead = attn__after_k(k, &d, head, first, last, n);
             f->gemm(&g);
         }
 
@@ -2786,7 +2795,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
                                                    : k->o + (ptrdiff_t)r0 * p->dv16 + o;
                 g.fold_a = state || end < ghi ? NULL : fa + at;
                 g.fold_b = fb + at;
-                g.ahead = attn__after(k, &d, head, last, j, end, ghi, keys);
+                g.ahead = attn__after_v(k, &d, head, last, j, end, ghi, keys);
                 attn__outputs(k, &d, head, &g, j, end, holes || ragged, soft.arrays, row + at,
                               k->vis + at * ATTN__CHUNK);
             }
@@ -5292,7 +5301,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
                             int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
-    const float *ahead = g->ahead ? g->ahead + (ptrdiff_t)x * g->depth : NULL;
+    const float *ahead = g->ahead && r == 0 ? g->ahead + (ptrdiff_t)x * g->depth : NULL;
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     const int x1 = nv > 1 ? x + ATTN__LANES : x;          /* one vector: the second is a copy that nobody stores */
     int t;
@@ -5326,7 +5335,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
     for (t = g->depth; t > 0; t--) {
         const attn__v b0 = attn__vload(b), b1 = nv > 1 ? attn__vload(b + next) : b0;
         attn__v q = attn__vset(*a0);
-        if (rows <= ATTN__DIRECT && ahead) {
+        if (ahead) {
             ATTN__FN(fetch)(ahead, nv * ATTN__LANES / 16);
             ahead += nv * ATTN__LANES;
         }
