@@ -2324,6 +2324,7 @@ enum { ATTN__HEADS = 32, ATTN__HEADS_DIM = 512 };   /* most K/V heads of a block
 typedef struct attn__plan {
     int heads, spans;                               /* K/V heads of a block; blocks side by side for all of them */
     int each, blocks;                               /* rows of a head in a block; blocks one after the other */
+    int most;                                       /* rows of a block at most */
     int slots, parts, chunks;                       /* tasks at once; parts of a block (1: not split); chunks at most */
     int dv16;
     ptrdiff_t q_row;                                /* floats from row to row of q', free of cache aliases */
@@ -2356,7 +2357,7 @@ typedef struct attn__block {
     size_t *empty;                                  /* rows that masks left nothing to see */
 } attn__block;
 
-/* A block's rows times the width of a head: keeps q', o and a packed chunk within an ordinary L2. */
+/* A block's rows times the width of a head: the more rows, the fewer packings; q' and o pass by once a chunk. */
 #define ATTN__BLOCK_FLOATS 67584
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
@@ -2365,7 +2366,7 @@ static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi
  * are not so many that their packed K would leave the cache. */
 static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__plan *p, int heads, int each, int keys)
 {
-    const size_t n = (size_t)heads * (size_t)each, dv16 = (size_t)p->dv16;
+    const size_t n = (size_t)attn__min(heads * each, p->most), dv16 = (size_t)p->dv16;
     const size_t groups = (size_t)heads * (((size_t)each + ATTN__SPLIT - 1) / ATTN__SPLIT);
     const size_t few = n < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
     const size_t wide = (size_t)heads * (size_t)s->dim;
@@ -2405,12 +2406,13 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     const int keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
     const size_t chunks = ((size_t)n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const int rows = all > most ? most : all > 0 ? (int)all : 1, few = attn__min(rows, ATTN__FEW);
-    const int heads = attn__clamp(s->kv_heads, 1, attn__clamp(most / few, 1, ATTN__HEADS));
+    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__HEADS), heads = attn__clamp(most / few, 1, sharing);
     size_t slot, states = 0;
 
     p->dv16 = (int)attn__up((size_t)s->dim_v, 16);
     p->chunks = (int)(((size_t)s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK);
     p->slots = width;
+    p->most = most;
     p->parts = p->heads = 1;
     p->spans = s->kv_heads;
     p->each = rows;
@@ -2442,14 +2444,14 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     if (width > 1 && chunks > 1 && (attn__mul(p->state, chunks, &states) ||
         attn__mul(states, (size_t)(pairs < 2ll * width ? pairs : 2ll * width), &states)))
         return 1;
-    p->slot = attn__plan_slot(a, s, p, heads, few, keys);
+    p->slot = attn__plan_slot(a, s, p, sharing, few, keys);
     if (!p->slot || attn__mul(p->slot, (size_t)width, &p->bytes) || attn__add(p->bytes, states, &p->bytes)) return 1;
     if (all > ATTN__FEW) {
         p->slot = attn__plan_slot(a, s, p, 1, rows, keys);
         if (!p->slot || attn__mul(p->slot, (size_t)width, &slot)) return 1;
         if (slot > p->bytes) p->bytes = slot;
     }
-    if (p->heads != heads || p->each != few) p->slot = attn__plan_slot(a, s, p, p->heads, p->each, keys);
+    if (p->heads != sharing || p->each != few) p->slot = attn__plan_slot(a, s, p, p->heads, p->each, keys);
     if (attn__mul(p->bytes, sizeof(float), &p->bytes)) return 1;
     return attn__add(p->bytes, 64, &p->bytes);
 }

@@ -899,6 +899,35 @@ static void workspace_grows(void)
     }
 }
 
+/* the same for any heads and dims, and one more row, key or entry at a time */
+static void workspace_grows_slowly(void)
+{
+    rng r = rng_make(test_seed);
+    attn_exec exec = test_exec(2);
+    int i, j, axis;
+    for (i = 0; i < 400 * test_scale && !test_failed(); i++) {
+        attn_args a = good();
+        const int group = rng_int(&r, 1, 3);
+        exec.width = rng_int(&r, 1, 9);
+        a.exec = rng_int(&r, 0, 1) ? &exec : NULL;
+        a.kv_heads = rng_int(&r, 1, 70); a.heads = group * a.kv_heads;
+        a.dim = rng_int(&r, 1, 300); a.dim_v = rng_int(&r, 0, 2) ? 0 : rng_int(&r, 1, 300);
+        for (axis = 0; axis < 3; axis++) {
+            int *grows = axis == 0 ? &a.n_q : axis == 1 ? &a.n_k : &a.batch;
+            size_t need = 0;
+            a.batch = rng_int(&r, 1, 5); a.n_q = rng_int(&r, 1, 60); a.n_k = rng_int(&r, 1, 400);
+            for (j = 0; j < 60; j++, ++*grows) {
+                const size_t now = attn_sdpa_workspace(&a);
+                CHECKF(now != SIZE_MAX && now >= need, "heads %d/%d dim %d/%d width %d batch %d n_q %d n_k %d: %lu, "
+                       "and %lu with one %s less", a.heads, a.kv_heads, a.dim, a.dim_v, a.exec ? exec.width : 0, a.batch,
+                       a.n_q, a.n_k, (unsigned long)now, (unsigned long)need,
+                       axis == 0 ? "row" : axis == 1 ? "key" : "entry");
+                need = now;
+            }
+        }
+    }
+}
+
 /* ---- the sentence ---------------------------------------------------------------------------------------------- */
 
 static void why_buffers(void)
@@ -1146,6 +1175,7 @@ SUITE(args) = {
     { "beyond_32_bits", beyond_32_bits, "an int in an address computation" },
     { "workspace", workspace, "a byte written past the workspace, alignment assumed, other bits without malloc" },
     { "workspace_grows", workspace_grows, "a workspace asked for the largest call too small for a smaller one" },
+    { "workspace_grows_slowly", workspace_grows_slowly, "the same, one step at a time, any heads and dims" },
     { "why", why_buffers, "a sentence cut without its terminator or written past its buffer" },
     { "status", status_words, "a status without words" },
     { "self_cross", self_and_cross, "a level-2 argument that is not checked" },
