@@ -919,8 +919,8 @@ static void workspace_grows_slowly(void)
             for (j = 0; j < 60; j++, ++*grows) {
                 const size_t now = attn_sdpa_workspace(&a);
                 CHECKF(now != SIZE_MAX && now >= need, "heads %d/%d dim %d/%d width %d batch %d n_q %d n_k %d: %lu, "
-                       "and %lu with one %s less", a.heads, a.kv_heads, a.dim, a.dim_v, a.exec ? exec.width : 0, a.batch,
-                       a.n_q, a.n_k, (unsigned long)now, (unsigned long)need,
+                       "and %lu with one %s less", a.heads, a.kv_heads, a.dim, a.dim_v, a.exec ? exec.width : 0,
+                       a.batch, a.n_q, a.n_k, (unsigned long)now, (unsigned long)need,
                        axis == 0 ? "row" : axis == 1 ? "key" : "entry");
                 need = now;
             }
