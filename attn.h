@@ -2383,7 +2383,7 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
     p->t = p->vis + few * ATTN__CHUNK;
     p->k = p->v = at = p->t + (each > ATTN__FEW || a->kv ? 0 : few * dv16);
     if (!a->kv) {
-        const size_t least = (size_t)s->dim > ATTN__HEADS_DIM ? (size_t)s->dim : ATTN__HEADS_DIM;
+        const size_t least = (size_t)(s->dim > ATTN__HEADS_DIM ? s->dim : (int)ATTN__HEADS_DIM);
         p->k_head = (size_t)keys * (size_t)s->dim;
         p->v_head = ATTN__CHUNK * (each > ATTN__FEW ? dv16 : 16);
         if (each > ATTN__DIRECT &&
