@@ -637,7 +637,7 @@ ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
 }
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 {
-    return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)(s->dim_v ? s->dim_v : s->dim), 16);
+    return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->dim_v, 16);
 }
 
 /* c[r][x] = chain over t < depth of a[r][t] * b[t][x], columns in panels of 16:
@@ -1352,13 +1352,13 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
     s->batch = a->batch;
     s->heads = a->heads;
     s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
-    s->dim = a->dim || !c ? a->dim : c->dim;
-    s->dim_v = a->dim_v ? a->dim_v : c && c->dim_v ? c->dim_v : s->dim;
+    s->dim = c && !a->dim ? c->dim : a->dim;
+    s->dim_v = a->dim_v ? a->dim_v : c ? c->dim_v : s->dim;
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
     if (c) {                                      /* what stands in the arguments, too, must agree with the cache */
         const struct { const char *name; int given, cached; } same[] = {
             { "kv_heads", s->kv_heads, c->kv_heads }, { "dim", s->dim, c->dim },
-            { "dim_v", s->dim_v, c->dim_v ? c->dim_v : c->dim }, { "k_batch", s->k_batch, c->batch }
+            { "dim_v", s->dim_v, c->dim_v }, { "k_batch", s->k_batch, c->batch }
         };
         int i;
         for (i = 0; i < 4; i++)
