@@ -1505,7 +1505,7 @@ static attn_status attn__check_strides(attn__text *why, attn__spans *all, int la
     size_t packed = (size_t)t->width, reach = (size_t)t->width;
     ptrdiff_t *stride = t->stride;
     attn__span *x = NULL;
-    for (i = 0; i < 3; i++) {                                     /* each 0: packed upon the inner ones */
+    for (i = 0;; i++) {                                           /* each 0: packed upon the inner ones */
         size_t whole;
         d = order[i];
         stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
