@@ -3263,8 +3263,8 @@ static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes)
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
     const attn_status status = attn__check_all(NULL, size, 2);
     if (status != ATTN_OK) return status;
-    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ||
-           *bytes > ATTN__BYTES_MAX - 63 ? ATTN_E_OVERFLOW : ATTN_OK;
+    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ?
+           ATTN_E_OVERFLOW : ATTN_OK;
 }
 
 /* packs into memory that is large enough and aligned; returns what is behind */
