@@ -3403,7 +3403,7 @@ static void attn__project_task(void *arg, int i)
     if (rows > ATTN__LINEAR_ROWS) rows = ATTN__LINEAR_ROWS;
     from = (int)((long long)panels * group / p->groups);
     to = (int)((long long)panels * (group + 1) / p->groups);
-    if (rows > 0 && from < to)
+    if (rows > 0)
         attn__linear_block(p->kernels, p->l, p->y + ((ptrdiff_t)entry * p->rows + first) * p->l->n_out,
                            p->x + ((ptrdiff_t)entry * p->rows + first) * p->l->n_in, rows, from, to);
 }
