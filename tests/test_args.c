@@ -735,7 +735,8 @@ static void overflow_of_work(void)
     static const struct { int batch, n_q, n_k, dim, dim_v; } sizes[] = {
         { 1, 2, 1, INT_MAX - 1023, 1 }, { 1, 2, 1000, INT_MAX - 1023, 1 << 24 },
         { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
-        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 } };           /* two rows of q are 2^34 bytes for each thread */
+        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 },             /* two rows of q are 2^34 bytes for each thread */
+        { 1, 100, 128, 1 << 26, 1 << 26 } };                      /* whole blocks do not fit where few rows still do */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -748,6 +749,12 @@ static void overflow_of_work(void)
     CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
     a.batch = 1; a.n_q = INT_MAX - 1023;
     CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
+    if (sizeof(size_t) == 8) {                                    /* neither rows nor entries alone are too many */
+        a.batch = 1 << 20; a.n_q = 1 << 30;
+        CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
+        a.batch = 1;
+        CHECK(attn_sdpa_workspace(&a) != SIZE_MAX);
+    }
     a.n_q = 1 << 28;
     CHECK(attn_sdpa_workspace(&a) != SIZE_MAX);
     if (sizeof(size_t) < 8) return;                               /* below, what fits here would not */

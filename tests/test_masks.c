@@ -408,8 +408,8 @@ static void format_broken_utf8(void)
 static void format_values(void)
 {
     float inf = bits_float(0x7F800000u), nan = bits_float(0x7FC00000u);
-    float m[12];
-    char *text;
+    float m[12], minus_nan = bits_float(0xFFC00000u);
+    char *text, drawn[8];
     m[0] = 0; m[1] = -inf; m[2] = 0.5f; m[3] = -1e9f; m[4] = 3.402823466e38f; m[5] = -3.402823466e38f;
     m[6] = inf; m[7] = nan; m[8] = 1e-40f; m[9] = -0.0f; m[10] = -1.25f; m[11] = 123456.789f;
     text = format_checked(m, 3, 4, NULL, NULL);
@@ -419,6 +419,7 @@ static void format_values(void)
     CHECKF(strstr(text, "nan") != NULL, "no nan in\n%s", text);
     CHECKF(strstr(text, "1e+09") || strstr(text, "1e9") || strstr(text, "1000000000"), "no -1e9 in\n%s", text);
     free(text);
+    CHECK(attn_mask_format(drawn, sizeof drawn, &minus_nan, 1, 1, NULL, NULL) == 4 && strcmp(drawn, "nan\n") == 0);
 }
 
 /* Two decimals, to nearest, ties to even, as printf has them; "0" for a zero. Three digits from 1e10 on. */
