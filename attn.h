@@ -1781,18 +1781,16 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     attn__say(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
 }
 
+static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);        /* section 8 */
+
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
     attn__text text = attn__text_at(why, why_size);
     attn__shape shape;
-    attn_args sized;
     const attn_status status = attn__check(a, &shape, &text, 1);
     size_t work;
     if (status != ATTN_OK) return status;
-    sized = *a;                                   /* what this very call needs, not what it could grow to */
-    sized.n_q = shape.n_q;
-    sized.n_k = shape.n_k;
-    work = attn_sdpa_workspace(&sized);
+    work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
     if (work == (size_t)-1)
         return attn__fail(&text, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
     if (a->work && a->work_size < work)
@@ -3129,11 +3127,17 @@ static int attn__worth_threads(const attn__shape *s)
     return pairs * 2.0 * ((double)s->dim + s->dim_v) >= (double)ATTN_SERIAL_FLOPS;
 }
 
+/* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
+static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
+{
+    attn__plan p;
+    return attn__plan_make(a, s, &p) ? (size_t)-1 : p.bytes;
+}
+
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
     attn__shape s;
-    attn__plan p;
-    return attn__check(a, &s, NULL, 0) != ATTN_OK || attn__plan_make(a, &s, &p) ? (size_t)-1 : p.bytes;
+    return attn__check(a, &s, NULL, 0) != ATTN_OK ? (size_t)-1 : attn__plan_bytes(a, &s);
 }
 
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
