@@ -54,7 +54,7 @@ golden: ## outputs hashed under other compilers and flags: the same bits
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
 	@sh tests/mutate.sh $(ARGS)
 
-soak: build/soak ## random work in one process for 10 minutes, and many callers at once (ARGS='60' minutes; QUICK=1: 20 s)
+soak: build/soak ## random work in one process for 10 minutes, many callers at once (ARGS=60: minutes; QUICK=1: 20 s)
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
 sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 4 minutes; ARGS='msan tsan')
@@ -113,5 +113,5 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size bench bench-peers
-.PHONY: sweep cross fuzz clean FORCE
+.PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
+.PHONY: bench bench-peers fuzz clean FORCE
