@@ -323,19 +323,21 @@ static void ragged_tables(void)
     RIGHT(ragged, a.k_cum = NULL);
 }
 
-/* Entries without a row write no out and read no q: neither need be there. What has n_q rows all the same says so. */
+/* Entries without a row write no out and read no q: neither need be there, and no stride of keys is looked at. What has
+ * n_q rows all the same says so. */
 static void ragged_without_rows(void)
 {
     int list[16], n = test_all_backends(list, 16), b, i;
     for (b = 0; b < n; b++) {
         attn_args a = ragged();
         memset(w.q_cum, 0, sizeof w.q_cum);
-        a.out = NULL; a.q = NULL; a.backend = list[b];
+        a.out = NULL; a.q = NULL; a.k_stride[2] = 1; a.backend = list[b];
         a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
         memcpy(&before, &w, sizeof w);
         before.masked_rows = 0;
         for (i = 0; i < LSE_SIZE; i++) before.lse[i] = bits_float(0xFF800000u);
         memset(before.weights, 0, sizeof before.weights);
+        CHECK(attn_check(&a, NULL, 0) == ATTN_OK);
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s: not the lse and weights of padding, or more",
                attn_backend_name(list[b]));
