@@ -1,6 +1,6 @@
 #!/bin/sh
-# analyze.sh: static analysis of attn.h (as C, whole and scalar), the examples and the tests: gcc -fanalyzer, clang-tidy,
-# cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
+# analyze.sh: static analysis of attn.h (as C, whole and scalar), the examples and the tests: gcc -fanalyzer,
+# clang-tidy, cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
 #
 #   sh tests/analyze.sh              all          sh tests/analyze.sh gcc tidy cppcheck        these
 #   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each)
@@ -13,7 +13,8 @@ jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
 off=-bugprone-easily-swappable-parameters,-cert-dcl16-c,-cert-err33-c
 # bits of floats are what these tests and examples compare, with memcmp, and so are whole structs filled by memset
 off=$off,-bugprone-suspicious-memory-comparison,-cert-exp42-c,-cert-flp37-c
-# int * int as an offset: rows of a block, panels and constants; sizes whose products leave an int are refused by the checks
+# int * int as an offset: rows of a block, panels and constants; sizes whose products leave an int are refused by the
+# checks
 off=$off,-bugprone-implicit-widening-of-multiplication-result
 # (size_t)(a * b) of small ints in tests; (long long)(size) in messages
 off=$off,-bugprone-misplaced-widening-cast
@@ -41,18 +42,24 @@ if [ "$1" = -one ]; then
     flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=,-bugprone-branch-clone
     # the first values of vectors that are always written again keep compilers quiet
     case $3 in *attn_whole*) flags='-std=c99 -I.' more=,-clang-analyzer-deadcode.DeadStores ;; esac
+    # one function at a time: on a way through both, the analyzer believes that attn_kv_init may change the batch of a
+    # shape, and that n * m > 0 for n = 0, and reads behind arrays. The ways through attn.h are
+    # gcc's: clang-tidy begins none in a header (attn_whole.c is looked at for everything but paths).
+    case $2$3 in tidy*/soak.c) flags="$flags -Xclang -analyzer-config -Xclang ipa=none" ;; esac
     case $2 in
     tidy) clang-tidy --quiet --checks="$checks$more" --header-filter='.*' "$3" -- $flags 2>/dev/null ;;
     gcc)  gcc $flags -O1 -fanalyzer -c "$3" -o /dev/null 2>&1 ;;
     esac > "$log"
     status=$?
-    grep -qE 'warning:|error:' "$log" || { [ $status = 0 ] && : > "$log" || echo "$3: $2 ended with status $status" >> "$log"; }
+    grep -qE 'warning:|error:' "$log" || { [ $status = 0 ] && : > "$log" ||
+        echo "$3: $2 ended with status $status" >> "$log"; }
     exit 0
 fi
 
 rm -rf $out && mkdir -p $out
-printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n#define ATTN_COUNTERS\n#include "attn.h"\n' > $out/attn_whole.c
-printf '#define ATTN_NO_SIMD\n#include "attn_whole.c"\n' > $out/attn_scalar.c
+printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n#define ATTN_COUNTERS\n#include "attn.h"\n' \
+    > $out/attn_whole.c
+echo '#include "attn_whole.c"' > $out/attn_scalar.c              # another name: -one gives it other flags
 passed=0 failed=0
 result() # name, what was found
 {
@@ -82,11 +89,13 @@ for part in ${*:-tidy cppcheck gcc}; do
         command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
         # style: scopes and const of variables, a matter of taste. Not understood by this tool, and looked at by gcc,
         # MemorySanitizer and valgrind: structs filled through a pointer (uninitvar, ctuuninitvar), a loop that is left
-        # before its second turn (nullPointerArithmeticRedundantCheck)
+        # before its second turn (nullPointerArithmeticRedundantCheck). `j % 16 < ATTN__LANES` is always true where a
+        # backend has 16 lanes, and only there (moduloAlwaysTrueFalse)
         result 'cppcheck: attn.h' "$(cppcheck -q --std=c99 --enable=warning,performance,portability --inline-suppr \
             --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \
-            --template='{file}:{line}: {severity}: {message} [{id}]' -D__x86_64__=1 -D__GNUC__=12 -D__unix__=1 -U_MSC_VER \
-            -I. $out/attn_whole.c 2>&1)" ;;
+            --suppress=moduloAlwaysTrueFalse \
+            --template='{file}:{line}: {severity}: {message} [{id}]' -D__x86_64__=1 -D__GNUC__=12 -D__unix__=1 \
+            -U_MSC_VER -I. $out/attn_whole.c 2>&1)" ;;
     *) echo "no part $part"; exit 2 ;;
     esac
 done

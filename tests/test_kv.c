@@ -171,7 +171,7 @@ static void random_histories(void)
         for (int op = 0; op < 25 && !test_failed(); op++) {
             int what = rng_int(&r, 0, 9), entry = rng_int(&r, 0, a.batch - 1);
             if (what <= 4) { /* append, sometimes more than there is room for */
-                int n = what == 0 ? rng_int(&r, 0, a.capacity) : rng_int(&r, 0, 20), counts[MOST_BATCH], full = 0;
+                int n = what == 0 ? rng_int(&r, 0, a.capacity) : rng_int(&r, 0, 20), counts[MOST_BATCH] = {0}, full = 0;
                 const int all = rng_int(&r, 0, 1);
                 float *k = floats((size_t)(a.batch * n) * k_row(&m)), *v = floats((size_t)(a.batch * n) * v_row(&m));
                 rng_fill(&r, k, (size_t)(a.batch * n) * k_row(&m));
@@ -191,7 +191,7 @@ static void random_histories(void)
                 CHECK(attn_kv_truncate(&c, entry, length) == ATTN_OK);
                 m.length[entry] = length;
             } else if (what == 6) {
-                int map[MOST_BATCH];
+                int map[MOST_BATCH] = {0};
                 for (int b = 0; b < a.batch; b++) map[b] = rng_int(&r, 0, a.batch - 1);
                 CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
                 model_reorder(&m, map);

@@ -268,7 +268,7 @@ static void test_products(void)
         float *a = guard_floats((size_t)(rows * depth)), *b = guard_floats((size_t)(width * depth));
         float *c = guard_floats(cells), *alone = guard_floats((size_t)width), *from = guard_floats(cells);
         float *before = guard_floats(cells), *want = guard_floats(cells), fold_a[30], fold_b[30];
-        double *error = malloc(cells * sizeof *error);
+        double *error = calloc(cells, sizeof *error);
         attn__gemm g;
         if (!error) abort();
         rng_fill(&r, a, (size_t)(rows * depth));

@@ -1207,7 +1207,7 @@ static void gates(void)
         if (!per_head) {
             const double g = sigmoid ? 1.0 / (1.0 + exp(-(double)gate[0])) : tanh((double)gate[0]);
             for (int y = 0; y < n * l.a.d_model; y++)
-                CHECK(fabs(gated[y] - g * plain[y]) <= bound * fabs(plain[y]) + 1e-44);
+                CHECK(fabs(gated[y] - g * plain[y]) <= bound * fabs((double)plain[y]) + 1e-44);
             if (gate[0] == 0.0f && !sigmoid) for (int y = 0; y < n * l.a.d_model; y++) CHECK(gated[y] == 0.0f);
         } else if (i % 2) {                                                 /* (g h) W^T + b = g (h W^T) + b */
             const double g = sigmoid ? 1.0 / (1.0 + exp(-(double)gate[0])) : tanh((double)gate[0]);
