@@ -3928,11 +3928,11 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_mha_args *s = &r->m->shape;
     attn__spans all;
     const int heads = r->o.weights_mean ? 1 : s->heads;
-    const size_t lse = (size_t)r->batch * (size_t)s->heads * (size_t)r->n_q * sizeof(float);    /* at most one of q's */
-    size_t rows, cells, k_bytes, v_bytes;
+    const size_t q = (size_t)r->batch * (size_t)r->n_q * sizeof(float), lse = q * (size_t)s->heads;
+    const size_t cells = q * (size_t)heads * (size_t)(a->weights ? r->in.n_k : 0);    /* the attention checked these */
+    size_t rows, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&rows, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
-        attn__bytes(&cells, r->batch, heads, r->n_q, a->weights ? r->in.n_k : 0, sizeof(float)) ||
         attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||      /* perhaps x, with more rows */
         attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
         return ATTN_E_OVERFLOW;
