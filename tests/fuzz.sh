@@ -3,11 +3,12 @@
 # the standalone driver. First the seed corpus once, by another compiler. Last line: "fuzz: N passed, M failed".
 #
 #   sh tests/fuzz.sh                 all targets       TIME=600 sh tests/fuzz.sh args kv       longer, these
-#   QUICK=1                          10 seconds each
+#   QUICK=1                          10 seconds each, the seed corpus without sanitizers
 # What was found stays in build/fuzz: crash-* to be replayed by build/fuzz/replay_<target> FILE, and a grown corpus.
 cd "$(dirname "$0")/.." || exit 1
 time=${TIME:-${QUICK:+10}} time=${time:-60}
-out=build/fuzz
+out=build/fuzz opt=-O${QUICK:+1}
+[ -n "$QUICK" ] || opt=-O2
 passed=0 failed=0 total=0
 mkdir -p $out
 
@@ -19,8 +20,8 @@ done
 [ -n "$clang" ] || echo 'no clang with libFuzzer: random inputs instead (on Debian: clang libclang-rt-14-dev)'
 
 for t in ${*:-args kv mha masks}; do
-    if ! gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -I. -Itests tests/fuzz/fuzz_$t.c \
-         tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log && \
+    if { [ -n "$QUICK" ] || ! gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -I. -Itests tests/fuzz/fuzz_$t.c \
+         tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; } && \
        ! ${CC:-cc} -std=c99 -O1 -g -I. -Itests tests/fuzz/fuzz_$t.c tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
         echo "FAIL $t: does not build"; head -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
@@ -28,7 +29,7 @@ for t in ${*:-args kv mha masks}; do
         echo "FAIL $t: the seed corpus"; tail -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
     if [ -n "$clang" ]; then
-        $clang -std=c99 -O2 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+        $clang -std=c99 $opt -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
             -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests \
             tests/fuzz/fuzz_$t.c -o $out/fuzz_$t 2>$out/$t.log || { echo "FAIL $t: does not build"; failed=$((failed + 1)); continue; }
         mkdir -p $out/corpus_$t
