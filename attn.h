@@ -807,7 +807,6 @@ ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one Na
 /* One row of scores of one group of rows: who may be seen by position, and what is added. Filled by the driver. */
 typedef struct attn__row {
     int lo, hi;                           /* keys of the chunk by position alone: lo <= j < hi */
-    int seen;                             /* has it seen any key so far? */
     const float *mask, *bias;             /* at the chunk's first key, or NULL */
     const unsigned char *keep;
     float *weights;
@@ -817,7 +816,8 @@ typedef struct attn__row {
 typedef struct attn__soft {
     float *s, *vis;                       /* [rows][128]: scores in, probabilities out; 1 visible, 0 hidden, or NULL */
     ptrdiff_t ahead;                      /* floats from a row's mask to the same row's of the next group, or 0 */
-    attn__row *row;
+    const attn__row *row;                 /* [rows], or NULL: every row sees all n keys */
+    int *seen;                            /* [rows] has it seen any key so far? Set where it does here */
     float *m, *l;                         /* [rows] chunk state out */
     int rows, n;                          /* rows; keys of the chunk that exist */
     int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
@@ -2681,7 +2681,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     d.v_turns = d.direct && k->heads > 1 && s->v[2] < s->v[1];
     memset(m, 0, sizeof m);
     memset(l, 0, sizeof l);
-    soft.row = row;
+    soft.s = k->s;
     soft.m = m;
     soft.l = l;
     soft.n = n;
@@ -2690,6 +2690,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
     soft.softcap = a->softcap;
     soft.simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     soft.arrays = holes || !soft.simple;
+    soft.row = k->whole && !soft.arrays ? NULL : row;
 
     for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
         int glo = n, ghi = 0, ragged = 0, first, last, part;
@@ -2697,8 +2698,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         first = r0 / each;                                  /* its heads, and how many rows each of them has */
         last = (r0 + rows - 1) / each + 1;
         part = last - first > 1 ? each : rows;
-        for (r = 0, i = r0 % each; r < rows; r++, i = i + 1 < each ? i + 1 : 0) {
-            row[r].seen = k->seen[r0 + r];
+        for (r = 0, i = r0 % each; r < rows && soft.row; r++, i = i + 1 < each ? i + 1 : 0) {
             row[r].lo = 0;
             row[r].hi = n;
             if (k->whole) continue;
@@ -2710,7 +2710,6 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         }
         if (all_scores || k->whole) { glo = 0; ghi = n; }
         if (glo >= ghi) { ATTN__COUNT(SKIP); continue; }
-        soft.s = k->s;
         if (!packed) {
             attn__sides(k, &d);
             if (d.direct) attn__scores(k, &d, keys);
@@ -2721,6 +2720,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
         soft.lo = glo / 16 * 16;                            /* scores */
         soft.end = (ghi + 15) / 16 * 16;
         soft.rows = rows;
+        soft.seen = k->seen + r0;
         if (part == 1) ATTN__COUNT(ONE_ROW);
         else if (s->group > 1) ATTN__COUNT(GROUP);
         g.rows = part;
@@ -2742,7 +2742,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             f->gemm(&g);
         }
 
-        for (r = 0; r < rows; r++)                          /* probabilities */
+        for (r = 0; r < rows && !k->whole; r++)             /* probabilities */
             if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
         if (soft.arrays) {
             ATTN__COUNT(MASKED);
@@ -2772,12 +2772,10 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             }
             if (glo >= ghi) continue;
         }
-        for (r = 0; r < rows; r++) k->seen[r0 + r] = row[r].seen;
-
         if (state) {                                        /* outputs: kept, or folded as they leave the tile */
             memcpy(state, m, ATTN__SPLIT * sizeof(float));
             memcpy(state + ATTN__SPLIT, l, ATTN__SPLIT * sizeof(float));
-            for (r = 0; r < ATTN__SPLIT; r++) state[2 * ATTN__SPLIT + r] = r < rows && row[r].seen ? 1.0f : 0.0f;
+            for (r = 0; r < ATTN__SPLIT; r++) state[2 * ATTN__SPLIT + r] = r < rows && k->seen[r0 + r] ? 1.0f : 0.0f;
             state[3 * ATTN__SPLIT] = 1.0f;
         } else {
             f->fold(k->M + group * ATTN__GROUP, k->L + group * ATTN__GROUP, m, l, fa, fb, rows);
@@ -4673,6 +4671,7 @@ static const attn__kernels *attn__table(int backend)
 #define attn__vsum    ATTN__FN(vsum)
 #define attn__vtop    ATTN__FN(vtop)
 #define attn__vturn   ATTN__FN(vturn)
+#define attn__vfours  ATTN__FN(vfours)                /* from 8 lanes on */
 
 #if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
 typedef __m128 attn__v;
@@ -4800,6 +4799,16 @@ ATTN__V float attn__vtop(attn__v a)
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
 }
+ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__v c, attn__v d)   /* 4 vsum or vtop */
+{
+#define ATTN__OP(x, y) (max ? _mm256_max_ps(x, y) : _mm256_add_ps(x, y))
+    const __m256 ab = ATTN__OP(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    const __m256 cd = ATTN__OP(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+    const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));   /* a a c c b b d d */
+    const __m256 y = ATTN__OP(x, _mm256_shuffle_ps(x, x, 0xb1));
+    _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0))));
+#undef ATTN__OP
+}
 ATTN__V __m256 ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* four floats from rows i and i + 4 */
 {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
@@ -4878,6 +4887,21 @@ ATTN__V float attn__vtop(attn__v a)
     __m128 x = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
     x = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__v c, attn__v d)
+{
+    const __mmask16 all = (__mmask16)0xffff;
+#define ATTN__OP(x, y) (max ? attn__vmax(x, y) : _mm512_add_ps(x, y))
+#define ATTN__MIX(a, b, how) _mm512_maskz_shuffle_f32x4(all, a, b, how)
+    const __m512 ab = ATTN__OP(ATTN__MIX(a, b, 0x44), ATTN__MIX(a, b, 0xee));
+    const __m512 cd = ATTN__OP(ATTN__MIX(c, d, 0x44), ATTN__MIX(c, d, 0xee));
+    const __m512 x = ATTN__OP(ATTN__MIX(ab, cd, 0x88), ATTN__MIX(ab, cd, 0xdd));
+    const __m512 y = ATTN__OP(x, _mm512_maskz_shuffle_ps(all, x, x, 0x4e));
+    const __m512 z = ATTN__OP(y, _mm512_maskz_shuffle_ps(all, y, y, 0xb1));
+    const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_maskz_permutexvar_ps(all, first, z))));
+#undef ATTN__OP
+#undef ATTN__MIX
 }
 ATTN__V attn__v ATTN__FN(four)(const float *p, int i, ptrdiff_t row, int last) /* rows i, i + 4, ... */
 {
@@ -5538,121 +5562,98 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
 
 /* ---- scores to probabilities -------------------------------------------------------------------------------- */
 
-/* Everything that can happen to the scores of one row: softcap, ALiBi, bias, mask, keep. Leaves the scores with
- * hidden keys at -inf in s, 1 or 0 for visible or hidden in vis; returns the largest visible score. */
-static ATTN__TARGET float ATTN__FN(prepare)(const attn__soft *f, attn__row *row, float *s, float *vis, int from, int to)
+/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf; sets vis (1 visible, 0 hidden) and
+ * raises `any`. Constants after inlining: kind, 0 nothing but a range of keys, 1 mask, bias and keep, 2 softcap, ALiBi
+ * and weights as well; whole, all of these keys exist and are visible by position. */
+ATTN__V attn__v ATTN__FN(look)(const int kind, const int whole, const attn__soft *f, const attn__row *row, const float *s,
+                               float *vis, int j, attn__v *any)
 {
-    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
-    const attn__v first = attn__vset((float)row->lo), last = attn__vset((float)(row->hi - 1));
-    const attn__v cap = attn__vset(f->softcap), slope = attn__vset(row->slope), dist = attn__vset(row->dist);
-    attn__v top = none, any = attn__vset(0.0f);
-    float *w = row->weights;
-    const int stage = w ? f->stage : -1;
+    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f), at = ATTN__FN(viota)(j);
+    const int left = whole ? ATTN__LANES : f->n - j;    /* keys that exist from here on: nothing behind them is read */
+    const int stage = kind > 1 && row->weights ? f->stage : -1;
+    float *w = stage < 0 ? NULL : row->weights + j;
+    attn__m hidden = attn__vless(one, one);
+    attn__v x = attn__vload(s + j);
+    if (!whole) {
+        const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
+        hidden = attn__mor(attn__vless(at, attn__vset((float)lo)), attn__vless(attn__vset((float)(hi - 1)), at));
+    }
+    if (stage == ATTN_SCORES_RAW) ATTN__FN(vstore_n)(w, ATTN__FN(vclean)(x), left);
+    if (kind > 1 && f->softcap > 0.0f) {
+        const attn__v cap = attn__vset(f->softcap);
+        x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
+    }
+    if (stage == ATTN_SCORES_CAPPED) ATTN__FN(vstore_n)(w, ATTN__FN(vclean)(x), left);
+    if (kind > 1 && f->alibi) {
+        const attn__v away = attn__vabs(attn__vsub(attn__vset(row->dist), at));
+        x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
+    }
+    if (kind > 0 && row->bias) {
+        const attn__v y = whole ? attn__vload(row->bias + j) : attn__vpart(row->bias + j, left);
+        hidden = attn__mor(hidden, attn__vsame(y, none));
+        x = attn__vadd(x, y);
+    }
+    if (kind > 0 && row->mask) {
+        const attn__v y = whole ? attn__vload(row->mask + j) : attn__vpart(row->mask + j, left);
+        if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(row->mask + f->ahead + j);
+        hidden = attn__mor(hidden, attn__vsame(y, none));
+        x = attn__vadd(x, y);
+    }
+    if (kind > 0 && row->keep) {
+        unsigned char part[ATTN__LANES];
+        memset(part, 0, sizeof part);
+        if (left > 0) memcpy(part, row->keep + j, (size_t)attn__min(left, ATTN__LANES));
+        hidden = attn__mor(hidden, attn__mbytes(part));
+    }
+    if (kind > 0 || !whole) x = attn__vpick(hidden, none, x);
+    if (stage == ATTN_SCORES_BIASED) ATTN__FN(vstore_n)(w, ATTN__FN(vclean)(x), left);
+    if (stage == ATTN_PROBABILITIES)         /* a mark where hidden, until M and L are known */
+        ATTN__FN(vstore_n)(w, attn__vpick(hidden, attn__vset(attn__mark()), ATTN__FN(vclean)(x)), left);
+    if (kind > 0) {
+        const attn__v seen = attn__vwipe(hidden, one);
+        if (vis) attn__vstore(vis + j, seen);
+        *any = attn__vmax(*any, seen);
+    }
+    return x;
+}
+
+/* The largest visible score of a row; hidden keys at -inf in s. */
+ATTN__V float ATTN__FN(masked)(const int kind, const attn__soft *f, int r, float *s, float *vis)
+{
+    const attn__row *row = f->row + r;
+    attn__v top = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     int j;
-    for (j = from; j < to; j += ATTN__LANES) {
-        const int left = f->n - j;                      /* keys that exist from here on: nothing behind them is read */
-        const attn__v at = ATTN__FN(viota)(j);
-        attn__m hidden = attn__mor(attn__vless(at, first), attn__vless(last, at));
-        attn__v x = attn__vload(s + j);
-        if (stage == ATTN_SCORES_RAW) ATTN__FN(vstore_n)(w + j, ATTN__FN(vclean)(x), left);
-        if (f->softcap > 0.0f) x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
-        if (stage == ATTN_SCORES_CAPPED) ATTN__FN(vstore_n)(w + j, ATTN__FN(vclean)(x), left);
-        if (f->alibi) {
-            const attn__v away = attn__vabs(attn__vsub(dist, at));
-            x = attn__vfma(slope, attn__vsub(attn__vset(0.0f), away), x);
-        }
-        if (row->bias) {
-            const attn__v y = attn__vpart(row->bias + j, left);
-            hidden = attn__mor(hidden, attn__vsame(y, none));
-            x = attn__vadd(x, y);
-        }
-        if (row->mask) {
-            const attn__v y = attn__vpart(row->mask + j, left);
-            hidden = attn__mor(hidden, attn__vsame(y, none));
-            x = attn__vadd(x, y);
-        }
-        if (row->keep) {
-            if (left >= ATTN__LANES) {
-                hidden = attn__mor(hidden, attn__mbytes(row->keep + j));
-            } else if (left > 0) {
-                unsigned char part[ATTN__LANES];
-                memset(part, 0, sizeof part);
-                memcpy(part, row->keep + j, (size_t)left);
-                hidden = attn__mor(hidden, attn__mbytes(part));
-            }
-        }
-        x = attn__vpick(hidden, none, x);
-        if (stage == ATTN_SCORES_BIASED) ATTN__FN(vstore_n)(w + j, ATTN__FN(vclean)(x), left);
-        if (stage == ATTN_PROBABILITIES)     /* a mark where hidden, until M and L are known */
-            ATTN__FN(vstore_n)(w + j, attn__vpick(hidden, attn__vset(attn__mark()), ATTN__FN(vclean)(x)), left);
+    for (j = f->lo; j < f->end; j += ATTN__LANES) {
+        if (kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi) x = ATTN__FN(look)(kind, 1, f, row, s, vis, j, &any);
+        else x = ATTN__FN(look)(kind, 0, f, row, s, vis, j, &any);
         attn__vstore(s + j, x);
         top = attn__vmax(top, x);
-        x = attn__vwipe(hidden, one);
-        if (vis) attn__vstore(vis + j, x);
-        any = attn__vmax(any, x);
     }
-    if (attn__vtop(any) > 0.0f) row->seen = 1;
+    if (attn__many(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
     return attn__vtop(top);
 }
 
-/* The usual masks, nothing but mask, bias and keep: whole vectors inside the row's range, no questions. */
-static ATTN__TARGET float ATTN__FN(masked)(const attn__soft *f, attn__row *row, float *s, float *vis)
+static ATTN__TARGET float ATTN__FN(everything)(const attn__soft *f, int r, float *s, float *vis)
 {
-    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
-    const float *mask = row->mask ? row->mask : row->bias, *bias = row->mask ? row->bias : NULL;
-    const unsigned char *keep = row->keep;
-    const ptrdiff_t ahead = f->ahead;
-    const int first = (int)attn__up((size_t)row->lo, ATTN__LANES), last = row->hi / ATTN__LANES * ATTN__LANES;
-    attn__v top = none, any = attn__vset(0.0f);
-    float ends;
-    int j;
-    if (first >= last) return ATTN__FN(prepare)(f, row, s, vis, f->lo, f->end);
-    ends = ATTN__FN(prepare)(f, row, s, vis, f->lo, first);
-    for (j = first; j < last; j += ATTN__LANES) {
-        attn__v x = attn__vload(s + j);
-        attn__m hidden = attn__vless(one, one);
-        if (bias) {
-            const attn__v y = attn__vload(bias + j);
-            hidden = attn__vsame(y, none);
-            x = attn__vadd(x, y);
-        }
-        if (mask) {
-            const attn__v y = attn__vload(mask + j);
-            if (ahead && j % 16 < ATTN__LANES) ATTN__FETCH(mask + ahead + j);
-            hidden = attn__mor(hidden, attn__vsame(y, none));
-            x = attn__vadd(x, y);
-        }
-        if (keep) hidden = attn__mor(hidden, attn__mbytes(keep + j));
-        x = attn__vpick(hidden, none, x);
-        attn__vstore(s + j, x);
-        top = attn__vmax(top, x);
-        x = attn__vwipe(hidden, one);
-        if (vis) attn__vstore(vis + j, x);
-        any = attn__vmax(any, x);
-    }
-    if (attn__vtop(any) > 0.0f) row->seen = 1;
-    top = attn__vmax(top, attn__vset(ends));
-    return attn__vtop(attn__vmax(top, attn__vset(ATTN__FN(prepare)(f, row, s, vis, last, f->end))));
+    return ATTN__FN(masked)(2, f, r, s, vis);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
-static ATTN__TARGET float ATTN__FN(range)(const attn__soft *f, attn__row *row, float *s)
+ATTN__V float ATTN__FN(range)(const attn__soft *f, int r, float *s)
 {
-    const attn__v none = attn__vset(-attn__inf());
-    const attn__v first = attn__vset((float)row->lo), last = attn__vset((float)(row->hi - 1));
-    attn__v top = none, top1 = none;
+    const attn__row *row = f->row ? f->row + r : NULL;
+    const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
+    attn__v top = attn__vset(-attn__inf()), top1 = top;
     int j = f->lo;
-    if (row->lo < row->hi) row->seen = 1;
+    if (lo < hi) f->seen[r] = 1;
     while (j < f->end) {
-        if (j >= row->lo && j + 2 * ATTN__LANES <= row->hi) {
-            for (; j + 2 * ATTN__LANES <= row->hi; j += 2 * ATTN__LANES) {
+        if (j >= lo && j + 2 * ATTN__LANES <= hi) {
+            for (; j + 2 * ATTN__LANES <= hi; j += 2 * ATTN__LANES) {
                 top = attn__vmax(top, attn__vload(s + j));
                 top1 = attn__vmax(top1, attn__vload(s + j + ATTN__LANES));
             }
         } else {
-            const attn__v at = ATTN__FN(viota)(j);
-            const attn__v x = attn__vpick(attn__mor(attn__vless(at, first), attn__vless(last, at)), none,
-                                          attn__vload(s + j));
+            const attn__v x = ATTN__FN(look)(0, 0, f, row, s, NULL, j, NULL);
             attn__vstore(s + j, x);
             top = attn__vmax(top, x);
             j += ATTN__LANES;
@@ -5690,15 +5691,70 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
     return attn__vsum(l0);
 }
 
+#if ATTN__LANES >= 8
+/* x and y: the panel of row r, hidden keys at -inf */
+ATTN__V void ATTN__FN(panel)(const int kind, const int whole, const attn__soft *f, int r, attn__v *x, attn__v *y)
+{
+    const attn__row *row = f->row && !whole ? f->row + r : NULL;
+    const float *s = f->s + r * ATTN__CHUNK;
+    float *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
+    attn__v any = attn__vset(0.0f);
+    *x = *y = ATTN__FN(look)(kind, whole, f, row, s, vis, f->lo, &any);
+    if (ATTN__LANES < 16) *y = ATTN__FN(look)(kind, whole, f, row, s, vis, f->lo + ATTN__LANES, &any);
+    if (kind > 0 ? attn__many(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi) f->seen[r] = 1;
+}
+
+ATTN__V attn__v ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__v x, attn__v y)
+{
+    const attn__v m = attn__vset(f->m[r]), top = attn__vwipe(attn__vsame(m, attn__vset(-attn__inf())), m);
+    float *s = f->s + r * ATTN__CHUNK + f->lo;
+    x = ATTN__FN(vexp)(attn__vsub(x, top));
+    attn__vstore(s, x);
+    if (ATTN__LANES == 16) return x;
+    y = ATTN__FN(vexp)(attn__vsub(y, top));
+    attn__vstore(s + ATTN__LANES, y);
+    return attn__vadd(x, y);
+}
+
+/* Rows with no more than 16 keys of the chunk: all that the functions above do, four rows side by side. Behind the last
+ * row it is taken again. */
+ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__soft *f)
+{
+    const int last = f->rows - 1;
+    int r;
+    for (r = 0; r <= last; r += 4) {
+        const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last), r3 = attn__min(r + 3, last);
+        attn__v x0, x1, x2, x3, y0, y1, y2, y3;
+        ATTN__FN(panel)(kind, whole, f, r, &x0, &y0);
+        ATTN__FN(panel)(kind, whole, f, r1, &x1, &y1);
+        ATTN__FN(panel)(kind, whole, f, r2, &x2, &y2);
+        ATTN__FN(panel)(kind, whole, f, r3, &x3, &y3);
+        if (ATTN__LANES == 16) attn__vfours(f->m + r, 1, x0, x1, x2, x3);
+        else attn__vfours(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1), attn__vmax(x2, y2), attn__vmax(x3, y3));
+        x0 = ATTN__FN(panel_exp)(f, r, x0, y0);
+        x1 = ATTN__FN(panel_exp)(f, r1, x1, y1);
+        x2 = ATTN__FN(panel_exp)(f, r2, x2, y2);
+        attn__vfours(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, x3, y3));
+    }
+}
+#endif
+
 /* A group of rows of one chunk: first every maximum, then every exp, so that no row waits for its own. */
 static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 {
     int r;
+#if ATTN__LANES >= 8
+    if (f->end - f->lo == ATTN__PANEL && (f->simple || !f->arrays)) {
+        if (f->arrays) ATTN__FN(panels)(1, 0, f);
+        else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f);
+        else ATTN__FN(panels)(0, 1, f);
+        return;
+    }
+#endif
     for (r = 0; r < f->rows; r++) {
         float *s = f->s + r * ATTN__CHUNK, *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
-        f->m[r] = !f->arrays ? ATTN__FN(range)(f, f->row + r, s)
-                : f->simple ? ATTN__FN(masked)(f, f->row + r, s, vis)
-                            : ATTN__FN(prepare)(f, f->row + r, s, vis, f->lo, f->end);
+        f->m[r] = !f->arrays ? ATTN__FN(range)(f, r, s)
+                : f->simple ? ATTN__FN(masked)(1, f, r, s, vis) : ATTN__FN(everything)(f, r, s, vis);
     }
     for (r = 0; r < f->rows; r++) f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
 }
@@ -5793,6 +5849,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef attn__vsum
 #undef attn__vtop
 #undef attn__vturn
+#undef attn__vfours
 #endif /* ATTN__ISA */
 
 /* ============================================================================================================
