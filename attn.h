@@ -648,7 +648,7 @@ typedef struct attn__gemm {
     const float *from; ptrdiff_t from_row;      /* chains start at from[r][x] (from_row 0: one row for all); NULL: +0 */
     float *c; ptrdiff_t c_row;                  /* 16 * panels columns are written */
     const float *fold_a, *fold_b;               /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const float *ahead;                         /* what will be read next, in that order, or NULL */
+    const float *ahead; ptrdiff_t ahead_row;    /* what will be read next, row by row (0: they touch), or NULL */
     int rows, panels, depth;
 } attn__gemm;
 
@@ -2316,6 +2316,7 @@ enum { ATTN__GROUP = 48 };                          /* rows taken together at mo
 enum { ATTN__FEW = 40 };                            /* up to so many rows read V in place; heads share blocks */
 enum { ATTN__DIRECT = 4 };                          /* up to so many read K where it lies, too */
 enum { ATTN__TURN = 16 };                           /* keys of every head that are read in turn there */
+#define ATTN__ALIASES(row) ((row) % 1024 == 0)     /* lines so many floats apart share a set of L1 */
 enum { ATTN__SPLIT = 24 };                          /* rows of a block whose chunks can be dealt out */
 enum { ATTN__HEADS = 32, ATTN__HEADS_DIM = 512 };   /* most K/V heads of a block; most components of a packed key */
 
@@ -2536,13 +2537,11 @@ static void attn__sides(attn__block *k, attn__now *d)
 }
 
 /* Scores of a few rows, straight from plain K. Where the rows of all heads lie side by side, memory is read from end to
- * end: 16 keys of every head, and meanwhile the next 16 are fetched. */
+ * end: 16 keys of every head. */
 static void attn__scores(const attn__block *k, const attn__now *d, int keys)
 {
     const attn__shape *s = k->w->s;
     const attn__plan *p = k->w->p;
-    const ptrdiff_t all = k->heads * (ptrdiff_t)s->dim;     /* floats of a key that lies in one piece */
-    const int linear = d->k_turns && s->k[1] == all && s->v[1] == all;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
@@ -2557,9 +2556,9 @@ static void attn__scores(const attn__block *k, const attn__now *d, int keys)
         g.b = d->side[0].k + j * s->k[1];
         g.c = k->s + j;
         g.ahead = NULL;
-        if (linear)
-            g.ahead = j + n < d->hi ? d->c0 + j + 2 * n <= keys ? g.b + n * s->k[1] : NULL
-                                    : d->side[0].v + d->lo * s->v[1];
+        if (d->k_turns && j + n < d->hi && d->c0 + j + 2 * n <= keys) g.ahead = g.b + n * s->k[1];
+        if (d->v_turns && j + n == d->hi && d->lo + 16 <= d->hi && s->v[1] == s->k[1])
+            g.ahead = d->side[0].v + d->lo * s->v[1];
         k->w->kernels->scores(&g, n, k->heads, k->each * p->q_row, s->k[2], (ptrdiff_t)k->each * ATTN__CHUNK);
     }
 }
@@ -2627,24 +2626,32 @@ static const float *attn__after_k(const attn__block *k, const attn__now *d, int 
          ? d->side[0].v + (ptrdiff_t)head * n * s->dim_v : NULL;
 }
 
-/* What is read after keys j .. end-1 of V of a head: the same part of the next 16 keys when heads take turns, V of the
- * next head of a cache; at last K of the next chunk. */
-static const float *attn__after_v(const attn__block *k, const attn__now *d, int head, int last, int j, int end, int hi,
-                                  int keys)
+/* What is read after keys j .. end-1 of V of a head: when heads take turns, the same keys of the next head or the next
+ * 16 keys (where lines of 16 keys share a set of L1, what lies on and on); V of the next head of a cache; at last K of
+ * the next chunk. */
+static void attn__after_v(attn__gemm *g, const attn__block *k, const attn__now *d, int head, int last, int j, int end,
+                          int hi, int keys)
 {
     const attn__shape *s = k->w->s;
     const attn__side *x = d->side;
     const int part = d->v_turns ? end - j : ATTN__CHUNK, more = d->c0 + ATTN__CHUNK + part <= keys;
-    if (k->w->p->each > ATTN__FEW) return NULL;
+    g->ahead = NULL;
+    g->ahead_row = 0;
+    if (k->w->p->each > ATTN__FEW) return;
     if (k->w->a->kv) {
-        if (head + 1 < k->heads) return head + 1 < last ? x[head + 1].v : x[head + 1].k;
-        return d->c0 + ATTN__CHUNK < keys ? x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim : NULL;
+        if (head + 1 < k->heads) g->ahead = head + 1 < last ? x[head + 1].v : x[head + 1].k;
+        else if (d->c0 + ATTN__CHUNK < keys) g->ahead = x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim;
+    } else if (d->v_turns && !ATTN__ALIASES(s->v[1])) {
+        g->ahead_row = s->v[1];
+        if (head + 1 < k->heads) g->ahead = x[head + 1].v + j * s->v[1];
+        else if (end + part <= hi) g->ahead = x[0].v + end * s->v[1];
+        else if (more && s->k[1] == s->v[1]) g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK);
+    } else if (end < hi) {
+        if (s->v[1] == k->heads * (ptrdiff_t)s->dim_v && d->c0 + end + part <= keys)
+            g->ahead = x[0].v + end * s->v[1] + (ptrdiff_t)head * part * s->dim_v;
+    } else if (more && s->k[1] == k->heads * (ptrdiff_t)s->dim) {
+        g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK) + (ptrdiff_t)head * part * s->dim;
     }
-    if (end < hi)
-        return s->v[1] == k->heads * (ptrdiff_t)s->dim_v && d->c0 + end + part <= keys
-             ? x[0].v + end * s->v[1] + (ptrdiff_t)head * part * s->dim_v : NULL;
-    return more && s->k[1] == k->heads * (ptrdiff_t)s->dim
-         ? attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK) + (ptrdiff_t)head * part * s->dim : NULL;
 }
 
 /* One chunk for the whole block. state NULL: fold at once; else keep (m, l, seen, o) there (one group of rows). */
@@ -2739,6 +2746,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             g.panels = (soft.end - soft.lo) / 16;
             g.depth = s->dim;
             g.ahead = attn__after_k(k, &d, head, first, last, n);
+            g.ahead_row = 0;
             f->gemm(&g);
         }
 
@@ -2793,7 +2801,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
                                                    : k->o + (ptrdiff_t)r0 * p->dv16 + o;
                 g.fold_a = state || end < ghi ? NULL : fa + at;
                 g.fold_b = fb + at;
-                g.ahead = attn__after_v(k, &d, head, last, j, end, ghi, keys);
+                attn__after_v(&g, k, &d, head, last, j, end, ghi, keys);
                 attn__outputs(k, &d, head, &g, j, end, holes || ragged, soft.arrays, row + at,
                               k->vis + at * ATTN__CHUNK);
             }
@@ -4610,6 +4618,7 @@ static const attn__kernels *attn__table(int backend)
  *   2. include this file for it at the end of section 10 and name its table in attn__table;
  *   3. add it to the enum of backends and to attn__usable.
  * ATTN__LANES   floats in a vector: 4, 8 or 16.     ATTN__ROWS   rows of the register tile: rows x 2 vectors.
+ * ATTN__STEP    components that vturn takes of as many keys as there are lanes.
  * A mask (attn__m) holds one truth per lane.
  * ========================================================================================================== */
 #if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
@@ -4618,30 +4627,35 @@ static const attn__kernels *attn__table(int backend)
 #define ATTN__BACKEND ATTN_SSE2
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
+#define ATTN__STEP 4
 #elif ATTN__ISA == 3
 #define ATTN__FN(name) attn__##name##_avx2
 #define ATTN__TARGET ATTN__ATTR("avx2,fma")
 #define ATTN__BACKEND ATTN_AVX2
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
+#define ATTN__STEP 4
 #elif ATTN__ISA == 4
 #define ATTN__FN(name) attn__##name##_avx512
 #define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
 #define ATTN__BACKEND ATTN_AVX512
 #define ATTN__LANES 16
 #define ATTN__ROWS 12
+#define ATTN__STEP 8
 #elif ATTN__ISA == 5
 #define ATTN__FN(name) attn__##name##_neon
 #define ATTN__TARGET
 #define ATTN__BACKEND ATTN_NEON
 #define ATTN__LANES 4
 #define ATTN__ROWS 12
+#define ATTN__STEP 4
 #elif ATTN__ISA == 6
 #define ATTN__FN(name) attn__##name##_wasm
 #define ATTN__TARGET
 #define ATTN__BACKEND ATTN_WASM
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
+#define ATTN__STEP 4
 #endif
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
@@ -4736,17 +4750,17 @@ ATTN__V float attn__vtop(attn__v a)                              /* the largest 
     a = _mm_max_ps(a, _mm_movehl_ps(a, a));
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
 }
-/* xC[lane] = from[lane*row + C] for C < 4; lanes behind `last` repeat it */
-ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
+/* x[C][lane] = from[lane*row + C] for C < ATTN__STEP; lanes behind `last` repeat it */
+ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 {
     const __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
     const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row), r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
     const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
     const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
-    *x0 = _mm_movelh_ps(t0, t2);
-    *x1 = _mm_movehl_ps(t2, t0);
-    *x2 = _mm_movelh_ps(t1, t3);
-    *x3 = _mm_movehl_ps(t3, t1);
+    x[0] = _mm_movelh_ps(t0, t2);
+    x[1] = _mm_movehl_ps(t2, t0);
+    x[2] = _mm_movelh_ps(t1, t3);
+    x[3] = _mm_movehl_ps(t3, t1);
 }
 
 #elif ATTN__ISA == 3  /* --------------------------------------------------------------------- AVX2 with FMA */
@@ -4814,16 +4828,16 @@ ATTN__V __m256 ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* 
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
                                 _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
 }
-ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 {
     const __m256 r0 = ATTN__FN(two)(from, 0, row, last), r1 = ATTN__FN(two)(from, 1, row, last);
     const __m256 r2 = ATTN__FN(two)(from, 2, row, last), r3 = ATTN__FN(two)(from, 3, row, last);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    *x0 = _mm256_shuffle_ps(t0, t2, 0x44);
-    *x1 = _mm256_shuffle_ps(t0, t2, 0xee);
-    *x2 = _mm256_shuffle_ps(t1, t3, 0x44);
-    *x3 = _mm256_shuffle_ps(t1, t3, 0xee);
+    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
+    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
+    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
+    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
 }
 
 #elif ATTN__ISA == 4  /* --------------------------------------------------------------------------- AVX-512 */
@@ -4903,25 +4917,40 @@ ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__
 #undef ATTN__OP
 #undef ATTN__MIX
 }
-ATTN__V attn__v ATTN__FN(four)(const float *p, int i, ptrdiff_t row, int last) /* rows i, i + 4, ... */
+ATTN__V attn__v ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* eight floats from rows i and i + 4 */
 {
-    const __mmask16 all = (__mmask16)0xffff;
-    __m512 r = _mm512_castps128_ps512(_mm_loadu_ps(p + attn__min(i, last) * row));
-    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
-    r = _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 8, last) * row), 2);
-    return _mm512_maskz_insertf32x4(all, r, _mm_loadu_ps(p + attn__min(i + 12, last) * row), 3);
+    const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
+    const double *high = (const double *)(const void *)(p + attn__min(i + 4, last) * row);
+    return _mm512_castpd_ps(_mm512_maskz_insertf64x4((__mmask8)0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(low)),
+                                                     _mm256_loadu_pd(high), 1));
 }
-ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
+/* y0..y3: components 0 (and 4) .. 3 (and 7) of rows i .. i + 3, i + 4 .. i + 7 in the upper half */
+ATTN__V void ATTN__FN(turn8)(attn__v *y, const float *p, int i, ptrdiff_t row, int last)
 {
     const __mmask16 all = (__mmask16)0xffff;
-    const __m512 r0 = ATTN__FN(four)(from, 0, row, last), r1 = ATTN__FN(four)(from, 1, row, last);
-    const __m512 r2 = ATTN__FN(four)(from, 2, row, last), r3 = ATTN__FN(four)(from, 3, row, last);
+    const __m512 r0 = ATTN__FN(two)(p, i, row, last), r1 = ATTN__FN(two)(p, i + 1, row, last);
+    const __m512 r2 = ATTN__FN(two)(p, i + 2, row, last), r3 = ATTN__FN(two)(p, i + 3, row, last);
     const __m512 t0 = _mm512_maskz_unpacklo_ps(all, r0, r1), t1 = _mm512_maskz_unpackhi_ps(all, r0, r1);
     const __m512 t2 = _mm512_maskz_unpacklo_ps(all, r2, r3), t3 = _mm512_maskz_unpackhi_ps(all, r2, r3);
-    *x0 = _mm512_maskz_shuffle_ps(all, t0, t2, 0x44);
-    *x1 = _mm512_maskz_shuffle_ps(all, t0, t2, 0xee);
-    *x2 = _mm512_maskz_shuffle_ps(all, t1, t3, 0x44);
-    *x3 = _mm512_maskz_shuffle_ps(all, t1, t3, 0xee);
+    y[0] = _mm512_maskz_shuffle_ps(all, t0, t2, 0x44);
+    y[1] = _mm512_maskz_shuffle_ps(all, t0, t2, 0xee);
+    y[2] = _mm512_maskz_shuffle_ps(all, t1, t3, 0x44);
+    y[3] = _mm512_maskz_shuffle_ps(all, t1, t3, 0xee);
+}
+ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
+{
+    const __mmask16 all = (__mmask16)0xffff;
+    attn__v y[4], z[4];
+    ATTN__FN(turn8)(y, from, 0, row, last);
+    ATTN__FN(turn8)(z, from, 8, row, last);
+    x[0] = _mm512_maskz_shuffle_f32x4(all, y[0], z[0], 0x88);
+    x[1] = _mm512_maskz_shuffle_f32x4(all, y[1], z[1], 0x88);
+    x[2] = _mm512_maskz_shuffle_f32x4(all, y[2], z[2], 0x88);
+    x[3] = _mm512_maskz_shuffle_f32x4(all, y[3], z[3], 0x88);
+    x[4] = _mm512_maskz_shuffle_f32x4(all, y[0], z[0], 0xdd);
+    x[5] = _mm512_maskz_shuffle_f32x4(all, y[1], z[1], 0xdd);
+    x[6] = _mm512_maskz_shuffle_f32x4(all, y[2], z[2], 0xdd);
+    x[7] = _mm512_maskz_shuffle_f32x4(all, y[3], z[3], 0xdd);
 }
 
 #elif ATTN__ISA == 5  /* ------------------------------------------------------------------- NEON of aarch64 */
@@ -4970,15 +4999,15 @@ ATTN__V float attn__vsum(attn__v a)
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
 ATTN__V float attn__vtop(attn__v a) { return vmaxvq_f32(a); }
-ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 {
     const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
     const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row),
                                       vld1q_f32(from + attn__min(3, last) * row));
-    *x0 = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
-    *x1 = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
-    *x2 = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
-    *x3 = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
+    x[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+    x[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+    x[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+    x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
 #elif ATTN__ISA == 6  /* ---------------------------------------------------------------------- wasm simd128 */
@@ -5024,17 +5053,17 @@ ATTN__V float attn__vtop(attn__v a)
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(a, 0);
 }
-ATTN__V void attn__vturn(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 {
     const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + attn__min(1, last) * row);
     const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
     const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
     const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
     const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
-    *x0 = wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5);
-    *x1 = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
-    *x2 = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
-    *x3 = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
+    x[0] = wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5);
+    x[1] = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
+    x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
+    x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
 }
 #endif
 
@@ -5115,15 +5144,21 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     }
 }
 
-/* four components of ATTN__LANES keys into a panel */
+/* ATTN__STEP components of ATTN__LANES keys into a panel */
 ATTN__V void ATTN__FN(turn)(float *to, const float *from, ptrdiff_t row, int last)
 {
-    attn__v x0, x1, x2, x3;
-    attn__vturn(&x0, &x1, &x2, &x3, from, row, last);
-    attn__vstore(to, x0);
-    attn__vstore(to + 16, x1);
-    attn__vstore(to + 32, x2);
-    attn__vstore(to + 48, x3);
+    attn__v x[ATTN__STEP];
+    attn__vturn(x, from, row, last);
+    attn__vstore(to, x[0]);
+    attn__vstore(to + 16, x[1]);
+    attn__vstore(to + 32, x[2]);
+    attn__vstore(to + 48, x[3]);
+#if ATTN__STEP > 4
+    attn__vstore(to + 64, x[4]);
+    attn__vstore(to + 80, x[5]);
+    attn__vstore(to + 96, x[6]);
+    attn__vstore(to + 112, x[7]);
+#endif
 }
 
 /* Rows of other heads lie between the rows of one: at a power-of-two distance they share a few lines of L1, so only the
@@ -5134,14 +5169,16 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
     int j, c, x;
     for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
-            for (c = 0; c + 4 <= depth; c += 4) ATTN__FN(turn)(panels + c * 16 + x, k + x * row + c, row, full);
+            for (c = 0; c + ATTN__STEP <= depth; c += ATTN__STEP)
+                ATTN__FN(turn)(panels + c * 16 + x, k + x * row + c, row, full);
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
         }
     if (n <= 0) return;
     for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {    /* the last panel, filled up with its last key */
         const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
-        for (c = 0; c + 4 <= depth; c += 4) ATTN__FN(turn)(panels + c * 16 + x, k + first * row + c, row, last);
+        for (c = 0; c + ATTN__STEP <= depth; c += ATTN__STEP)
+            ATTN__FN(turn)(panels + c * 16 + x, k + first * row + c, row, last);
         for (; c < depth; c++)
             for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
     }
@@ -5169,55 +5206,74 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__many(attn__vnan(odd));
 }
 
-/* asks for what stands at p: as many lines of memory, at least one */
-ATTN__V void ATTN__FN(fetch)(const float *p, const int lines)
+/* asks for what stands at p and every `row` floats behind it: n lines of memory, at least one */
+ATTN__V void ATTN__FN(fetch)(const float *p, ptrdiff_t row, const int n)
 {
     ATTN__FETCH(p);
-    if (lines > 1) ATTN__FETCH(p + 16);
-    if (lines > 2) { ATTN__FETCH(p + 32); ATTN__FETCH(p + 48); }
-    if (lines > 4) { ATTN__FETCH(p + 64); ATTN__FETCH(p + 80); ATTN__FETCH(p + 96); ATTN__FETCH(p + 112); }
-}
-
-/* Four components of ATTN__LANES keys; n < 4 of them at the end of a row, behind which nothing is read. */
-ATTN__V void ATTN__FN(keys)(attn__v *x0, attn__v *x1, attn__v *x2, attn__v *x3, const float *k, ptrdiff_t row, int last,
-                            const int n)
-{
-    if (n < 4) {
-        float part[ATTN__LANES * 4];
-        int i, c;
-        for (i = 0; i < ATTN__LANES; i++)
-            for (c = 0; c < 4; c++) part[i * 4 + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
-        attn__vturn(x0, x1, x2, x3, part, 4, ATTN__LANES - 1);
-    } else {
-        attn__vturn(x0, x1, x2, x3, k, row, last);
+    if (n > 1) ATTN__FETCH(p + row);
+    if (n > 2) { ATTN__FETCH(p + 2 * row); ATTN__FETCH(p + 3 * row); }
+    if (n > 4) {
+        ATTN__FETCH(p + 4 * row);
+        ATTN__FETCH(p + 5 * row);
+        ATTN__FETCH(p + 6 * row);
+        ATTN__FETCH(p + 7 * row);
     }
 }
 
-/* the chain s goes on over n <= 4 components */
-ATTN__V attn__v ATTN__FN(dot)(attn__v s, const float *q, attn__v x0, attn__v x1, attn__v x2, attn__v x3, const int n)
+/* Components of ATTN__LANES keys, n of them; behind n < ATTN__STEP, the end of a row, nothing is read. */
+ATTN__V void ATTN__FN(keys)(attn__v *x, const float *k, ptrdiff_t row, int last, const int n)
 {
-    s = attn__vfma(attn__vset(q[0]), x0, s);
-    if (n > 1) s = attn__vfma(attn__vset(q[1]), x1, s);
-    if (n > 2) s = attn__vfma(attn__vset(q[2]), x2, s);
-    return n > 3 ? attn__vfma(attn__vset(q[3]), x3, s) : s;
+    if (n < ATTN__STEP) {
+        float part[ATTN__LANES * ATTN__STEP];
+        int i, c;
+        for (i = 0; i < ATTN__LANES; i++)
+            for (c = 0; c < ATTN__STEP; c++) part[i * ATTN__STEP + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
+        attn__vturn(x, part, ATTN__STEP, ATTN__LANES - 1);
+    } else {
+        attn__vturn(x, k, row, last);
+    }
+}
+
+/* the chain s goes on over n components */
+ATTN__V attn__v ATTN__FN(dot)(attn__v s, const float *q, const attn__v *x, const int n)
+{
+    s = attn__vfma(attn__vset(q[0]), x[0], s);
+    if (n > 1) s = attn__vfma(attn__vset(q[1]), x[1], s);
+    if (n > 2) s = attn__vfma(attn__vset(q[2]), x[2], s);
+    if (n > 3) s = attn__vfma(attn__vset(q[3]), x[3], s);
+#if ATTN__STEP > 4
+    if (n > 4) s = attn__vfma(attn__vset(q[4]), x[4], s);
+    if (n > 5) s = attn__vfma(attn__vset(q[5]), x[5], s);
+    if (n > 6) s = attn__vfma(attn__vset(q[6]), x[6], s);
+    if (n > 7) s = attn__vfma(attn__vset(q[7]), x[7], s);
+#endif
+    return s;
 }
 
 /* Scores of a few queries against keys where they lie: turned in registers, never packed. Four chains s0..s3 hide the
- * latency: rows x groups, or heads x groups, where a group is a vector of keys; x0..x3 are four components of one
- * group; q1, k1, c1 are the second head's. Not more than 16 keys at once: they would push each other out of L1. */
+ * latency: rows x groups, or heads x groups, where a group is a vector of keys; x holds components of one group; q1,
+ * k1, c1 are the second head's. Not more than 16 keys at once: they would push each other out of L1. At `next` lie the
+ * next keys, as far apart as these: a line of each of them is asked for while 16 components are looked at. Where such
+ * lines share a set of L1, it is what will be read while the 16 keys after these have their turn, on and on. */
 ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, const attn__gemm *g, const float *q,
                              const float *q1, const float *k, const float *k1, float *c, float *c1, int last,
-                             const float *ahead)
+                             const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    const int lines = heads * groups * ATTN__LANES / 4;     /* of memory in four components of all of them */
-    attn__v s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x0, x1, x2, x3;
+    const int aliases = ATTN__LANES < 16 || ATTN__ALIASES(row);
+    const int keys = groups * ATTN__LANES * ATTN__STEP / 16;    /* to ask for in a step */
+    attn__v s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__STEP];
     int t, n;
-    for (t = g->depth; t > 0; t -= n, k += n, k1 += n, q += n, q1 += n) {
-        n = t < 4 ? t : 4;
-        if (ahead) { ATTN__FN(fetch)(ahead, lines); ahead += lines * 16; }
-#define ATTN__KEYS(at) ATTN__FN(keys)(&x0, &x1, &x2, &x3, at, row, last, n)
-#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x0, x1, x2, x3, n)
+    for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
+        n = attn__min(g->depth - t, ATTN__STEP);
+        if (next) {
+            const float *at = aliases ? next + t / ATTN__STEP * heads * keys * 16
+                                      : next + t / 16 * 16 + t % 16 / ATTN__STEP * keys * row;
+            ATTN__FN(fetch)(at, aliases ? 16 : row, keys);
+            if (heads > 1) ATTN__FN(fetch)(at + (aliases ? keys * 16 : k1 - k), aliases ? 16 : row, keys);
+        }
+#define ATTN__KEYS(at) ATTN__FN(keys)(x, at, row, last, n)
+#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
@@ -5256,13 +5312,15 @@ ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, 
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
                                           ptrdiff_t c_head)
 {
-    const int full = ATTN__LANES - 1;
+    const int full = ATTN__LANES - 1, aliases = ATTN__LANES < 16 || ATTN__ALIASES(g->b_step);
     int h, j, r, x, pair;
     for (h = 0; h < heads; h += pair) {
         pair = g->rows == 1 && ATTN__LANES > 4 && h + 1 < heads ? 2 : 1;
         for (j = 0; j < n; j += 16) {
             const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
-            const float *next = g->ahead ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+            const float *next = j + 32 <= n ? k + 16 * g->b_step : j + 16 != n ? NULL : h + pair == heads ? g->ahead
+                              : h + 2 * pair <= heads ? k - j * g->b_step + pair * b_head : NULL;
+            if (aliases) next = g->ahead ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
             float *c = g->c + h * c_head + j;
             if (n - j < 16) {                           /* lanes that will be hidden are looked at, too */
                 for (r = 0; r < g->rows * pair; r++) {  /* the rows of a head, or one each of a pair */
@@ -5284,11 +5342,11 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
             for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row)
                 for (x = 0; x < 16; x += ATTN__LANES)
                     ATTN__FN(score)(4, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
-                                    next ? next + x * g->depth : NULL);
+                                    next ? next + x * (aliases ? g->depth : g->b_step) : NULL);
             for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row)
                 for (x = 0; x < 16; x += ATTN__LANES < 16 ? 2 * ATTN__LANES : 16)
                     ATTN__FN(score)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
-                                    next ? next + x * g->depth : NULL);
+                                    next ? next + x * (aliases ? g->depth : g->b_step) : NULL);
             if (r < g->rows) ATTN__FN(score)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
         }
     }
@@ -5331,7 +5389,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
                             int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
-    const float *ahead = g->ahead && r == 0 ? g->ahead + (ptrdiff_t)x * g->depth : NULL;
+    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : nv * ATTN__LANES;
+    const float *ahead = g->ahead && r == 0 ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     const int x1 = nv > 1 ? x + ATTN__LANES : x;          /* one vector: the second is a copy that nobody stores */
     int t;
@@ -5366,8 +5425,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, i
         const attn__v b0 = attn__vload(b), b1 = nv > 1 ? attn__vload(b + next) : b0;
         attn__v q = attn__vset(*a0);
         if (ahead) {
-            ATTN__FN(fetch)(ahead, nv * ATTN__LANES / 16);
-            ahead += nv * ATTN__LANES;
+            ATTN__FN(fetch)(ahead, 16, nv * ATTN__LANES / 16);
+            ahead += ahead_row;
         }
         c00 = attn__vfma(q, b0, c00);
         c01 = attn__vfma(q, b1, c01);
@@ -5449,7 +5508,8 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, p
  * the first row (and c4..c7 the second). With `list`, step t takes row list[t] of b instead of row t. */
 ATTN__V void ATTN__FN(wide)(const int rows, const int nv, const attn__gemm *g, int r, const int *list, int x)
 {
-    const float *ahead = g->ahead ? g->ahead + (ptrdiff_t)x * g->depth : NULL;
+    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : nv * ATTN__LANES;
+    const float *ahead = g->ahead ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
     const ptrdiff_t step = g->b_step;
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
 #define ATTN__AT(i) ((x + (i) * ATTN__LANES) / 16 * g->b_panel + (x + (i) * ATTN__LANES) % 16)
@@ -5473,7 +5533,7 @@ ATTN__V void ATTN__FN(wide)(const int rows, const int nv, const attn__gemm *g, i
     for (t = 0; t < g->depth; t++) {
         const attn__v q = attn__vset(*a0);
         attn__v b0, b1, b2, b3;
-        if (ahead) { ATTN__FN(fetch)(ahead, nv * ATTN__LANES / 16); ahead += nv * ATTN__LANES; }
+        if (ahead) { ATTN__FN(fetch)(ahead, 16, nv * ATTN__LANES / 16); ahead += ahead_row; }
         if (list) b = g->b + list[t] * step;
         b0 = attn__vload(b + o0);
         b1 = nv > 1 ? attn__vload(b + o1) : b0;
@@ -5565,8 +5625,8 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
 /* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf; sets vis (1 visible, 0 hidden) and
  * raises `any`. Constants after inlining: kind, 0 nothing but a range of keys, 1 mask, bias and keep, 2 softcap, ALiBi
  * and weights as well; whole, all of these keys exist and are visible by position. */
-ATTN__V attn__v ATTN__FN(look)(const int kind, const int whole, const attn__soft *f, const attn__row *row, const float *s,
-                               float *vis, int j, attn__v *any)
+ATTN__V attn__v ATTN__FN(look)(const int kind, const int whole, const attn__soft *f, const attn__row *row,
+                               const float *s, float *vis, int j, attn__v *any)
 {
     const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f), at = ATTN__FN(viota)(j);
     const int left = whole ? ATTN__LANES : f->n - j;    /* keys that exist from here on: nothing behind them is read */
@@ -5624,7 +5684,8 @@ ATTN__V float ATTN__FN(masked)(const int kind, const attn__soft *f, int r, float
     attn__v top = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     int j;
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
-        if (kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi) x = ATTN__FN(look)(kind, 1, f, row, s, vis, j, &any);
+        const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
+        if (whole) x = ATTN__FN(look)(kind, 1, f, row, s, vis, j, &any);
         else x = ATTN__FN(look)(kind, 0, f, row, s, vis, j, &any);
         attn__vstore(s + j, x);
         top = attn__vmax(top, x);
@@ -5822,6 +5883,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__BACKEND
 #undef ATTN__LANES
 #undef ATTN__ROWS
+#undef ATTN__STEP
 #undef ATTN__UNROLL
 #undef ATTN__V
 #undef attn__v
