@@ -4564,23 +4564,18 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #if ATTN__X86
 #define ATTN__ISA 2
 #include ATTN_SELF
-#undef ATTN__ISA
 #define ATTN__ISA 3
 #include ATTN_SELF
-#undef ATTN__ISA
 #define ATTN__ISA 4
 #include ATTN_SELF
-#undef ATTN__ISA
 #elif ATTN__NEON
 #include <arm_neon.h>
 #define ATTN__ISA 5
 #include ATTN_SELF
-#undef ATTN__ISA
 #elif ATTN__WASM
 #include <wasm_simd128.h>
 #define ATTN__ISA 6
 #include ATTN_SELF
-#undef ATTN__ISA
 #endif
 
 static const attn__kernels *attn__table(int backend)
@@ -4621,42 +4616,6 @@ static const attn__kernels *attn__table(int backend)
  * ATTN__STEP    components that vturn takes of as many keys as there are lanes.
  * A mask (attn__m) holds one truth per lane.
  * ========================================================================================================== */
-#if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
-#define ATTN__FN(name) attn__##name##_sse2
-#define ATTN__TARGET ATTN__ATTR("sse2")
-#define ATTN__BACKEND ATTN_SSE2
-#define ATTN__LANES 4
-#define ATTN__ROWS 6
-#define ATTN__STEP 4
-#elif ATTN__ISA == 3
-#define ATTN__FN(name) attn__##name##_avx2
-#define ATTN__TARGET ATTN__ATTR("avx2,fma")
-#define ATTN__BACKEND ATTN_AVX2
-#define ATTN__LANES 8
-#define ATTN__ROWS 6
-#define ATTN__STEP 4
-#elif ATTN__ISA == 4
-#define ATTN__FN(name) attn__##name##_avx512
-#define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
-#define ATTN__BACKEND ATTN_AVX512
-#define ATTN__LANES 16
-#define ATTN__ROWS 12
-#define ATTN__STEP 8
-#elif ATTN__ISA == 5
-#define ATTN__FN(name) attn__##name##_neon
-#define ATTN__TARGET
-#define ATTN__BACKEND ATTN_NEON
-#define ATTN__LANES 4
-#define ATTN__ROWS 12
-#define ATTN__STEP 4
-#elif ATTN__ISA == 6
-#define ATTN__FN(name) attn__##name##_wasm
-#define ATTN__TARGET
-#define ATTN__BACKEND ATTN_WASM
-#define ATTN__LANES 4
-#define ATTN__ROWS 6
-#define ATTN__STEP 4
-#endif
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
 /* the words */
@@ -4688,6 +4647,11 @@ static const attn__kernels *attn__table(int backend)
 #define attn__vfours  ATTN__FN(vfours)                /* from 8 lanes on */
 
 #if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
+#define ATTN__FN(name) attn__##name##_sse2
+#define ATTN__TARGET ATTN__ATTR("sse2")
+#define ATTN__LANES 4
+#define ATTN__ROWS 6
+#define ATTN__STEP 4
 typedef __m128 attn__v;
 typedef __m128 attn__m;
 ATTN__V attn__v attn__vset(float x) { return _mm_set1_ps(x); }                      /* every lane x            */
@@ -4764,6 +4728,11 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 }
 
 #elif ATTN__ISA == 3  /* --------------------------------------------------------------------- AVX2 with FMA */
+#define ATTN__FN(name) attn__##name##_avx2
+#define ATTN__TARGET ATTN__ATTR("avx2,fma")
+#define ATTN__LANES 8
+#define ATTN__ROWS 6
+#define ATTN__STEP 4
 typedef __m256 attn__v;
 typedef __m256 attn__m;
 ATTN__V attn__v attn__vset(float x) { return _mm256_set1_ps(x); }
@@ -4841,6 +4810,11 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 }
 
 #elif ATTN__ISA == 4  /* --------------------------------------------------------------------------- AVX-512 */
+#define ATTN__FN(name) attn__##name##_avx512
+#define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
+#define ATTN__LANES 16
+#define ATTN__ROWS 12
+#define ATTN__STEP 8
 typedef __m512 attn__v;
 typedef __mmask16 attn__m;
 ATTN__V attn__v attn__vset(float x) { return _mm512_set1_ps(x); }
@@ -4954,6 +4928,11 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 }
 
 #elif ATTN__ISA == 5  /* ------------------------------------------------------------------- NEON of aarch64 */
+#define ATTN__FN(name) attn__##name##_neon
+#define ATTN__TARGET
+#define ATTN__LANES 4
+#define ATTN__ROWS 12
+#define ATTN__STEP 4
 typedef float32x4_t attn__v;
 typedef uint32x4_t attn__m;
 ATTN__V attn__v attn__vset(float x) { return vdupq_n_f32(x); }
@@ -5011,6 +4990,11 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 }
 
 #elif ATTN__ISA == 6  /* ---------------------------------------------------------------------- wasm simd128 */
+#define ATTN__FN(name) attn__##name##_wasm
+#define ATTN__TARGET
+#define ATTN__LANES 4
+#define ATTN__ROWS 6
+#define ATTN__STEP 4
 typedef v128_t attn__v;
 typedef v128_t attn__m;
 ATTN__V attn__v attn__vset(float x) { return wasm_f32x4_splat(x); }
@@ -5873,45 +5857,17 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 }
 
 static const attn__kernels ATTN__FN(kernels) = {
-    ATTN__BACKEND, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(scores),
+    ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(scores),
     ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish),
     ATTN__FN(weigh)
 };
 
 #undef ATTN__FN
 #undef ATTN__TARGET
-#undef ATTN__BACKEND
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__STEP
-#undef ATTN__UNROLL
-#undef ATTN__V
-#undef attn__v
-#undef attn__m
-#undef attn__vset
-#undef attn__vload
-#undef attn__vstore
-#undef attn__vadd
-#undef attn__vsub
-#undef attn__vmul
-#undef attn__vdiv
-#undef attn__vmax
-#undef attn__vabs
-#undef attn__vfma
-#undef attn__vpow2
-#undef attn__vless
-#undef attn__vsame
-#undef attn__vnan
-#undef attn__vpick
-#undef attn__vwipe
-#undef attn__mor
-#undef attn__many
-#undef attn__vpart
-#undef attn__mbytes
-#undef attn__vsum
-#undef attn__vtop
-#undef attn__vturn
-#undef attn__vfours
+#undef ATTN__ISA
 #endif /* ATTN__ISA */
 
 /* ============================================================================================================
