@@ -4611,7 +4611,7 @@ static const attn__kernels *attn__table(int backend)
  * One block per instruction set, the same words in the same order. To add an instruction set:
  *   1. copy a block, fill in the words (each is one line of scalar meaning, given beside the SSE2 block);
  *   2. include this file for it at the end of section 10 and name its table in attn__table;
- *   3. add it to the enum of backends and to attn__usable.
+ *   3. add it to the enum of backends, where ATTN__ISA is its number, to attn__order and to attn_backend_name.
  * ATTN__LANES   floats in a vector: 4, 8 or 16.     ATTN__ROWS   rows of the register tile: rows x 2 vectors.
  * ATTN__STEP    components that vturn takes of as many keys as there are lanes.
  * A mask (attn__m) holds one truth per lane.
@@ -4688,13 +4688,6 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b)                    
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm_andnot_ps(m, a); }   /* m ? +0 : a              */
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm_or_ps(a, b); }
 ATTN__V int attn__many(attn__m m) { return _mm_movemask_ps(m) != 0; }               /* any lane true           */
-ATTN__V attn__v attn__vpart(const float *p, int n)             /* n lanes, then zeros; nothing else is read */
-{
-    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    int i;
-    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
-    return _mm_loadu_ps(part);
-}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)                                /* p[lane] == 0            */
 {
     int four;
@@ -4959,13 +4952,6 @@ ATTN__V attn__v attn__vwipe(attn__m m, attn__v a)
 }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return vorrq_u32(a, b); }
 ATTN__V int attn__many(attn__m m) { return vmaxvq_u32(m) != 0; }
-ATTN__V attn__v attn__vpart(const float *p, int n)
-{
-    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    int i;
-    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
-    return vld1q_f32(part);
-}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)
 {
     unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
@@ -5015,13 +5001,6 @@ ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return wasm_v128_
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return wasm_v128_andnot(a, m); }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return wasm_v128_or(a, b); }
 ATTN__V int attn__many(attn__m m) { return wasm_v128_any_true(m); }
-ATTN__V attn__v attn__vpart(const float *p, int n)
-{
-    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-    int i;
-    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
-    return wasm_v128_load(part);
-}
 ATTN__V attn__m attn__mbytes(const unsigned char *p)
 {
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
@@ -5048,6 +5027,15 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
     x[1] = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
     x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
     x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
+}
+#endif
+#if ATTN__LANES == 4
+ATTN__V attn__v attn__vpart(const float *p, int n)             /* n lanes, then zeros; nothing else is read */
+{
+    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    int i;
+    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
+    return attn__vload(part);
 }
 #endif
 
