@@ -4204,37 +4204,17 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
    fesetround). A task therefore saves the control word, works under the default one and puts back what it found, the
    sticky exception flags included: whoever looks at them afterwards sees only its own. Writing the word is slow
    and reading it is not, so it is written when it differs only. */
-#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
+#include <xmmintrin.h>
 typedef unsigned attn__env;                                              /* MXCSR: flags in the low six bits */
 #define ATTN__ENV_DEFAULT 0x1F80u                                        /* no traps, to nearest, no flushing */
 #define ATTN__ENV_CONTROL 0xFFC0u
-#if defined(__SSE__)
-#define ATTN__ENV_EXISTS 1
-#else
-#define ATTN__ENV_EXISTS attn__backend_usable(ATTN_SSE2)                 /* x87 build: only the kernels know MXCSR */
-#endif
-static attn__env attn__env_get(void)
-{
-    attn__env e = 0;                                                     /* for those who do not see into asm */
-    __asm__ __volatile__("stmxcsr %0" : "=m"(e) : : "memory");
-    return e;
-}
-static void attn__env_set(attn__env e) { __asm__ __volatile__("ldmxcsr %0" : : "m"(e) : "memory"); }
-
-#elif defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
-#include <xmmintrin.h>
-typedef unsigned attn__env;
-#define ATTN__ENV_DEFAULT 0x1F80u
-#define ATTN__ENV_CONTROL 0xFFC0u
-#define ATTN__ENV_EXISTS  1
 static attn__env attn__env_get(void) { return _mm_getcsr(); }
 static void attn__env_set(attn__env e) { _mm_setcsr(e); }
 
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
 typedef unsigned long long attn__env;                                    /* FPCR below, FPSR (the flags) above */
-#define ATTN__ENV_DEFAULT 0ull
 #define ATTN__ENV_CONTROL 0xFFFFFFFFull
-#define ATTN__ENV_EXISTS  1
 static attn__env attn__env_get(void)
 {
     attn__env control = 0, flags = 0;
@@ -4247,11 +4227,19 @@ static void attn__env_set(attn__env e)
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
 
-#elif defined(__GNUC__) && ((defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
-                            (defined(__powerpc64__) && !defined(__NO_FPRS__)))   /* control and flags in one register */
-#define ATTN__ENV_DEFAULT 0u
-#define ATTN__ENV_EXISTS  1
-#if defined(__arm__)
+#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || (defined(__arm__) && defined(__ARM_FP)) || \
+    defined(__riscv_flen) || defined(__s390x__) || (defined(__powerpc64__) && !defined(__NO_FPRS__)))
+/* control and flags in one register */
+#if defined(__x86_64__) || defined(__i386__)
+typedef unsigned attn__env;                                              /* MXCSR */
+#define ATTN__ENV_DEFAULT 0x1F80u
+#define ATTN__ENV_CONTROL 0xFFC0u
+#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
+#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
+#ifndef __SSE__
+#define ATTN__ENV_EXISTS  attn__backend_usable(ATTN_SSE2)                /* x87 build: only the kernels know MXCSR */
+#endif
+#elif defined(__arm__)
 typedef unsigned attn__env;                                              /* FPSCR */
 #define ATTN__ENV_CONTROL 0x07F79F00u                                    /* traps, to where, flushing, default NaN */
 #define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
@@ -4274,7 +4262,7 @@ typedef unsigned long long attn__env;                                    /* FPSC
 #endif
 static attn__env attn__env_get(void)
 {
-    attn__env e = 0;
+    attn__env e = 0;                                                     /* for those who do not see into asm */
     __asm__ __volatile__(ATTN__ENV_GET);
     return e;
 }
@@ -4282,11 +4270,16 @@ static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
 
 #else
 typedef unsigned attn__env;                                              /* the host's settings stay as they are */
-#define ATTN__ENV_DEFAULT 0u
 #define ATTN__ENV_CONTROL 0u
 #define ATTN__ENV_EXISTS  0
 static attn__env attn__env_get(void) { return 0; }
 static void attn__env_set(attn__env e) { (void)e; }
+#endif
+#ifndef ATTN__ENV_DEFAULT
+#define ATTN__ENV_DEFAULT 0u
+#endif
+#ifndef ATTN__ENV_EXISTS
+#define ATTN__ENV_EXISTS  1
 #endif
 
 typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
