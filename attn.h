@@ -219,7 +219,6 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-
 /* ---- 2. CALL ------------------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already projected.
    Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC; level 3 never needs to. Thread safe: calls may run
@@ -792,8 +791,7 @@ static void attn__root_task(void *arg, int i)
 }
 static float attn__default_scale(int dim)
 {
-    attn__root root;
-    root.dim = dim;
+    attn__root root = { dim, 0.0f };
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
@@ -1005,24 +1003,15 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
      (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
-#define ATTN__X86 1
+#define ATTN__X86
 #elif defined(__aarch64__) || defined(_M_ARM64)
-#define ATTN__NEON 1
+#define ATTN__NEON
 #elif defined(__wasm_simd128__)
-#define ATTN__WASM 1
+#define ATTN__WASM
 #endif
-#endif
-#ifndef ATTN__X86
-#define ATTN__X86 0
-#endif
-#ifndef ATTN__NEON
-#define ATTN__NEON 0
-#endif
-#ifndef ATTN__WASM
-#define ATTN__WASM 0
 #endif
 
-#if ATTN__X86
+#ifdef ATTN__X86
 #include <immintrin.h>
 #if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)   /* clang-cl leaves these out of immintrin.h */
 #include <smmintrin.h>
@@ -1085,13 +1074,11 @@ static unsigned attn__cpu(void)
 /* best first */
 static const unsigned char attn__order[] = { ATTN_AVX512, ATTN_AVX2, ATTN_NEON, ATTN_WASM, ATTN_SSE2, ATTN_SCALAR };
 
-static int attn__backend_usable(int backend) { return attn__table(backend) != NULL; }
-
 ATTNDEF int attn_backends(int *list, int max)
 {
     int i, n = 0;
     for (i = 0; i < (int)sizeof attn__order; i++)
-        if (attn__backend_usable(attn__order[i])) {
+        if (attn__table(attn__order[i])) {
             if (list && n < max) list[n] = attn__order[i];
             n++;
         }
@@ -1889,13 +1876,9 @@ static void attn__merge_task(void *arg, int b)                    /* a task: sum
 ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
 {
     const attn_status status = attn__check_matrix(m, m, batch, n_q, n_k);
-    attn__merge job;
+    attn__merge job = { m, by, (size_t)n_q * (size_t)n_k, by_batch };
     if (status != ATTN_OK) return status;
     if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
-    job.m = m;
-    job.by = by;
-    job.cells = (size_t)n_q * (size_t)n_k;
-    job.by_batch = by_batch;
     if (batch == 0 || job.cells == 0) return ATTN_OK;
     if (!by) return ATTN_E_NULL;
     attn__run(NULL, batch, attn__merge_task, &job);
@@ -1958,7 +1941,6 @@ static int attn__big_less(const attn__big *x, const attn__big *y)
     while (i > 0 && x->word[i] == y->word[i]) i--;
     return x->word[i] < y->word[i];
 }
-
 
 /* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs max > buckets / 2 */
 static void attn__t5_boundaries(int *first, int buckets, int max)
@@ -2056,10 +2038,7 @@ static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, in
         }
 }
 
-static void attn__put_sink(void *to, const char *s, size_t n)
-{
-    attn__put_bytes((attn__text *)to, s, n);
-}
+static void attn__put_sink(void *to, const char *s, size_t n) { attn__put_bytes((attn__text *)to, s, n); }
 
 ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
                                 const char *const *col_names)
@@ -2070,10 +2049,7 @@ ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q
 }
 
 #ifndef ATTN_NO_STDIO
-static void attn__print_sink(void *to, const char *s, size_t n)
-{
-    (void)fwrite(s, 1, n, (FILE *)to);
-}
+static void attn__print_sink(void *to, const char *s, size_t n) { (void)fwrite(s, 1, n, (FILE *)to); }
 
 ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
                              const char *const *col_names)
@@ -4237,7 +4213,7 @@ typedef unsigned attn__env;                                              /* MXCS
 #define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
 #define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
 #ifndef __SSE__
-#define ATTN__ENV_EXISTS  attn__backend_usable(ATTN_SSE2)                /* x87 build: only the kernels know MXCSR */
+#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)               /* x87 build: only the kernels know MXCSR */
 #endif
 #elif defined(__arm__)
 typedef unsigned attn__env;                                              /* FPSCR */
@@ -4300,9 +4276,7 @@ static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *
 
 static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
 {
-    attn__job job;
-    job.task = task;
-    job.arg  = arg;
+    attn__job job = { task, arg };
     if (n <= 0) return;
     if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
     else e->run(e->pool, n, attn__run_one, &job);
@@ -4533,10 +4507,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
 
 ATTNDEF attn_exec attn_pool_exec(attn_pool *p)
 {
-    attn_exec e;
-    e.pool = p;
-    e.width = p ? p->workers + 1 : 1;
-    e.run = attn__pool_run;
+    attn_exec e = { p, p ? p->workers + 1 : 1, attn__pool_run };
     return e;
 }
 
@@ -4554,18 +4525,18 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #endif /* ATTN_THREADS */
 
 /* ---- the kernel pass: this file once more per instruction set --------------------------------------------- */
-#if ATTN__X86
+#ifdef ATTN__X86
 #define ATTN__ISA 2
 #include ATTN_SELF
 #define ATTN__ISA 3
 #include ATTN_SELF
 #define ATTN__ISA 4
 #include ATTN_SELF
-#elif ATTN__NEON
+#elif defined(ATTN__NEON)
 #include <arm_neon.h>
 #define ATTN__ISA 5
 #include ATTN_SELF
-#elif ATTN__WASM
+#elif defined(ATTN__WASM)
 #include <wasm_simd128.h>
 #define ATTN__ISA 6
 #include ATTN_SELF
@@ -4573,7 +4544,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 
 static const attn__kernels *attn__table(int backend)
 {
-#if ATTN__X86
+#ifdef ATTN__X86
     const unsigned cpu = attn__cpu();
 #endif
     switch (backend) {
@@ -4583,13 +4554,13 @@ static const attn__kernels *attn__table(int backend)
         return attn__table(attn__order[i]);
     }
     case ATTN_SCALAR: return &attn__kernels_scalar;
-#if ATTN__X86
+#ifdef ATTN__X86
     case ATTN_SSE2: return &attn__kernels_sse2;
     case ATTN_AVX2: return cpu >> ATTN_AVX2 & 1u ? &attn__kernels_avx2 : NULL;
     case ATTN_AVX512: return cpu >> ATTN_AVX512 & 1u ? &attn__kernels_avx512 : NULL;
-#elif ATTN__NEON
+#elif defined(ATTN__NEON)
     case ATTN_NEON: return &attn__kernels_neon;
-#elif ATTN__WASM
+#elif defined(ATTN__WASM)
     case ATTN_WASM: return &attn__kernels_wasm;
 #endif
     default: return NULL;

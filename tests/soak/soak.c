@@ -904,7 +904,7 @@ static void at_once(void)
     n_calls = wanted_calls, next_call = words_lost = 0;
     answers = (uint64_t *)calloc((size_t)n_calls, sizeof *answers);
     if (!answers) exit(3);
-#if ATTN__X86
+#ifdef ATTN__X86
     attn__cpu_word = 0;                                      /* packing has asked already: let all of them ask again */
 #endif
     no_longer_than(600);
