@@ -87,7 +87,7 @@
 #ifndef ATTN_H
 #define ATTN_H
 #include <stddef.h>                       /* int everywhere: newlib's int32_t is long, int arrays would not pass */
-#define ATTN_VERSION 10000                /* 1.0.0 */
+#define ATTN_VERSION 10000                /* 1.0.0: 10000 * major + 100 * minor + patch */
 #ifndef ATTNDEF
 #if defined(ATTN_STATIC) && (defined(__GNUC__) || defined(__clang__))
 #define ATTNDEF static __attribute__((unused))
@@ -121,11 +121,8 @@ typedef enum attn_status {
     ATTN_E_FULL = -15                     /* the cache has no room for so many keys */
 } attn_status;
 
-/* The line above in words, for any number. A literal, never NULL. */
-ATTNDEF const char *attn_status_str(attn_status s);
-
-/* ATTN_VERSION of the compiled implementation: 10000 * major + 100 * minor + patch. */
-ATTNDEF int attn_version(void);
+ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
+ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
 /* ---- 1. LOOK ------------------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden. Every builder
@@ -336,11 +333,9 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
    why may be NULL; at most why_size bytes are written, always terminated. Writes nothing else. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
-/* "avx2" etc.; "unknown" for a number that is none. A literal, never NULL. */
-ATTNDEF const char *attn_backend_name(int backend);
-
 /* Backends usable on this machine, best first; writes at most max of them to list (may be NULL), returns how many. */
-ATTNDEF int attn_backends(int *list, int max);
+ATTNDEF int         attn_backends(int *list, int max);
+ATTNDEF const char *attn_backend_name(int backend);         /* "avx2" etc.; "unknown" for others; a literal */
 
 /* ---- CACHE ---------------------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
