@@ -1017,8 +1017,12 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #endif
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
+#define ATTN__CPUID(leaf, r) __cpuidex((int *)(r), leaf, 0)
+#define ATTN__XGETBV(low)    (void)((low) = (unsigned)_xgetbv(0))
 #else
 #include <cpuid.h>
+#define ATTN__CPUID(leaf, r) __cpuid_count(leaf, 0, (r)[0], (r)[1], (r)[2], (r)[3])
+#define ATTN__XGETBV(low)    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low) : "c"(0) : "edx")
 #endif
 /* Which instruction sets may be used: the CPU must have them and the operating system must save their registers.
  * Bit 0: asked already. Bit ATTN_x: backend usable. One word, written once to the same value by whoever comes first. */
@@ -1026,26 +1030,13 @@ static unsigned attn__cpu_word;
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
-    unsigned r[4] = { 0, 0, 0, 0 }, leaf1, leaf7 = 0, os = 0, word = 1u | 1u << ATTN_SSE2;
-#if defined(_MSC_VER) && !defined(__clang__)
-    int i[4];
-    __cpuid(i, 0);
-    r[0] = (unsigned)i[0];
-    __cpuid(i, 1);
-    leaf1 = (unsigned)i[2];
-    if (r[0] >= 7) { __cpuidex(i, 7, 0); leaf7 = (unsigned)i[1]; }
-    if (leaf1 & 1u << 27) os = (unsigned)_xgetbv(0);
-#else
-    unsigned most;
-    __cpuid(0, most, r[1], r[2], r[3]);
-    __cpuid(1, r[0], r[1], leaf1, r[3]);
-    if (most >= 7) __cpuid_count(7, 0, r[0], leaf7, r[2], r[3]);
-    if (leaf1 & 1u << 27) {
-        unsigned high;
-        __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(os), "=d"(high) : "c"(0));     /* xgetbv */
-        (void)high;
-    }
-#endif
+    unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u | 1u << ATTN_SSE2;
+    ATTN__CPUID(0, r);
+    most = r[0];
+    ATTN__CPUID(1, r);
+    leaf1 = r[2];
+    if (most >= 7) { ATTN__CPUID(7, r); leaf7 = r[1]; }
+    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
         word |= 1u << ATTN_AVX2;                                     /* AVX state; AVX, FMA, AVX2 */
         if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;   /* ZMM state; AVX-512F */
@@ -2107,10 +2098,8 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     c->priv[2] = at;
     c->priv[3] = at + k_bytes;
     c->lengths = ints + shape.batch;
-    for (b = 0; b < shape.batch; b++) {
-        ints[b] = b;
-        c->lengths[b] = 0;
-    }
+    for (b = 0; b < shape.batch; b++) ints[b] = b;
+    memset(c->lengths, 0, (size_t)shape.batch * sizeof(int));
     return ATTN_OK;
 }
 

@@ -37,12 +37,9 @@ static long sys_processors(void);
 #include <immintrin.h>
 #define HAVE_CPUID 1
 static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
-#undef __cpuid
 #undef __cpuid_count
-#define __cpuid(leaf, a, b, c, d) \
-    (a = cpu_leaf(leaf, 0), b = 0, c = cpu_leaf(leaf, 2), d = 0, (void)(b), (void)(d))
 #define __cpuid_count(leaf, n, a, b, c, d) \
-    (a = 0, b = cpu_leaf(leaf, 1), c = 0, d = 0, (void)(a), (void)(d))
+    (a = cpu_leaf(leaf, 0), b = cpu_leaf(leaf, 1), c = cpu_leaf(leaf, 2), d = 0, (void)(d))
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wkeyword-macro"
 #endif
