@@ -596,7 +596,6 @@ long attn_counters[ATTN__C_COUNT];
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
 
 /* ---- what the parts of the implementation say to each other ---------------------------------------------- */
-
 /* attn_args with every default resolved: written by attn__check, read by the driver and the scalar specification */
 typedef struct attn__shape {
     int batch, heads, kv_heads, group;    /* group = heads / kv_heads */
@@ -1104,7 +1103,6 @@ ATTNDEF const char *attn_status_str(attn_status s)
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
 
 /* ---- sentences without stdio ----------------------------------------------------------------------------- */
-
 /* Appends n bytes. len counts what was asked for, as snprintf does; what is stored ends at size - 1. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
@@ -1133,10 +1131,7 @@ static void attn__put_int(attn__text *t, long long n)
     unsigned long long left = n < 0 ? 0ull - (unsigned long long)n : (unsigned long long)n;
     char digits[24];
     size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + (int)(left % 10));
-        left /= 10;
-    } while (left > 0);
+    do digits[--at] = (char)('0' + (int)(left % 10)); while ((left /= 10) > 0);
     if (n < 0) digits[--at] = '-';
     attn__put_bytes(t, digits + at, sizeof digits - at);
 }
@@ -1145,15 +1140,9 @@ static void attn__put_int(attn__text *t, long long n)
 static void attn__say(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
 {
     for (; t && *sentence; sentence++) {
-        if (*sentence == '$') {
-            attn__put(t, name);
-        } else if (*sentence == '#') {
-            attn__put_int(t, x);
-            x = y;
-            y = z;
-        } else {
-            attn__put_bytes(t, sentence, 1);
-        }
+        if (*sentence == '$') attn__put(t, name);
+        else if (*sentence != '#') attn__put_bytes(t, sentence, 1);
+        else { attn__put_int(t, x); x = y; y = z; }
     }
 }
 
@@ -1166,10 +1155,7 @@ static void attn__put_float(attn__text *t, float x)
     int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
     const int nan = e == 255 && fraction, special = e == 255 || n == 0;
     if (bits >> 31 && n && !nan) attn__put(t, "-");
-    if (special) {
-        attn__put(t, nan ? "nan" : n ? "inf" : "0");
-        return;
-    }
+    if (special) { attn__put(t, nan ? "nan" : n ? "inf" : "0"); return; }
     if ((bits & 0x7fffffffu) < 0x501502f9u) {                     /* below 1e10: n = |x| in hundredths, ties to even */
         n *= 100;
         if (shift >= 0) n <<= shift;
@@ -1177,10 +1163,7 @@ static void attn__put_float(attn__text *t, float x)
         else n = (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
     } else {                                                      /* n = the first three digits */
         for (; shift > 0; shift--) {
-            if (n >> 63) {
-                n /= 10;
-                tens++;
-            }
+            if (n >> 63) { n /= 10; tens++; }
             n *= 2;
         }
         for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
@@ -1199,7 +1182,6 @@ static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status
 }
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------------------ */
-
 /* No object is larger; differences of addresses inside one, and sums of two of them, fit their types. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
@@ -1230,7 +1212,6 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 }
 
 /* ---- options and sizes ----------------------------------------------------------------------------------- */
-
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
@@ -1249,7 +1230,6 @@ static attn_status attn__fail_float(attn__text *why, const char *name, float x, 
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
-/* Everything that is wrong whatever the sizes are: values out of range, and settings that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__text *why)
 {
     attn_status status;
@@ -1353,7 +1333,6 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
 }
 
 /* ---- who exists ------------------------------------------------------------------------------------------ */
-
 /* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
 static attn_status attn__check_width(attn__text *why, const char *name, int longest, int *n)
 {
@@ -1430,7 +1409,6 @@ static attn_status attn__plan_entries(const attn_args *a, attn__shape *s)
 }
 
 /* ---- where it lies --------------------------------------------------------------------------------------- */
-
 /* The bytes of one argument: runs of reach[0] bytes, repeated count[d] times every step[d] bytes, for d < dims. Steps
    rise, each clears the reach[d] bytes of all that lies inside it, and reach[dims] is the whole extent. */
 typedef struct attn__span {
@@ -1557,7 +1535,6 @@ static attn_status attn__check_cells(attn__text *why, attn__spans *all, const ch
 }
 
 /* ---- outputs apart from everything ----------------------------------------------------------------------- */
-
 /* Do the inner i dimensions of x and the inner j of y share a byte when y begins `gap` bytes behind x? Exact: the
    larger one is taken apart until runs meet runs. Columns of one packed buffer have a step in common; there only the
    distance of two blocks matters, not which two they are: q, k, v and out side by side cost a few comparisons. */
@@ -1658,7 +1635,6 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------- */
-
 /* Validates all of *a before anything is written and resolves every default into *s.
    On an error one sentence that names the field and the values is appended to `why` (may be NULL).
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor needed.
@@ -1776,8 +1752,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 /* ============================================================================================================
  * 6  MASKS AND BIASES
  *
- * Plain loops over plain matrices, the definitions of section 1 written as code. Nothing here is in a hurry, and
- * everything is checked before the first cell is written.
+ * The definitions of section 1 written as plain loops, in no hurry; all is checked before the first cell is written.
  * ========================================================================================================== */
 
 /* May batch x n_q x n_k floats be made at m from what stands at `from`? Nothing is asked of either without a cell. */
@@ -1889,7 +1864,6 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
 }
 
 /* ---- T5's relative positions ----------------------------------------------------------------------------- */
-
 /* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the distances up to D evenly
  * on a logarithmic scale. By definition a distance n >= E falls into bucket
  *     E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
@@ -1977,7 +1951,6 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 }
 
 /* ---- pictures -------------------------------------------------------------------------------------------- */
-
 /* Where the pieces of a picture go: attn_mask_format's text, or stdout. */
 typedef void attn__sink(void *to, const char *s, size_t n);
 
@@ -3220,7 +3193,6 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
  * ========================================================================================================== */
 
 /* ---- packed linear ------------------------------------------------------------------------------------------- */
-
 /* Rows x inputs of a block stay in L2, one panel of that depth in L1 or close to it. Blocking the inputs does not end
    the chain: what is stored after one block is where the next one goes on. */
 enum { ATTN__LINEAR_ROWS = 96, ATTN__LINEAR_DEPTH = 512, ATTN__LINEAR_PANELS = 16, ATTN__LINEAR_TILE = 24 };
@@ -3442,16 +3414,9 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * 
     return a1 * b1 + (mid >> 32) + (mid2 >> 32);
 }
 
-/* 1/k! in units of 2^-63 */
-#define ATTN__TERMS 22
-static void attn__factorials(attn__fixed *c)
-{
-    int k;
-    c[0] = (attn__fixed)1 << 63;
-    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
-}
+enum { ATTN__TERMS = 22 };
 
-/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z in units of 2^-64, the sum in units of 2^-63.
+/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z in units of 2^-64, c[k] = 1/k! and the sum of 2^-63.
    With step 1: exp(-z). With z = x^2, step 2: cos(x) from 0 on, sin(x)/x from 1 on. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
@@ -3539,7 +3504,8 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, c
         if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) return ATTN_E_OPTION;            /* 65536 */
     if (!freqs && (bits < 0x3FF0000000000000u || bits > 0x7E37E43C8800759Cu)) return ATTN_E_OPTION;    /* 1 .. 1e300 */
 
-    attn__factorials(c);
+    c[0] = (attn__fixed)1 << 63;
+    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
     if (!freqs) {                                             /* log2(base): halve, then a bit per squaring */
         attn__fixed x;
         whole = (bits >> 52) - 1023;
@@ -3611,7 +3577,6 @@ ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_di
 }
 
 /* ---- multi-head attention with its projections ------------------------------------------------------------------ */
-
 /* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
 static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__text *why)
 {
@@ -4686,10 +4651,7 @@ ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm256_div_ps(a, b); }
 ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm256_max_ps(a, b); }
 ATTN__V attn__v attn__vabs(attn__v a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return _mm256_fmadd_ps(a, b, c); }
-ATTN__V attn__v attn__vpow2(attn__v t)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
-}
+ATTN__V attn__v attn__vpow2(attn__v t) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23)); }
 ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
 {
