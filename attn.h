@@ -4610,16 +4610,8 @@ ATTN__V attn__m attn__mbytes(const unsigned char *p)                            
     x = _mm_unpacklo_epi16(_mm_unpacklo_epi8(x, _mm_setzero_si128()), _mm_setzero_si128());
     return _mm_castsi128_ps(_mm_cmpeq_epi32(x, _mm_setzero_si128()));
 }
-ATTN__V float attn__vsum(attn__v a)                              /* (0 + 2) + (1 + 3): the tree +2, +1         */
-{
-    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
-}
-ATTN__V float attn__vtop(attn__v a)                              /* the largest lane                           */
-{
-    a = _mm_max_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
-}
+ATTN__V __m128 ATTN__FN(sum4)(attn__v a) { return a; }                 /* sums of lanes 4 apart, for attn__vsum */
+ATTN__V __m128 ATTN__FN(top4)(attn__v a) { return a; }
 /* x[C][lane] = from[lane*row + C] for C < ATTN__STEP; lanes behind `last` repeat it */
 ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
 {
@@ -4673,18 +4665,8 @@ ATTN__V attn__m attn__mbytes(const unsigned char *p)
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
 }
-ATTN__V float attn__vsum(attn__v a)
-{
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
-}
-ATTN__V float attn__vtop(attn__v a)
-{
-    __m128 x = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
-}
+ATTN__V __m128 ATTN__FN(sum4)(attn__v a) { return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)); }
+ATTN__V __m128 ATTN__FN(top4)(attn__v a) { return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)); }
 ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__v c, attn__v d)   /* 4 vsum or vtop */
 {
 #define ATTN__OP(x, y) (max ? _mm256_max_ps(x, y) : _mm256_add_ps(x, y))
@@ -4765,19 +4747,15 @@ ATTN__V __m256 ATTN__FN(high)(attn__v a) /* lanes 8..15 */
 {
     return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd((__mmask8)0xff, _mm512_castps_pd(a), 1));
 }
-ATTN__V float attn__vsum(attn__v a)
+ATTN__V __m128 ATTN__FN(sum4)(attn__v a)
 {
     const __m256 y = _mm256_add_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+    return _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
 }
-ATTN__V float attn__vtop(attn__v a)
+ATTN__V __m128 ATTN__FN(top4)(attn__v a)
 {
     const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
-    __m128 x = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+    return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
 }
 ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__v c, attn__v d)
 {
@@ -4937,6 +4915,18 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
     x[1] = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
     x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
     x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
+}
+#endif
+#ifdef ATTN__X86
+ATTN__V float attn__vsum(attn__v a)                              /* (0 + 2) + (1 + 3): the tree +8, +4, +2, +1 */
+{
+    const __m128 x = ATTN__FN(sum4)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+ATTN__V float attn__vtop(attn__v a)                              /* the largest lane                           */
+{
+    const __m128 x = ATTN__FN(top4)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #endif
 #if ATTN__LANES == 4
