@@ -1358,17 +1358,18 @@ static attn_status attn__check_cum(attn__text *why, const char *name, const int 
     return attn__check_width(why, width, longest, n);
 }
 
-/* Resolves n_q and n_k and checks every length, start, offset and map entry. */
-static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__text *why)
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array is looked into,
+   but for a size that was left to q_cum or k_cum, and a cache counts as full: no less than a call will need. */
+static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__text *why, int contents)
 {
+    const int *q_cum = contents || !a->n_q ? a->q_cum : NULL, *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     attn_status status;
     int b, longest = 0;
     s->n_q = a->n_q;
-    s->n_k = a->n_k;
-    if (a->q_cum && (status = attn__check_cum(why, "q_cum", a->q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK)
-        return status;
-    if (a->k_cum && (status = attn__check_cum(why, "k_cum", a->k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK)
-        return status;
+    s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
+    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK) return status;
+    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK) return status;
+    if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
 
     /* In a cache every entry has an end of its own; k_lengths may only bring it forward. */
@@ -1393,19 +1394,6 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
         if (end > longest) longest = end;
     }
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
-}
-
-/* The same without looking into arrays, but for a size that was left to q_cum or k_cum; a cache counts as full. What
-   comes out is not less than what a call will need. */
-static attn_status attn__plan_entries(const attn_args *a, attn__shape *s)
-{
-    attn_status status = ATTN_OK;
-    s->n_q = a->n_q;
-    s->n_k = a->n_k;
-    if (a->q_cum && !a->n_q) status = attn__check_cum(NULL, "", a->q_cum, s->batch, "", &s->n_q);
-    if (a->k_cum && !a->n_k && status == ATTN_OK) status = attn__check_cum(NULL, "", a->k_cum, s->batch, "", &s->n_k);
-    if (a->kv && !a->n_k) s->n_k = a->kv->shape.capacity;
-    return status;
 }
 
 /* ---- where it lies --------------------------------------------------------------------------------------- */
@@ -1644,7 +1632,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *w
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
-        (status = contents ? attn__check_entries(a, s, why) : attn__plan_entries(a, s)) == ATTN_OK)
+        (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;
 }
@@ -4006,8 +3994,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
-    if (r->q_batch == 0 || r->q_rows == 0) r->k_rows = 0;     /* nobody looks */
-    if (r->k_batch == 0) r->k_rows = 0;
+    if (r->q_batch == 0 || r->q_rows == 0 || r->k_batch == 0) r->k_rows = 0;     /* nobody looks */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x)) return ATTN_E_NULL;
     if (r->k_rows > 0 && (!k_from || (!r->o.memory_v && s->d_value != s->d_key))) return ATTN_E_NULL;
     if ((status = attn__mha_overlap(r, out, x, k_from, v_from)) != ATTN_OK) return status;
