@@ -1648,6 +1648,13 @@ static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *u
     return ATTN_OK;
 }
 
+/* Frees what an object owns, if anything, and zeroes the object. */
+static void attn__drop(void *object, size_t size, void *user, void *own)
+{
+    if (own) ATTN_FREE(user, own);
+    memset(object, 0, size);
+}
+
 ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
 {
     return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
@@ -2064,12 +2071,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     return ATTN_OK;
 }
 
-ATTNDEF void attn_kv_free(attn_kv *c)
-{
-    if (!c) return;
-    if (c->priv[0]) ATTN_FREE(c->shape.user, c->priv[0]);
-    memset(c, 0, sizeof *c);
-}
+ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->priv[0]); }
 
 /* The rows of one append: entry b gets rows first .. first+count-1 of k and v, each a row of all heads. */
 typedef struct attn__kv_rows {
@@ -3234,12 +3236,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float
     return ATTN_OK;
 }
 
-ATTNDEF void attn_linear_free(attn_linear *l)
-{
-    if (!l) return;
-    if (l->priv[0]) ATTN_FREE(l->priv[2], l->priv[0]);
-    memset(l, 0, sizeof *l);
-}
+ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->priv[2], l->priv[0]); }
 
 /* every NaN becomes the one NaN; blocks without any, nearly all, only pay for looking */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows, int panels)
@@ -3672,12 +3669,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
     return ATTN_OK;
 }
 
-ATTNDEF void attn_mha_free(attn_mha *m)
-{
-    if (!m) return;
-    if (m->priv[0]) ATTN_FREE(m->shape.user, m->priv[0]);
-    memset(m, 0, sizeof *m);
-}
+ATTNDEF void attn_mha_free(attn_mha *m) { if (m) attn__drop(m, sizeof *m, m->shape.user, m->priv[0]); }
 
 /* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
 enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
