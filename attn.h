@@ -664,16 +664,8 @@ ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
 ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }   /* the one NaN that is ever stored */
 ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }  /* a hidden cell of unfinished weights */
 
-/* a * b + c with one rounding. The list names targets whose compilers make it one instruction; elsewhere libm would be
- * called (or worse), so it is put together from doubles: the product is exact, the sum is rounded to odd with the
- * help of its exact error, and rounding that to float is then the only rounding that counts. */
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && (defined(__FMA__) || defined(__aarch64__) || \
-    defined(__ARM_FEATURE_FMA) || defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
-    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
-#define ATTN__HAS_FMAF 1
-#else
-#define ATTN__HAS_FMAF 0
-#endif
+/* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded to odd with the help
+ * of its exact error, and rounding that to float is then the only rounding that counts. */
 static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
 {
     const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p, error = (p - (s - t)) + (d - t);
@@ -685,7 +677,11 @@ static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
     memcpy(&odd, &u, sizeof odd);
     return (float)odd;
 }
-#if ATTN__HAS_FMAF
+
+/* The list names targets whose compilers make it one instruction; elsewhere libm would be called (or worse). */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && (defined(__FMA__) || defined(__aarch64__) || \
+    defined(__ARM_FEATURE_FMA) || defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
+    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
 ATTN__INLINE float attn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
 ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact(a, b, c); }
