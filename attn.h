@@ -2258,6 +2258,7 @@ typedef struct attn__work {
     const attn__plan *p;
     const attn__kernels *kernels;
     float *slots, *states;
+    void (*item)(const struct attn__work *w, int item, int slot);
     int items, next;                                /* work items; the first that nobody has taken */
 } attn__work;
 
@@ -2936,7 +2937,7 @@ static void attn__block_run(const attn__work *w, int item, int slot)
     attn__block_end(&k);
 }
 
-/* Split: part `part` of block `item` leaves the states of its chunks, attn__block_fold puts them together. */
+/* Split: a part of a block leaves the states of its chunks, attn__block_fold puts them together. */
 static float *attn__state(const attn__work *w, int item, int chunk)
 {
     return w->states + ((size_t)item * (size_t)w->p->chunks + (size_t)chunk) * w->p->state;
@@ -2948,10 +2949,12 @@ static int attn__column(const attn__block *k, int chunk)    /* of the weights, w
     return j < k->w->s->n_k ? (int)j : k->w->s->n_k;
 }
 
-static void attn__block_part(const attn__work *w, int item, int part, int slot)
+static void attn__block_part(const attn__work *w, int item, int slot)
 {
+    const int part = item % w->p->parts;
     attn__block k;
     int chunk, first, last, lo, hi;
+    item /= w->p->parts;
     if (!attn__block_begin(&k, w, item, slot)) return;
     attn__block_chunks(&k, &first, &last);
     lo = (int)((long long)w->p->chunks * part / w->p->parts);
@@ -2990,6 +2993,22 @@ static void attn__block_fold(const attn__work *w, int item, int slot)
     attn__block_end(&k);
 }
 
+/* the specification, row by row */
+static void attn__block_scalar(const attn__work *w, int item, int slot)
+{
+    attn__block k;
+    int head, r, h, i;
+    k.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->p->slot);
+    attn__block_at(&k, w, item);
+    for (head = 0; head < k.heads; head++)
+        for (r = 0; r < k.padded; r++) {
+            attn__row_at(&k, head, r, &h, &i);
+            if (r >= k.each) { attn__block_nothing(&k, head, r, 0); continue; }
+            ATTN__COUNT(SCALAR);
+            *k.empty += (size_t)attn__scalar_row(w->a, w->s, &k.e, k.b, h, i);
+        }
+}
+
 /* ---- tasks ---------------------------------------------------------------------------------------------------- */
 
 /* The next item that nobody has taken, or with a compiler that has no atomics a fixed share. */
@@ -3004,45 +3023,19 @@ static int attn__take(attn__work *w, int slot, int round)
 #endif
 }
 
-static void attn__task_blocks(void *arg, int slot)
+static void attn__task(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
     int item, round;
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) attn__block_run(w, item, slot);
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) w->item(w, item, slot);
 }
 
-static void attn__task_parts(void *arg, int slot)
+static void attn__work_run(attn__work *w, const attn_exec *exec, void (*item)(const attn__work *, int, int), int items)
 {
-    attn__work *w = (attn__work *)arg;
-    int item, round;
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items * w->p->parts; round++)
-        attn__block_part(w, item / w->p->parts, item % w->p->parts, slot);
-}
-
-static void attn__task_folds(void *arg, int slot)
-{
-    attn__work *w = (attn__work *)arg;
-    int item, round;
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) attn__block_fold(w, item, slot);
-}
-
-static void attn__task_scalar(void *arg, int slot)
-{
-    attn__work *w = (attn__work *)arg;
-    const attn__shape *s = w->s;
-    attn__block k;
-    int item, round, head, r, h, i;
-    k.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->p->slot);
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) {
-        attn__block_at(&k, w, item);
-        for (head = 0; head < k.heads; head++)
-            for (r = 0; r < k.padded; r++) {
-                attn__row_at(&k, head, r, &h, &i);
-                if (r >= k.each) { attn__block_nothing(&k, head, r, 0); continue; }
-                ATTN__COUNT(SCALAR);
-                *k.empty += (size_t)attn__scalar_row(w->a, s, &k.e, k.b, h, i);
-            }
-    }
+    w->item = item;
+    w->items = items;
+    w->next = 0;
+    attn__run(exec, attn__min(items, w->p->slots), attn__task, w);
 }
 
 /* Threads cost microseconds to wake: a call that takes no longer than that runs where it is (with the same bits). */
@@ -3065,7 +3058,8 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
     return attn__check(a, &s, NULL, 0) != ATTN_OK ? (size_t)-1 : attn__plan_bytes(a, &s);
 }
 
-ATTNDEF attn_status attn_sdpa(const attn_args *a)
+/* The room on the stack of level 2 saves small calls the allocation. */
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
 {
     attn__shape s;
     attn__plan p;
@@ -3074,7 +3068,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    int i;
+    int i, items;
     attn_status status = attn__check(a, &s, NULL, 1);
     if (status != ATTN_OK) return status;
     if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
@@ -3086,29 +3080,24 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     exec = attn__worth_threads(&s) ? a->exec : NULL;
     if (!exec) p.parts = 1;
     w.kernels = attn__table(a->backend);
-    at = (char *)a->work;
-    if (!at) {
-        own = ATTN_MALLOC(a->user, p.bytes);
-        if (!own) return ATTN_E_MEMORY;
-        at = (char *)own;
-    }
+    at = a->work || p.bytes > room_size ? (char *)a->work : room;
+    if (!at) at = (char *)(own = ATTN_MALLOC(a->user, p.bytes));
+    if (!at) return ATTN_E_MEMORY;
     at += (64 - ((size_t)at & 63)) & 63;
     w.a = a;
     w.s = &s;
     w.p = &p;
     w.slots = (float *)(void *)at;
     w.states = w.slots + p.slot * (size_t)p.slots;
-    w.items = s.batch * p.spans * p.blocks;
-    w.next = 0;
+    items = s.batch * p.spans * p.blocks;
     for (i = 0; i < p.slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * p.slot) = 0;
     if (w.kernels->backend == ATTN_SCALAR) {
-        attn__run(exec, w.items < p.slots ? w.items : p.slots, attn__task_scalar, &w);
+        attn__work_run(&w, exec, attn__block_scalar, items);
     } else if (p.parts > 1) {
-        attn__run(exec, p.slots, attn__task_parts, &w);
-        w.next = 0;
-        attn__run(exec, w.items < p.slots ? w.items : p.slots, attn__task_folds, &w);
+        attn__work_run(&w, exec, attn__block_part, items * p.parts);
+        attn__work_run(&w, exec, attn__block_fold, items);
     } else {
-        attn__run(exec, w.items < p.slots ? w.items : p.slots, attn__task_blocks, &w);
+        attn__work_run(&w, exec, attn__block_run, items);
     }
     for (i = 0; i < p.slots; i++) empty += *(size_t *)(void *)(w.slots + (size_t)i * p.slot);
     if (a->masked_rows) *a->masked_rows = empty;
@@ -3116,18 +3105,24 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return ATTN_OK;
 }
 
+ATTNDEF attn_status attn_sdpa(const attn_args *a) { return attn__sdpa(a, NULL, 0); }
+
 /* ---- level 2 -------------------------------------------------------------------------------------------------- */
 
-static attn_status attn__call(attn_args *a)
+static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k, const float *v, int batch,
+                                 int heads, int head_dim, const float *mask)
 {
-    /* room on the stack saves small calls the allocation */
     union { double align; char bytes[ATTN_STACK]; } room;
-    const size_t need = attn_sdpa_workspace(a);
-    attn_status status;
-    if (need <= sizeof room) { a->work = room.bytes; a->work_size = sizeof room; }
-    status = attn_sdpa(a);
-    a->work = NULL;                       /* room ends here */
-    return status;
+    a->out = out;
+    a->q = q;
+    a->k = k;
+    a->v = v;
+    a->batch = batch;
+    a->heads = heads;
+    a->dim = head_dim;
+    a->mask = mask;
+    if (mask) { a->mask_shape[0] = batch; a->mask_shape[1] = 1; a->mask_shape[2] = a->n_q; }
+    return attn__sdpa(a, room.bytes, sizeof room);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
@@ -3136,19 +3131,10 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     attn_args a;
     if (causal != 0 && causal != 1) return ATTN_E_OPTION;
     memset(&a, 0, sizeof a);
-    a.out = out;
-    a.q = q;
-    a.k = k;
-    a.v = v;
-    a.batch = batch;
     a.n_q = a.n_k = n;
-    a.heads = heads;
-    a.dim = head_dim;
     a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     a.q_lengths = a.k_lengths = lengths;
-    a.mask = mask;
-    if (mask) { a.mask_shape[0] = batch; a.mask_shape[1] = 1; a.mask_shape[2] = n; }
-    return attn__call(&a);
+    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
 }
 
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
@@ -3156,20 +3142,12 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 {
     attn_args a;
     memset(&a, 0, sizeof a);
-    a.out = out;
-    a.q = q;
-    a.k = k;
-    a.v = v;
-    a.batch = batch;
     a.n_q = n_q;
     a.n_k = n_k;
-    a.heads = heads;
-    a.dim = head_dim;
     a.k_lengths = source_lengths;
-    a.mask = mask;
-    if (mask) { a.mask_shape[0] = batch; a.mask_shape[1] = 1; a.mask_shape[2] = n_q; }
-    return attn__call(&a);
+    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
 }
+
 /* ============================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
