@@ -3,7 +3,8 @@
 # clang-tidy, cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
 #
 #   sh tests/analyze.sh              all          sh tests/analyze.sh gcc tidy cppcheck        these
-#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each)
+#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each), once:
+#                                    not again in every example
 cd "$(dirname "$0")/.." || exit 1
 out=build/analyze
 jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
@@ -33,6 +34,18 @@ off=$off,-cert-flp30-c,-clang-analyzer-security.FloatLoopCounter
 # "consider memset_s": there is none
 off=$off,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 checks="-*,bugprone-*,cert-*,performance-*,clang-analyzer-*,$off"
+# ways through attn.h that do not exist: the checker, a piece of the line it names; why not
+no_way='
+core.DivideZero                     c % row                           n 0 makes bytes 0: not one turn of the loop
+core.UndefinedBinaryOperatorResult  first[c + 1]) c++                 attn__t5_boundaries writes `side` of them
+core.UndefinedBinaryOperatorResult  first[c]) c--                     first[0] is 0, no distance is negative
+core.uninitialized.Branch           d.side[0].dirty                   where a row is, a head is: attn__sides fills it
+core.uninitialized.UndefReturn      d->side[head + 1].k               head + 1 < last <= heads: rows end at each * heads
+core.UndefinedBinaryOperatorResult  d.side[head].k +                  head < last <= heads
+core.DivideZero                     r % k->each                       r < each * heads
+core.NullDereference                k->e.out[h *                      out may be NULL where q_cum leaves no rows, only
+core.CallAndMessage                 const attn__v q = attn__vset(*a0)  in select n counts the steps of p written
+'
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
 if [ "$1" = -one ]; then
@@ -42,10 +55,14 @@ if [ "$1" = -one ]; then
     flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=,-bugprone-branch-clone
     # the first values of vectors that are always written again keep compilers quiet
     case $3 in *attn_whole*) flags='-std=c99 -I.' more=,-clang-analyzer-deadcode.DeadStores ;; esac
+    case $2$3 in
+    # clang-tidy begins no way in a header, unless it is told to: attn.h it is, in attn_whole.c
+    tidy*attn_whole*) flags="$flags -Xclang -analyzer-opt-analyze-headers" ;;
     # one function at a time: on a way through both, the analyzer believes that attn_kv_init may change the batch of a
-    # shape, and that n * m > 0 for n = 0, and reads behind arrays. The ways through attn.h are
-    # gcc's: clang-tidy begins none in a header (attn_whole.c is looked at for everything but paths).
-    case $2$3 in tidy*/soak.c) flags="$flags -Xclang -analyzer-config -Xclang ipa=none" ;; esac
+    # shape, and that n * m > 0 for n = 0, and reads behind arrays
+    tidy*/soak.c) flags="$flags -Xclang -analyzer-config -Xclang ipa=none" ;;
+    gccexamples/*) [ -z "$QUICK" ] || flags="$flags -DATTN__IMPLEMENTED" ;;
+    esac
     case $2 in
     tidy) clang-tidy --quiet --checks="$checks$more" --header-filter='.*' "$3" -- $flags 2>/dev/null ;;
     gcc)  gcc $flags -O1 -fanalyzer -c "$3" -o /dev/null 2>&1 ;;
@@ -53,6 +70,14 @@ if [ "$1" = -one ]; then
     status=$?
     grep -qE 'warning:|error:' "$log" || { [ $status = 0 ] && : > "$log" ||
         echo "$3: $2 ended with status $status" >> "$log"; }
+    # what no_way knows is taken out: a warning is followed by its line
+    printf '%s' "$no_way" | awk -F'  +' '
+        NR == FNR { if (NF > 2) { checker[++n] = "-" $1 "]"; piece[n] = $2 }; next }
+        warned { for (i = 1; i <= n; i++) if (index(warned, checker[i]) && index($0, piece[i])) warned = ""
+                 if (warned) print warned
+                 warned = "" }
+        /attn\.h:.* warning:/ { warned = $0; next }
+        { print }' - "$log" > "$log.known" && mv "$log.known" "$log"
     exit 0
 fi
 
