@@ -33,50 +33,39 @@ CONTROL void control_set(control_word w)
     uint64_t control = w & 0xFFFFFFFFu, flags = w >> 32;
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
-#elif defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP)
-#define HAVE_CONTROL 1
-#define CONTROL_FLAGS 0u                  /* from here on control_all leaves the sticky flags out */
+#else                                     /* one register; control_all leaves its sticky flags out */
+#if defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP)
 typedef unsigned control_word;
-CONTROL control_word control_all(void)
-{
-    unsigned w;
-    __asm__ __volatile__("vmrs %0, fpscr" : "=r"(w) : : "memory");
-    return w & 0x07F79F00u;
-}
-CONTROL void control_set(control_word w) { __asm__ __volatile__("vmsr fpscr, %0" : : "r"(w) : "memory"); }
+#define CONTROL_BITS 0x07F79F00u
+#define CONTROL_GET "vmrs %0, fpscr" : "=r"(w) : : "memory"
+#define CONTROL_SET "vmsr fpscr, %0" : : "r"(w) : "memory"
 #elif defined(__riscv_flen)
-#define HAVE_CONTROL 1
-#define CONTROL_FLAGS 0ul
 typedef unsigned long control_word;
-CONTROL control_word control_all(void)
-{
-    unsigned long w;
-    __asm__ __volatile__("frcsr %0" : "=r"(w) : : "memory");
-    return w & 0xE0u;
-}
-CONTROL void control_set(control_word w) { __asm__ __volatile__("fscsr %0" : : "r"(w) : "memory"); }
+#define CONTROL_BITS 0xE0u
+#define CONTROL_GET "frcsr %0" : "=r"(w) : : "memory"
+#define CONTROL_SET "fscsr %0" : : "r"(w) : "memory"
 #elif defined(__s390x__)
-#define HAVE_CONTROL 1
-#define CONTROL_FLAGS 0u
 typedef unsigned control_word;
-CONTROL control_word control_all(void)
-{
-    unsigned w;
-    __asm__ __volatile__("efpc %0" : "=d"(w) : : "memory");
-    return w & 0xFC000007u;
-}
-CONTROL void control_set(control_word w) { __asm__ __volatile__("sfpc %0" : : "d"(w) : "memory"); }
+#define CONTROL_BITS 0xFC000007u
+#define CONTROL_GET "efpc %0" : "=d"(w) : : "memory"
+#define CONTROL_SET "sfpc %0" : : "d"(w) : "memory"
 #elif defined(__GNUC__) && defined(__powerpc64__)
-#define HAVE_CONTROL 1
-#define CONTROL_FLAGS UINT64_C(0)
 typedef uint64_t control_word;
+#define CONTROL_BITS 0xFFu
+#define CONTROL_GET "mffs 0\n\tstfd 0, %0" : "=m"(w) : : "fr0"
+#define CONTROL_SET "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(w) : "fr0"
+#endif
+#ifdef CONTROL_GET
+#define HAVE_CONTROL 1
+#define CONTROL_FLAGS ((control_word)0)
 CONTROL control_word control_all(void)
 {
-    uint64_t w;
-    __asm__ __volatile__("mffs 0\n\tstfd 0, %0" : "=m"(w) : : "fr0");
-    return w & 0xFFu;
+    control_word w;
+    __asm__ __volatile__(CONTROL_GET);
+    return w & CONTROL_BITS;
 }
-CONTROL void control_set(control_word w) { __asm__ __volatile__("lfd 0, %0\n\tmtfsf 255, 0" : : "m"(w) : "fr0"); }
+CONTROL void control_set(control_word w) { __asm__ __volatile__(CONTROL_SET); }
+#endif
 #endif
 
 #ifdef HAVE_CONTROL

@@ -54,7 +54,7 @@ void test_skip(const char *fmt, ...)
 
 int test_failed(void) { return failures > 0; }
 
-static double seconds(void)
+double test_seconds(void)
 {
 #ifdef HARNESS_POSIX
     struct timespec t;
@@ -100,7 +100,7 @@ int test_run(const char *suite, const test_case *t)
     watch(SIGABRT);
 #endif
     long checks = test_checks;
-    double start = seconds();
+    double start = test_seconds();
     running = t->name;
     test_note = NULL;
     failures = skips = 0;
@@ -111,7 +111,7 @@ int test_run(const char *suite, const test_case *t)
         printf("  FAIL %s: not one CHECK was reached\n", running);
     }
     printf("%-4s %-7s %-34s %9ld checks %6.2f s\n", failures ? "FAIL" : skips ? "skip" : "ok", suite, t->name, checks,
-           seconds() - start);
+           test_seconds() - start);
     if (failures > SHOWN_FAILURES) printf("  %ld checks failed in all; would catch: %s\n", failures, t->catches);
     running = before;
     return failures ? TEST_FAILED : skips ? TEST_SKIPPED : TEST_PASSED;
@@ -252,22 +252,6 @@ float *guard_floats(size_t n)
 }
 
 /* ---- bits ------------------------------------------------------------------------------------------------ */
-
-uint32_t float_bits(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-float bits_float(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-int same_bits(const float *a, const float *b, size_t n) { return n == 0 || memcmp(a, b, n * sizeof(float)) == 0; }
 
 uint64_t hash_bits(uint64_t h, const float *x, size_t n)
 {

@@ -1,4 +1,4 @@
-/* harness.h: what harness.c offers to main.c and cases.c alone. Tests include test.h. */
+/* harness.h: what harness.c offers to main.c, cases.c and soak.c alone. Tests include test.h. */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -6,6 +6,7 @@
 
 enum { TEST_PASSED, TEST_FAILED, TEST_SKIPPED };
 int test_run(const char *suite, const test_case *t);       /* runs one test, prints one line, returns one of these */
+double test_seconds(void);                /* since whenever: for differences */
 extern const char *test_note;             /* NULL, or what is being done right now: printed should it crash */
 
 #endif

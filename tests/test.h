@@ -53,9 +53,12 @@ void guard_free(void *p);             /* checks the canaries; NULL is fine */
 float *guard_floats(size_t n);        /* guard_alloc(n * sizeof(float)) */
 
 /* ---- bits -------------------------------------------------------------------------------------------------- */
-uint32_t float_bits(float x);
-float bits_float(uint32_t u);
-int same_bits(const float *a, const float *b, size_t n);   /* 1 when equal bit for bit */
+static inline uint32_t float_bits(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
+static inline float bits_float(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
+static inline int same_bits(const float *a, const float *b, size_t n)      /* 1 when equal bit for bit */
+{
+    return n == 0 || memcmp(a, b, n * sizeof *a) == 0;
+}
 uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little-endian words; start with h = 0 */
 float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, one that does not */
 

@@ -53,19 +53,6 @@ void test_fail(const char *file, int line, const char *fmt, ...)
     va_end(args);
     abort();
 }
-uint32_t float_bits(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-float bits_float(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-int same_bits(const float *a, const float *b, size_t n) { return n == 0 || memcmp(a, b, n * sizeof *a) == 0; }
 
 /* ---- the input ------------------------------------------------------------------------------------------------------ */
 typedef struct input {

@@ -250,6 +250,18 @@ static float *without_padding(int *cum, const float *x, int batch, int n, int wi
         }                                                                                                      \
     } while (0)
 
+/* the answer of a layer against the one made by hand (an attn_linear_run has no say in a backend without fma: `want` is
+ * then what it says); the workspace and the weights are done with */
+static void judge(attn_mha_opts *o, const float *out, float *want, size_t n_out, const float *weights, size_t n_weights)
+{
+    const int comparable = one_answer(o->attn.backend);
+    if (!comparable) memcpy(want, out, n_out * sizeof *out);
+    MUST(same_bits(out, want, n_out));
+    if (weights && comparable) MUST(same_bits(weights, o->attn.weights, n_weights));
+    o->attn.work = NULL, o->attn.work_size = 0;
+    o->attn.weights = NULL, o->attn.weights_stage = 0, o->weights_mean = 0;
+}
+
 static void self(input *in, layer *l)
 {
     const attn_mha_args *s = &l->m.shape;
@@ -276,12 +288,8 @@ static void self(input *in, layer *l)
     MUST(need != SIZE_MAX);
     STARVE(attn_mha_self(&l->m, out, x, batch, n, &o), need, out, n_x);
     MUST(attn_mha_self(&l->m, out, x, batch, n, &o) == ATTN_OK);
-    if (!one_answer(o.attn.backend)) memcpy(want, out, n_x * sizeof *out);          /* attn_linear_run has no say in it */
-    MUST(same_bits(out, want, n_x));
-    if (w.weights && one_answer(o.attn.backend)) MUST(same_bits(first, w.weights, n_w));
+    judge(&o, out, want, n_x, first, n_w);
     free(work), free(first), free(w.weights);
-    o.attn.work = NULL, o.attn.work_size = 0;
-    o.attn.weights = NULL, o.attn.weights_stage = 0, o.weights_mean = 0;
 
     if (o.attn.q_lengths) {                   /* the same rows one entry behind the other */
         ragged = without_padding(cum, x, batch, n, s->d_model, w.q_lengths), part = floats(n_x);
@@ -357,12 +365,8 @@ static void cross(input *in, layer *l)
     MUST(need != SIZE_MAX);
     STARVE(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o), need, out, n_x);
     MUST(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o) == ATTN_OK);
-    if (!one_answer(o.attn.backend)) memcpy(want, out, n_x * sizeof *out);
-    MUST(same_bits(out, want, n_x));
-    if (w.weights && one_answer(o.attn.backend)) MUST(same_bits(first, w.weights, n_w));
+    judge(&o, out, want, n_x, first, n_w);
     free(work), free(first), free(w.weights);
-    o.attn.work = NULL, o.attn.work_size = 0;
-    o.attn.weights = NULL, o.attn.weights_stage = 0, o.weights_mean = 0;
 
     if (o.attn.q_lengths && o.attn.k_lengths && !apart) {         /* the same rows one entry behind the other */
         int q_cum[4], k_cum[4];

@@ -69,17 +69,6 @@ static void heap_put(void *p)
 #endif
 #include <time.h>
 
-static double now(void)
-{
-#if SOAK_THREADS
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-#else
-    return (double)time(NULL);
-#endif
-}
-
 /* a number out of /proc/self/status; 0 where there is none */
 static long own_status(const char *name)
 {
@@ -699,7 +688,7 @@ static void one_round(long round)
 
 static void life(void)
 {
-    const double start = now();
+    const double start = test_seconds();
     long round = first_round;
     if (round > 0) {                                         /* one round, as it was */
         pool_change(round / 500 * 500);
@@ -708,7 +697,7 @@ static void life(void)
     for (round = 1; first_round == 0 && samples <= SAMPLES && !test_failed(); round++) {
         if (round % 500 == 1) pool_change(round / 500 * 500);
         one_round(round);
-        while (samples <= SAMPLES && now() - start >= life_seconds * samples / SAMPLES) {
+        while (samples <= SAMPLES && test_seconds() - start >= life_seconds * samples / SAMPLES) {
 #ifdef __GLIBC__
             (void)malloc_trim(0);                            /* what is free is not resident */
 #endif
@@ -724,7 +713,7 @@ static void life(void)
     printf("  %ld rounds in %.0f s: %ld cases of attention, %ld histories of caches, %ld sequences through layers; %ld "
            "answers"
            " judged by the oracle, %ld allocations\n",
-           round - 1, now() - start, cases, histories, sequences, judged, heap.calls);
+           round - 1, test_seconds() - start, cases, histories, sequences, judged, heap.calls);
 }
 
 static void memory(void)
@@ -893,7 +882,7 @@ static void at_once(void)
     attn_pool *shared_pool;
     int i, started = 0;
     long wrong = 0, refused = 0, c;
-    const double start = now();
+    const double start = test_seconds();
     shared.x = filled(&r, NUMBERS * 4);
     fixed_layer(test_seed, 40, &shared.self, &shared.self_kv, &shared.tables[0]);
     fixed_layer(test_seed + 1, 150, &shared.cross, &shared.cross_kv, &shared.tables[1]);
@@ -923,7 +912,7 @@ static void at_once(void)
     attn_kv_free(&shared.self_kv), attn_kv_free(&shared.cross_kv);
     attn_linear_free(&shared.linear);
     CHECKF(heap.live == 0, "%ld allocations are left over", heap.live);
-    printf("  %ld calls by %d threads, every eighth on one pool, in %.0f s\n", n_calls, started, now() - start);
+    printf("  %ld calls by %d threads, every eighth on one pool, in %.0f s\n", n_calls, started, test_seconds() - start);
 }
 #else
 static void at_once(void) { test_skip("no threads here"); }
