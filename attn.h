@@ -869,7 +869,7 @@ ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, 
     if (!a->kv) return e->v + g * s->v[2] + (e->start + j) * s->v[1] + x;
     return ATTN__KV_V(a->kv) + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
          + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16
-         + (size_t)(x / 16 * ATTN__CHUNK * 16 + j % ATTN__CHUNK * 16 + x % 16);
+         + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(j % ATTN__CHUNK * 16 + x % 16);
 }
 
 /* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
@@ -965,7 +965,8 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
 /* The product of section 2, and packing, in plain C: what projections use on this backend. */
 static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
-    int c, j;
+    ptrdiff_t c;                                            /* c * 16 may leave an int */
+    int j;
     for (; n > 0; n -= 16, k += 16 * row, panels += 16 * (size_t)depth)
         for (c = 0; c < depth; c++)
             for (j = 0; j < 16; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
@@ -2097,7 +2098,8 @@ static void attn__kv_put(void *arg, int i)
     const float *v = r->v + first * v_row + (ptrdiff_t)head * s->dim_v;
     float *kp = ATTN__KV_K(r->to) + place * attn__kv_k_size(s);
     float *vp = ATTN__KV_V(r->to) + place * attn__kv_v_size(s);
-    int at = r->to->lengths[entry], left = count, c;
+    int at = r->to->lengths[entry], left = count;
+    ptrdiff_t c;                                                         /* c * ATTN__PANEL may leave an int */
     for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
         float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->dim + at % ATTN__PANEL;
         for (c = 0; c < s->dim; c++) lane[c * ATTN__PANEL] = k[c];
@@ -2985,7 +2987,8 @@ static void attn__block_fold(const attn__work *w, int item, int slot)
             memcpy(l, state + ATTN__SPLIT, ATTN__SPLIT * sizeof(float));
             w->kernels->fold(k.M, k.L, m, l, fa, fb, k.rows);
             for (r = 0; r < k.rows; r++) {
-                w->kernels->fold_out(k.o + r * w->p->dv16, o + r * w->p->dv16, fa[r], fb[r], w->p->dv16);
+                const ptrdiff_t at = (ptrdiff_t)r * w->p->dv16;
+                w->kernels->fold_out(k.o + at, o + at, fa[r], fb[r], w->p->dv16);
                 if (state[2 * ATTN__SPLIT + r] > 0.0f) k.seen[r] = 1;
             }
         }
@@ -3235,7 +3238,7 @@ static void attn__linear_block(const attn__kernels *kernels, const attn_linear *
 {
     const int n_in = l->n_in, whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
     const int blocks = rows > kernels->rows ? (n_in + ATTN__LINEAR_DEPTH - 1) / ATTN__LINEAR_DEPTH : 1;
-    const int step = (n_in + blocks - 1) / blocks;
+    const int step = (n_in - 1) / blocks + 1;
     const float *panels = (const float *)l->priv[1];
     const float *bias = panels + (size_t)attn__linear_panels(l) * ATTN__PANEL * (size_t)n_in;
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
@@ -4991,7 +4994,8 @@ ATTN__V void ATTN__FN(turn)(float *to, const float *from, ptrdiff_t row, int las
 static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
     const int full = ATTN__LANES - 1;
-    int j, c, x;
+    ptrdiff_t c;                                        /* c * 16 may leave an int */
+    int j, x;
     for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
             for (c = 0; c + ATTN__STEP <= depth; c += ATTN__STEP)

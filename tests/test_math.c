@@ -8,6 +8,7 @@
 #include "test.h"
 
 #include <float.h>
+#include <limits.h>
 
 /* error of a float result in units of the last place of what it should be (denormals share that of FLT_MIN) */
 static double ulps(float got, double want)
@@ -341,6 +342,33 @@ static void test_products(void)
     }
 }
 
+/* Where columns of the values in a cache stand, as section 2 of attn.h has it; from 2^24 on beyond an int. No memory is
+   looked at. */
+static void test_far_values(void)
+{
+    static float first;
+    const int last = INT_MAX - 1024, at[] = {0, 15, 16, (1 << 24) - 1, 1 << 24, (1 << 27) + 17, last};
+    attn_kv c;
+    attn_args a;
+    attn__shape s;
+    attn__entry e;
+    if (sizeof(size_t) < 8) { test_skip("no address space for heads so wide"); return; }
+    memset(&c, 0, sizeof c);
+    memset(&a, 0, sizeof a);
+    memset(&s, 0, sizeof s);
+    memset(&e, 0, sizeof e);
+    c.shape.capacity = 1;
+    c.shape.dim_v = s.dim_v = last + 1;
+    c.priv[3] = &first;
+    a.kv = &c;
+    for (int i = 0; i < 7; i++)
+        for (int j = 0; j < 128; j += 127) {
+            const size_t x = (size_t)at[i], want = x / 16 * 128 * 16 + (size_t)j * 16 + x % 16;
+            const uintptr_t got = (uintptr_t)attn__value(&a, &s, &e, 0, j, at[i]) - (uintptr_t)&first;
+            CHECKF(got == want * sizeof(float), "key %d, column %d", j, at[i]);
+        }
+}
+
 SUITE(math) = {
     {"fma", test_fma, "a multiply-add that rounds twice, on targets that have none and on those that claim one"},
     {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
@@ -349,6 +377,7 @@ SUITE(math) = {
     {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
     {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
     {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
+    {"far values", test_far_values, "a column of a very wide head at an offset that has left an int"},
     {"default_scale", test_default_scale, "1/sqrt(dim) off by more than an ulp, or inexact where it is a power of two"},
     {0}
 };
