@@ -176,6 +176,45 @@ static void linear_nan(void)
     attn_linear_free(&l);
 }
 
+/* Where all that is added up is -0, or less than a float can tell from it: attention, rotation and merged masks store
+   +0; what a linear computes keeps its sign, and a table of biases is copied as it stands. */
+static void signs_of_zero(void)
+{
+    static const uint32_t minus = 0x80000000u;
+    const float w = -1.0f, one = 1.0f, small = -1e-30f, turn[2] = {1.0f, 0.0f}, table[2] = {-0.0f, bits_float(0xFFA12345u)};
+    const float keys[3] = {1e-30f, 0.0f, 0.0f}, values[3] = {bits_float(0x80000001u), -0.0f, -0.0f};
+    float x[2] = {-0.0f, 1.0f}, none[1] = {-0.0f}, m[1] = {-0.0f}, bias[2], y = 1.0f;
+    int backends[16], n = test_all_backends(backends, 16);
+    attn_linear l;
+    attn_mha_args args = {0};
+    attn_mha layer;
+    CHECK(attn_linear_init(&l, &one, none, 1, 1, NULL, 0, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l, &y, none, 1, NULL) == ATTN_OK && float_bits(y) == minus);
+    attn_linear_free(&l);
+    args.d_model = args.heads = 1;
+    args.w_q = args.w_k = args.w_v = args.w_o = &w;
+    args.b_o = none;
+    CHECK(attn_mha_init(&layer, &args, NULL, 0) == ATTN_OK);
+    for (int b = 0; b < n; b++) {
+        attn_mha_opts o = {0};
+        attn_args a = {0};
+        float weights[3], zero = 0.0f;
+        o.attn.backend = backends[b];
+        CHECK(attn_mha_self(&layer, &y, &zero, 1, 1, &o) == ATTN_OK && float_bits(y) == minus);
+        a.out = &y, a.q = &small, a.k = keys, a.v = values, a.batch = a.n_q = a.heads = a.dim = 1, a.n_k = 3;
+        a.weights = weights, a.weights_stage = ATTN_SCORES_RAW, a.backend = backends[b];
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECK(float_bits(y) == 0 && float_bits(weights[0]) == 0);      /* a third of the smallest float; -1e-60 */
+    }
+    attn_mha_free(&layer);
+    CHECK(attn_rope(x, 1, 1, 1, 2, turn, 0, 0) == ATTN_OK && float_bits(x[0]) == 0);
+    CHECK(attn_mask_merge(m, 1, none, 1, 1, 1) == ATTN_OK && float_bits(m[0]) == 0);
+    for (int i = 0; i < 2; i++) {
+        const float copied[2] = {table[i], table[i]};
+        CHECK(attn_bias_t5(bias, copied, 2, 2, 1, 1, 1, 1, 0) == ATTN_OK && same_bits(bias, copied, 1));
+    }
+}
+
 static void linear_wrong(void)
 {
     float w[6] = {0}, x[3] = {0}, y[2];
@@ -1734,6 +1773,7 @@ SUITE(mha) = {
      "a weight, bias or padded column in the wrong place; a write past the last output"},
     {"linear company", linear_company, "a row that depends on the rows, blocks or threads around it"},
     {"linear nan", linear_nan, "a NaN with the sign or payload of this machine"},
+    {"signs of zero", signs_of_zero, "-0 where +0 is promised, or a linear that loses the sign of a zero"},
     {"linear wrong", linear_wrong, "bad sizes, NULL, overlapping output, a zeroed linear"},
     {"rope table", rope_table, "cos or sin off by more than the rounding, for the usual bases"},
     {"rope far", rope_far, "range reduction losing bits at far positions"},
