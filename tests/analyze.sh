@@ -14,8 +14,8 @@ jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
 off=-bugprone-easily-swappable-parameters,-cert-dcl16-c,-cert-err33-c
 # bits of floats are what these tests and examples compare, with memcmp, and so are whole structs filled by memset
 off=$off,-bugprone-suspicious-memory-comparison,-cert-exp42-c,-cert-flp37-c
-# int * int as an offset: rows of a block, panels and constants; sizes whose products leave an int are refused by the
-# checks
+# int * int as an offset: rows of a block, panels and constants, or columns of one row; where a product can leave an int
+# for a size that the checks let pass, one side is a ptrdiff_t or size_t
 off=$off,-bugprone-implicit-widening-of-multiplication-result
 # (size_t)(a * b) of small ints in tests; (long long)(size) in messages
 off=$off,-bugprone-misplaced-widening-cast
