@@ -181,7 +181,8 @@ static void linear_nan(void)
 static void signs_of_zero(void)
 {
     static const uint32_t minus = 0x80000000u;
-    const float w = -1.0f, one = 1.0f, small = -1e-30f, turn[2] = {1.0f, 0.0f}, table[2] = {-0.0f, bits_float(0xFFA12345u)};
+    const float w = -1.0f, one = 1.0f, small = -1e-30f, turn[2] = {1.0f, 0.0f};
+    const float table[2] = {-0.0f, bits_float(0xFFA12345u)};
     const float keys[3] = {1e-30f, 0.0f, 0.0f}, values[3] = {bits_float(0x80000001u), -0.0f, -0.0f};
     float x[2] = {-0.0f, 1.0f}, none[1] = {-0.0f}, m[1] = {-0.0f}, bias[2], y = 1.0f;
     int backends[16], n = test_all_backends(backends, 16);
