@@ -912,7 +912,8 @@ static void at_once(void)
     attn_kv_free(&shared.self_kv), attn_kv_free(&shared.cross_kv);
     attn_linear_free(&shared.linear);
     CHECKF(heap.live == 0, "%ld allocations are left over", heap.live);
-    printf("  %ld calls by %d threads, every eighth on one pool, in %.0f s\n", n_calls, started, test_seconds() - start);
+    printf("  %ld calls by %d threads, every eighth on one pool, in %.0f s\n", n_calls, started,
+           test_seconds() - start);
 }
 #else
 static void at_once(void) { test_skip("no threads here"); }
