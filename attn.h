@@ -5096,7 +5096,7 @@ ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, 
     for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
         n = attn__min(g->depth - t, ATTN__STEP);
         if (next) {
-            const float *at = aliases ? next + t / ATTN__STEP * heads * keys * 16
+            const float *at = aliases ? next + (ptrdiff_t)t / ATTN__STEP * heads * keys * 16
                                       : next + t / 16 * 16 + t % 16 / ATTN__STEP * keys * row;
             ATTN__FN(fetch)(at, aliases ? 16 : row, keys);
             if (heads > 1) ATTN__FN(fetch)(at + (aliases ? keys * 16 : k1 - k), aliases ? 16 : row, keys);
