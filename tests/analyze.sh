@@ -45,6 +45,8 @@ core.UndefinedBinaryOperatorResult  d.side[head].k +                  head < las
 core.DivideZero                     r % k->each                       r < each * heads
 core.NullDereference                k->e.out[h *                      out may be NULL where q_cum leaves no rows, only
 core.NullDereference                kind > 0 && row->bias             kind > 0 where there are arrays: rows are given
+core.NullDereference                k[attn__min(i, last) * row + c]   `next` is NULL or some keys behind k; k is not
+core.NullDereference                struct __loadu_pd*)__p            the same, where keys are turned
 core.CallAndMessage                 const attn__v q = attn__vset(*a0)  in select n counts the steps of p written
 '
 
@@ -77,7 +79,7 @@ if [ "$1" = -one ]; then
         warned { for (i = 1; i <= n; i++) if (index(warned, checker[i]) && index($0, piece[i])) warned = ""
                  if (warned) print warned
                  warned = "" }
-        /attn\.h:.* warning:/ { warned = $0; next }
+        /\.h:.* warning:/ { warned = $0; next }
         { print }' - "$log" > "$log.known" && mv "$log.known" "$log"
     exit 0
 fi
