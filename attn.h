@@ -72,8 +72,8 @@
    themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
    (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A computed
    NaN is always stored as 0x7FC00000, a computed zero as +0; only linears, and so layers, may store -0. The caller's
-   rounding mode, denormal flushing, traps and exception flags are set aside and put back (x86 with SSE, ARM, RISC-V,
-   s390x, POWER; elsewhere, and with tcc, call in the default mode).
+   rounding mode, denormal flushing, traps and exception flags are set aside and put back (x86 that computes in SSE, ARM,
+   RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
    (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).

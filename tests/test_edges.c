@@ -133,6 +133,8 @@ static float ask(int backend, int dim, int n, const float *from_q, const float *
     return got[0];
 }
 
+/* constants and quotients of floats may have the precision of double (FLT_EVAL_METHOD); arguments are floats */
+static int same(float got, float want) { return got == want; }
 static int is_nan(float x) { return float_bits(x) == 0x7FC00000u; }
 
 /* a dot product so long that it overflows, and one that would come back if its sum were wider */
@@ -173,15 +175,17 @@ static void test_values(void)
             for (int j = 0; j < keys; j++) key[j] = 1e38f, value[j] = FLT_MAX;              /* equal and huge */
             got = ask(backend, 1, keys, &one, key, value, 0, NULL, NULL, &l, weights);
             CHECKF(got == INFINITY, "%s: %d values of FLT_MAX give %g", attn_backend_name(backend), keys, (double)got);
-            CHECK(l == 1e38f && weights[0] == 1.0f / (float)keys && weights[keys - 1] == 1.0f / (float)keys);
+            CHECK(same(l, 1e38f) && same(weights[0], 1.0f / (float)keys) &&
+                  same(weights[keys - 1], 1.0f / (float)keys));
             for (int j = 0; j < keys; j++) value[j] = 0.5f;
             CHECK(ask(backend, 1, keys, &one, key, value, 0, NULL, NULL, &l, weights) == 0.5f);
             key[keys - 1] = -3e38f, value[keys - 1] = INFINITY;                             /* seen, and p is 0 */
             CHECK(is_nan(ask(backend, 1, keys, &one, key, value, 0, NULL, NULL, &l, weights)));
-            CHECK(weights[keys - 1] == 0.0f && weights[0] == 1.0f / (float)(keys - 1) && l == 1e38f);
+            CHECK(weights[keys - 1] == 0.0f && same(weights[0], 1.0f / (float)(keys - 1)) && same(l, 1e38f));
             for (int j = 0; j < keys; j++) key[j] = 0.0f, value[j] = 1.0f;
             CHECK(is_nan(ask(backend, 1, keys, &one, key, value, 0, &plus, NULL, &l, weights)));   /* a sink of +inf */
-            CHECK(ask(backend, 1, keys, &one, key, value, 0, &huge, NULL, &l, weights) == 0.0f && l == 3e38f);
+            CHECK(ask(backend, 1, keys, &one, key, value, 0, &huge, NULL, &l, weights) == 0.0f &&
+                  same(l, huge));
             CHECK(ask(backend, 1, keys, &one, key, value, 0, &minus, NULL, &l, weights) == 1.0f);
             for (int j = 0; j < keys; j++) key[j] = j ? 0.0f : INFINITY; /* a bias of +inf is added */
             CHECK(is_nan(ask(backend, 1, keys, &none, value, value, 0, NULL, key, &l, weights)) && is_nan(l));
@@ -209,9 +213,9 @@ static void test_scales(void)
         a.weights = &score, a.weights_stage = ATTN_SCORES_RAW, a.backend = backends[y], a.scale = 2.0f;
         CHECK(attn_sdpa(&a) == ATTN_OK && score == INFINITY && is_nan(got));
         a.scale = bits_float(1), x = 1.0f, key = 3e38f;                                     /* the smallest float */
-        CHECK(attn_sdpa(&a) == ATTN_OK && score == 3e38f * bits_float(1) && got == 2.0f && l == score);
+        CHECK(attn_sdpa(&a) == ATTN_OK && same(score, 3e38f * bits_float(1)) && got == 2.0f && l == score);
         a.scale = -1.0f, x = 3e38f, key = 1.0f;
-        CHECK(attn_sdpa(&a) == ATTN_OK && score == -3e38f && got == 2.0f && l == -3e38f);
+        CHECK(attn_sdpa(&a) == ATTN_OK && same(score, -3e38f) && got == 2.0f && same(l, -3e38f));
     }
 }
 
