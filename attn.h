@@ -72,8 +72,8 @@
    themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
    (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A computed
    NaN is always stored as 0x7FC00000, a computed zero as +0; only linears, and so layers, may store -0. The caller's
-   rounding mode, denormal flushing, traps and exception flags are set aside and put back (x86 that computes in SSE, ARM,
-   RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
+   rounding mode, denormal flushing, traps and exception flags are set aside and put back (x86 that computes in SSE,
+   ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
    (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).
@@ -2551,8 +2551,8 @@ static const float *attn__after_k(const attn__block *k, const attn__now *d, int 
 /* What is read after keys j .. end-1 of V of a head: when heads take turns, the same keys of the next head or the next
  * 16 keys (where lines of 16 keys share a set of L1, what lies on and on); V of the next head of a cache; at last K of
  * the next chunk. */
-static void attn__after_v(attn__gemm *g, const attn__block *k, const attn__now *d, int head, int last, int j, int end,
-                          int hi, int keys)
+static void attn__after_v(attn__gemm *g, const attn__block *k, const attn__now *d, int first, int head, int last, int j,
+                          int end, int hi, int keys)
 {
     const attn__shape *s = k->w->s;
     const attn__side *x = d->side;
@@ -2565,8 +2565,8 @@ static void attn__after_v(attn__gemm *g, const attn__block *k, const attn__now *
         else if (d->c0 + ATTN__CHUNK < keys) g->ahead = x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim;
     } else if (d->v_turns && !ATTN__ALIASES(s->v[1])) {
         g->ahead_row = s->v[1];
-        if (head + 1 < k->heads) g->ahead = x[head + 1].v + j * s->v[1];
-        else if (end + part <= hi) g->ahead = x[0].v + end * s->v[1];
+        if (head + 1 < last) g->ahead = x[head + 1].v + j * s->v[1];
+        else if (end + part <= hi) g->ahead = x[first].v + end * s->v[1];
         else if (more && s->k[1] == s->v[1]) g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK);
     } else if (end < hi) {
         if (s->v[1] == k->heads * (ptrdiff_t)s->dim_v && d->c0 + end + part <= keys)
@@ -2723,7 +2723,7 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
                                                    : k->o + (ptrdiff_t)r0 * p->dv16 + o;
                 g.fold_a = state || end < ghi ? NULL : fa + at;
                 g.fold_b = fb + at;
-                attn__after_v(&g, k, &d, head, last, j, end, ghi, keys);
+                attn__after_v(&g, k, &d, first, head, last, j, end, ghi, keys);
                 attn__outputs(k, &d, head, &g, j, end, holes || ragged, soft.arrays, row + at,
                               k->vis + at * ATTN__CHUNK);
             }
@@ -5149,8 +5149,10 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
             const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
             const float *next = j + 32 <= n ? k + 16 * g->b_step : j + 16 != n ? NULL : h + pair == heads ? g->ahead
                               : h + 2 * pair <= heads ? k - j * g->b_step + pair * b_head : NULL;
-            if (aliases) next = g->ahead ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
             float *c = g->c + h * c_head + j;
+            if (aliases && g->ahead && g->b_step == heads * (ptrdiff_t)g->depth)    /* all of it is wanted */
+                next = g->ahead + ((ptrdiff_t)h * n + j) * g->depth;
+            else if (aliases) next = NULL;
             if (n - j < 16) {                           /* lanes that will be hidden are looked at, too */
                 for (r = 0; r < g->rows * pair; r++) {  /* the rows of a head, or one each of a pair */
                     if (r > 0) { q += pair > 1 ? a_head : g->a_row; c += pair > 1 ? c_head : g->c_row; }
