@@ -3963,7 +3963,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
-    if (r->q_batch == 0 || r->q_rows == 0 || r->k_batch == 0) r->k_rows = 0;     /* nobody looks */
+    if (r->q_batch == 0 || r->q_rows == 0) r->k_rows = 0;     /* nobody looks */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x)) return ATTN_E_NULL;
     if (r->k_rows > 0 && (!k_from || (!r->o.memory_v && s->d_value != s->d_key))) return ATTN_E_NULL;
     if ((status = attn__mha_overlap(r, out, x, k_from, v_from)) != ATTN_OK) return status;
@@ -5587,7 +5587,7 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
 /* x and y: the panel of row r, hidden keys at -inf */
 ATTN__V void ATTN__FN(panel)(const int kind, const int whole, const attn__soft *f, int r, attn__v *x, attn__v *y)
 {
-    const attn__row *row = f->row && !whole ? f->row + r : NULL;
+    const attn__row *row = f->row ? f->row + r : NULL;
     const float *s = f->s + r * ATTN__CHUNK;
     float *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
     attn__v any = attn__vset(0.0f);
@@ -5636,7 +5636,7 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 {
     int r;
 #if ATTN__LANES >= 8
-    if (f->end - f->lo == ATTN__PANEL && (f->simple || !f->arrays)) {
+    if (f->end - f->lo == ATTN__PANEL && f->simple) {
         if (f->arrays) ATTN__FN(panels)(1, 0, f);
         else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f);
         else ATTN__FN(panels)(0, 1, f);

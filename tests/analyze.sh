@@ -36,6 +36,7 @@ off=$off,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 checks="-*,bugprone-*,cert-*,performance-*,clang-analyzer-*,$off"
 # ways through attn.h that do not exist: the checker, a piece of the line it names; why not
 no_way='
+optin.portability.UnixAPI           own = ATTN_MALLOC(a->user, p.by   attn__plan_make adds 64 at last
 core.DivideZero                     c % row                           n 0 makes bytes 0: not one turn of the loop
 core.UndefinedBinaryOperatorResult  first[c + 1]) c++                 attn__t5_boundaries writes `side` of them
 core.UndefinedBinaryOperatorResult  first[c]) c--                     first[0] is 0, no distance is negative

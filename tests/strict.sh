@@ -277,13 +277,14 @@ need gcc clang
 implementation > impl.c
 echo '#include "attn.h"' > user.c
 for cc in gcc clang; do for f in user impl; do
-    # -dD keeps the #defines and says where each comes from; one that is undefined again is no leak. The words of section
-    # 11 stay in the one file that has the implementation.
+    # -dD keeps the #defines and says where each comes from; one that is undefined again is no leak. The words of
+    # section 11 stay, in the one file that has the implementation.
     $cc -E -dD -I"$ROOT" $f.c | awk -v what="$cc $f" '
         /^# [0-9]+ "/ { ours = $3 ~ /attn\.h"$/; next }
         /^#define / { n = $2; sub(/\(.*/, "", n); if (ours) leak[n] = 1 }
         /^#undef / { delete leak[$2] }
-        END { for (n in leak) if (n !~ /^ATTN/ && !(what ~ /impl/ && n ~ /^attn__/)) print what ": leaves the macro " n }'
+        END { for (n in leak)
+                  if (n !~ /^ATTN/ && !(what ~ /impl/ && n ~ /^attn__/)) print what ": leaves the macro " n }'
 done; done
 SH
 check 'types and functions: none without its prefix' <<'SH'

@@ -636,6 +636,51 @@ static void test_company(void)
     guard_free(v);
 }
 
+/* A few rows over plain K and V, with every distance from key to key, are the same rows over a cache. */
+static void test_in_place(void)
+{
+    /* heads, dim, floats from key to key: with multiples of 1024, lines of all keys share a set of the first cache */
+    static const struct { int heads, dim, row; } shapes[] = {
+        {8, 128, 1024}, {8, 64, 1024}, {8, 64, 512}, {8, 64, 640}, {3, 128, 1024}, {4, 20, 96}, {14, 8, 112}, {5, 36, 1024},
+    };
+    static const int rows[] = {1, 2, 3, 4, 7}, keys[] = {5, 16, 47, 128, 300};
+    int list[16], n_list = test_all_backends(list, 16);
+    rng r = rng_make(test_seed + 9);
+    for (int x = 0; x < 25 * 8 && !test_failed(); x++) {
+        const int heads = shapes[x / 25].heads, dim = shapes[x / 25].dim, row = shapes[x / 25].row;
+        const int n_q = rows[x % 5], n_k = keys[x / 5 % 5];
+        const size_t size = (size_t)(n_k - 1) * (size_t)row + (size_t)(heads * dim), nq = (size_t)(n_q * heads * dim);
+        float *q = guard_floats(nq), *k = guard_floats(size), *v = guard_floats(size);
+        attn_kv_args shape = {0};
+        attn_kv kv;
+        rng_fill(&r, q, nq);
+        rng_fill(&r, k, size);
+        rng_fill(&r, v, size);
+        shape.batch = 1, shape.kv_heads = heads, shape.dim = dim, shape.capacity = n_k;
+        CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
+        for (int j = 0; j < n_k; j++) CHECK(attn_kv_append(&kv, k + j * row, v + j * row, 1, NULL) == ATTN_OK);
+        for (int b = 0; b < n_list; b++) {
+            attn_args a;
+            memset(&a, 0, sizeof a);
+            a.q = q, a.kv = &kv, a.batch = 1, a.heads = heads, a.n_q = n_q, a.n_k = n_k, a.dim = dim, a.lse = &asked;
+            a.backend = list[b];
+            answer cached = answer_of(&a);
+            a.kv = NULL, a.k = k, a.v = v, a.k_stride[1] = a.v_stride[1] = row;
+            answer plain = answer_of(&a);
+            CHECKF(cached.status == ATTN_OK && plain.status == ATTN_OK && same_bits(plain.out, cached.out, nq) &&
+                       same_bits(plain.lse, cached.lse, (size_t)(n_q * heads)),
+                   "%d rows, %d keys %d apart, %d heads of %d are not what the cache says (%s)", n_q, n_k, row, heads,
+                   dim, attn_backend_name(a.backend));
+            answer_free(&cached);
+            answer_free(&plain);
+        }
+        attn_kv_free(&kv);
+        guard_free(q);
+        guard_free(k);
+        guard_free(v);
+    }
+}
+
 /* attn_self and attn_cross are attn_sdpa with names */
 static void test_levels(void)
 {
@@ -841,6 +886,7 @@ SUITE(bits) = {
     {"split", test_split, "the fold of a split row depending on who computed its chunks"},
     {"tokens", test_tokens, "token by token not being the whole prompt"},
     {"company", test_company, "an entry whose bits depend on how many others are computed with it"},
+    {"in place", test_in_place, "keys or heads taken for others where K and V are read where they lie"},
     {"levels", test_levels, "attn_self or attn_cross passing something on wrongly"},
     {"hostile", test_hostile, "flushing or rounding of the caller's threads reaching the result, or not put back"},
     {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
