@@ -641,7 +641,8 @@ static void test_in_place(void)
 {
     /* heads, dim, floats from key to key: with multiples of 1024, lines of all keys share a set of the first cache */
     static const struct { int heads, dim, row; } shapes[] = {
-        {8, 128, 1024}, {8, 64, 1024}, {8, 64, 512}, {8, 64, 640}, {3, 128, 1024}, {4, 20, 96}, {14, 8, 112}, {5, 36, 1024},
+        {8, 128, 1024}, {8, 64, 1024}, {8, 64, 512}, {8, 64, 640},
+        {3, 128, 1024}, {4, 20, 96},   {14, 8, 112}, {5, 36, 1024},
     };
     static const int rows[] = {1, 2, 3, 4, 7}, keys[] = {5, 16, 47, 128, 300};
     int list[16], n_list = test_all_backends(list, 16);
