@@ -57,7 +57,7 @@ mutate: ## break attn.h on purpose, one place at a time: the tests must notice
 soak: build/soak ## random work in one process for 10 minutes, many callers at once (ARGS=60: minutes; QUICK=1: 20 s)
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
-sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 4 minutes; ARGS='msan tsan')
+sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 7 minutes; ARGS='msan tsan')
 	@sh tests/sanitize.sh $(ARGS)
 
 analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and tests (QUICK=1: gcc without the kernels)

@@ -3,7 +3,7 @@
 # What cannot be taken stands in coverage.txt, with its reason. Last line: "coverage: N passed, M failed".
 #
 #   sh tests/coverage.sh              all tests                 sh tests/coverage.sh -a       list what is excluded, too
-#   QUICK=1 sh tests/coverage.sh      without some long tests that reach nothing more: a minute on two cores
+#   QUICK=1 sh tests/coverage.sh      without some long tests that reach nothing more: two minutes
 #
 # gcc's own gcov is used directly: it tells the three passes of one kernel line apart, gcovr adds them up. Everything is
 # compiled at -O0 and nothing is inlined, so that a branch is one in the source; ATTN_ASSERT tests nothing here.
