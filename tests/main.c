@@ -78,7 +78,8 @@ int main(int argc, char **argv)
 
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);                  /* what was printed is seen even when a test crashes */
     printf("seed %llu, factor %d, backends:", (unsigned long long)test_seed, test_scale);
-    int backends[16], n_backends = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < n_backends; i++) printf(" %s", attn_backend_name(backends[i]));
     printf("\n");
 

@@ -66,7 +66,7 @@ float test_fmaf(float a, float b, float c);                /* libm's fmaf; where
 attn_exec test_exec(int width);       /* runs tasks on real threads where there are any, in a scrambled order */
 
 /* the backends of this machine that promise one answer (FMA arithmetic), best first; returns how many */
-int test_one_answer_backends(int *list, int max);
-int test_all_backends(int *list, int max);                 /* all, SSE2 included */
+int test_one_answer_backends(attn_backend *list, int max);
+int test_all_backends(attn_backend *list, int max);                 /* all, SSE2 included */
 
 #endif
