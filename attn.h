@@ -28,6 +28,11 @@
        ATTNDEF                how public functions are declared                   (default: extern)
        ATTN_MALLOC(user, n)   \ with the `user` of the call; malloc and free by default. Nothing is allocated when a
        ATTN_FREE(user, p)     / call brings its own memory (work, mem)
+       ATTN_REFUSED(user, status, sentence)   \ what happens when a function refuses, with the `user` of the call (NULL
+                              / where there is none): the sentence names the function, the argument and the values, and
+                                lives as long as this call. Print it, log it, keep it. Default: nothing
+       ATTN_DEBUG             while you learn: the default of ATTN_REFUSED prints to stderr, and so does a call of
+                              attn_sdpa that has nothing to do because a size is 0
        ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
        ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 24576)
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 400000, some 10 us)
@@ -560,6 +565,14 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #include <assert.h>
 #define ATTN_ASSERT(x) assert(x)
 #endif
+#ifndef ATTN_REFUSED
+#if defined(ATTN_DEBUG) && !defined(ATTN_NO_STDIO)
+#define ATTN_REFUSED(user, status, sentence) \
+    ((void)(user), (void)(status), (void)fprintf(stderr, "attn.h: %s\n", sentence))
+#else
+#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), (void)(sentence))
+#endif
+#endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 24576
 #endif
@@ -667,6 +680,16 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
 
 /* A sentence being written: size 0 is fine, always terminated. */
 typedef struct attn__text { char *at; size_t size, len; } attn__text;
+
+/* Why a call is refused. Every public function that can refuse opens one and hands it down; attn__fail
+   tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
+typedef struct attn__why {
+    const char *function;                 /* who refuses: the sentence begins with it; NULL: no such beginning */
+    void *user;                           /* of the call, for ATTN_REFUSED */
+    int asked;                            /* by attn_check: nobody else is told */
+    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said yet */
+    char room[256];
+} attn__why;
 
 /* ============================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
@@ -1149,10 +1172,10 @@ static void attn__put_int(attn__text *t, long long n)
     attn__put_bytes(t, digits + at, sizeof digits - at);
 }
 
-/* Appends `sentence` to t (NULL: nowhere), every $ replaced by `name` and every # by the next of x, y, z. */
-static void attn__say(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
+/* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
+static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
 {
-    for (; t && *sentence; sentence++) {
+    for (; *sentence; sentence++) {
         if (*sentence == '$') attn__put(t, name);
         else if (*sentence != '#') attn__put_bytes(t, sentence, 1);
         else { attn__put_int(t, x); x = y; y = z; }
@@ -1182,15 +1205,38 @@ static void attn__put_float(attn__text *t, float x)
         for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
         tens += 2;
     }
-    attn__say(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
-    if (tens) attn__say(t, "e#", "", tens, 0, 0);
+    attn__tell(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
+    if (tens) attn__tell(t, "e#", "", tens, 0, 0);
 }
 
-/* Refuses, and says why. Out of line: no call that succeeds comes here. */
-static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status, const char *sentence,
+/* Opens the `why` of a public function. Nothing is written before something is refused. */
+ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *user)
+{
+    why->function = function;
+    why->user = user;
+    why->asked = 0;
+    why->text.at = NULL;
+}
+
+/* A part of the sentence. The first one puts the name of the function before it. */
+static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name, long long x, long long y,
+                                     long long z)
+{
+    if (!why) return;
+    if (!why->text.at && !why->asked) {
+        why->text = attn__text_at(why->room, sizeof why->room);
+        attn__tell(&why->text, "$: ", why->function, 0, 0, 0);
+    }
+    attn__tell(&why->text, sentence, name, x, y, z);
+}
+
+/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that succeeds comes
+   here. */
+static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status, const char *sentence,
                                              const char *name, long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
+    if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
@@ -1229,21 +1275,21 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
 /* an enum: 0..last */
-ATTN__INLINE attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
+ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
 /* refuses a float: "name is x but ..." */
-static attn_status attn__fail_float(attn__text *why, const char *name, float x, const char *but)
+static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
-    if (why) attn__put_float(why, x);
+    if (why) attn__put_float(&why->text, x);
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
-static attn_status attn__check_options(const attn_args *a, attn__text *why)
+static attn_status attn__check_options(const attn_args *a, attn__why *why)
 {
     attn_status status;
     if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
@@ -1283,7 +1329,7 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
 }
 
 /* any size: at least `least`, and small enough to be rounded up */
-static attn_status attn__check_size(attn__text *why, const char *name, int value, int least)
+static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
@@ -1294,7 +1340,7 @@ static attn_status attn__check_size(attn__text *why, const char *name, int value
 
 /* n of them; the first that is wrong */
 typedef struct attn__size { const char *name; int value, least; } attn__size;
-static attn_status attn__check_all(attn__text *why, const attn__size *size, int n)
+static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
     for (; n > 0; n--, size++)
         if (size->value < size->least || size->value > ATTN__SIZE_MAX)
@@ -1303,7 +1349,7 @@ static attn_status attn__check_all(attn__text *why, const attn__size *size, int 
 }
 
 /* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
-static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__text *why)
+static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
     const attn__size size[] = {
         { "batch", a->batch, 0 }, { "n_q", a->n_q, 0 }, { "n_k", a->n_k, 0 }, { "heads", a->heads, 1 },
@@ -1347,7 +1393,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
 
 /* ---- who exists ------------------------------------------------------------------------------------------ */
 /* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
-static attn_status attn__check_width(attn__text *why, const char *name, int longest, int *n)
+static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
     if (*n >= longest) return attn__check_size(why, name, *n, 0);
@@ -1355,7 +1401,7 @@ static attn_status attn__check_width(attn__text *why, const char *name, int long
 }
 
 /* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width of its entries */
-static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, const char *width,
+static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch, const char *width,
                                    int *n)
 {
     int b, longest = 0;
@@ -1373,7 +1419,7 @@ static attn_status attn__check_cum(attn__text *why, const char *name, const int 
 
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array is looked into,
    but for a size that was left to q_cum or k_cum, and a cache counts as full: no less than a call will need. */
-static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__text *why, int contents)
+static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL, *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     attn_status status;
@@ -1449,7 +1495,7 @@ typedef struct attn__tensor {
 
 /* Resolves the strides of a tensor, and notes what they span in *all (NULL: only the strides matter). Any order of the
    three is legal ([row][batch][head] is common) as long as each stride clears all that lies inside it. */
-static attn_status attn__check_strides(attn__text *why, attn__spans *all, attn_layout layout, const attn__tensor *t)
+static attn_status attn__check_strides(attn__why *why, attn__spans *all, attn_layout layout, const attn__tensor *t)
 {
     const size_t most = ATTN__BYTES_MAX / sizeof(float);
     const int count[3] = { t->batch, t->rows, t->heads }, inner = layout == ATTN_BHSD ? 1 : 2;
@@ -1505,7 +1551,7 @@ too_large:
 }
 
 /* Resolves the steps of mask, keep or bias, whose shape is {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. */
-static attn_status attn__check_cells(attn__text *why, attn__spans *all, const char *name, const void *at, size_t cell,
+static attn_status attn__check_cells(attn__why *why, attn__spans *all, const char *name, const void *at, size_t cell,
                                      const int *given, ptrdiff_t stride, int heads, const attn__shape *s,
                                      ptrdiff_t *step)
 {
@@ -1557,7 +1603,7 @@ static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int
 }
 
 /* Every output against the outputs behind it and all inputs. Inputs may share memory as they like. */
-static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
+static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
     for (i = 0; i < all->outputs; i++)
@@ -1572,7 +1618,7 @@ static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
 
 /* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer
    behind which nothing would lie. */
-static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__text *why, int contents)
+static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     const size_t ints = (size_t)s->batch * sizeof(int);
     attn_status status;
@@ -1640,7 +1686,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
    On an error one sentence that names the field and the values is appended to `why` (may be NULL).
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor needed.
    s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
-static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *why, int contents)
+static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
@@ -1727,34 +1773,37 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     attn_backend backend = a->backend;
     int i;
     if (s->batch == 0 || s->n_q == 0) {
-        attn__say(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
+        attn__tell(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__say(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
-    attn__say(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
-    attn__say(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
+    attn__tell(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
+    attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
-        if (feature[i].on) attn__say(t, ", $", feature[i].name, 0, 0, 0);
-    attn__say(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
+        if (feature[i].on) attn__tell(t, ", $", feature[i].name, 0, 0, 0);
+    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
 }
 
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);        /* section 8 */
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
-    attn__text text = attn__text_at(why, why_size);
+    attn__why reason;
     attn__shape shape;
-    const attn_status status = attn__check(a, &shape, &text, 1);
+    attn_status status;
     size_t work;
+    reason.asked = 1;
+    reason.text = attn__text_at(why, why_size);
+    status = attn__check(a, &shape, &reason, 1);
     if (status != ATTN_OK) return status;
     work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
     if (work == (size_t)-1)
-        return attn__fail(&text, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
+        return attn__fail(&reason, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
     if (a->work && a->work_size < work)
-        return attn__fail(&text, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+        return attn__fail(&reason, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)work, 0);
-    attn__describe(a, &shape, work, &text);
+    attn__describe(a, &shape, work, &reason.text);
     return ATTN_OK;
 }
 
@@ -3557,7 +3606,7 @@ ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_di
 
 /* ---- multi-head attention with its projections ------------------------------------------------------------------ */
 /* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
-static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__text *why)
+static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
@@ -3605,7 +3654,7 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 }
 
 /* Are the weights there, and in one layout only? */
-static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__text *why)
+static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__why *why)
 {
     const char *w = a->w_q ? "w_q" : a->w_k ? "w_k" : a->w_v ? "w_v" : NULL;
     const char *b = a->b_q ? "b_q" : a->b_k ? "b_k" : a->b_v ? "b_v" : NULL;
@@ -3625,19 +3674,21 @@ static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args
 
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size)
 {
-    attn__text text = attn__text_at(why, why_size);
+    attn__why reason;
     attn_mha_args s;
     attn_status status;
     size_t bytes = 0;                     /* for gcc, which sees a way around the check */
     int q, kv;
     char *at = NULL;
     void *own = NULL;
-    if (!m) return attn__fail(&text, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    if (!a) status = attn__fail(&text, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
-    else status = attn__mha_shape(a, &s, &bytes, &text);
-    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &text);
+    reason.asked = 1;
+    reason.text = attn__text_at(why, why_size);
+    if (!m) return attn__fail(&reason, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
+    if (!a) status = attn__fail(&reason, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    else status = attn__mha_shape(a, &s, &bytes, &reason);
+    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &reason);
     if (status == ATTN_OK && attn__memory(s.mem, s.mem_size, bytes, s.user, &own, &at) != ATTN_OK)
-        status = attn__fail(&text, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
+        status = attn__fail(&reason, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
     memset(m, 0, sizeof *m);
     if (status != ATTN_OK) return status;
     q = s.heads * s.head_dim;
