@@ -201,7 +201,7 @@ static int make_cache(int keys, int capacity, int kv_heads, int width)
     attn_kv_args a = {0};
     a.batch = 1;
     a.kv_heads = kv_heads;
-    a.dim = width;
+    a.head_dim = width;
     a.capacity = capacity;
     a.mem = cache_memory;
     a.mem_size = sizeof cache_memory;
@@ -221,7 +221,7 @@ static int attention(const count_case *c)
     call.n_q = c->rows;
     call.heads = c->heads;
     call.kv_heads = c->kv_heads;
-    call.dim = c->width;
+    call.head_dim = c->width;
     call.layout = c->form == HEAD_ROW ? ATTN_BHSD : ATTN_BSHD;
     call.work = work;
     call.work_size = sizeof work;
