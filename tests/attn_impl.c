@@ -1,5 +1,6 @@
-/* The implementation as a user compiles it: one file, one define. Every test links against this object. */
+/* The implementation as a user compiles it, but for hide.h. Every test links against this object. */
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #include "attn.h"
 
 #ifdef ATTN_COUNTERS                      /* for test_bits.c: which paths were taken */

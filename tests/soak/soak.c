@@ -59,6 +59,7 @@ static void heap_put(void *p)
 #define ATTN_MALLOC(user, n) ((void)(user), heap_get(n))
 #define ATTN_FREE(user, p)   ((void)(user), heap_put(p))
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #include "cases.h"
 #include "control.h"
 #include "harness.h"
