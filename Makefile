@@ -63,6 +63,9 @@ sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=
 analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and tests (QUICK=1: gcc without the kernels)
 	@sh tests/analyze.sh $(ARGS)
 
+count: ## instructions a call beside the committed table: none may grow by 2 % (ARGS=--update writes the table)
+	@sh tests/count.sh $(ARGS)
+
 size: ## bytes of code per backend, and compile times
 	@sh tests/size.sh
 
@@ -114,4 +117,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers fuzz clean FORCE
+.PHONY: bench bench-peers count fuzz clean FORCE

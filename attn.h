@@ -28,6 +28,11 @@
        ATTNDEF                how public functions are declared                   (default: extern)
        ATTN_MALLOC(user, n)   \ with the `user` of the call; malloc and free by default. Nothing is allocated when a
        ATTN_FREE(user, p)     / call brings its own memory (work, mem)
+       ATTN_REFUSED(user, status, sentence)   \ what happens when a function refuses, with the `user` of the call (NULL
+                              / where there is none): the sentence names the function, the argument and the values, and
+                                lives as long as this call. Print it, log it, keep it. Default: nothing
+       ATTN_DEBUG             while you learn: the default of ATTN_REFUSED prints to stderr, and so does a call of
+                              attn_sdpa that has nothing to do because a size is 0
        ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
        ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 24576)
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 400000, some 10 us)
@@ -38,7 +43,7 @@
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE
-       s[i][j]  = scale * (q[i] . k[j])                    scale: 1/sqrt(dim) unless given. The head's width, never n_k
+       s[i][j]  = scale * (q[i] . k[j])                    scale: 1/sqrt(head_dim) unless given. The head's width, never n_k
        s        = softcap * tanh(s / softcap)              when softcap is given
        s[i][j] += -slope * |pos(i) - j|                    when ALiBi slopes are given
        s[i][j] += bias[i][j] + mask[i][j]                  -inf in either: key j is hidden from row i
@@ -76,7 +81,7 @@
    ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
-   (512 keys, dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, dim 128).
+   (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128).
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
    tensors may end at a page. No alignment is required anywhere.
@@ -239,11 +244,20 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- 3. EVERYTHING -------------------------------------------------------------------------------------------
    attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes have no default. */
-enum { ATTN_BSHD, ATTN_BHSD };                              /* layout: [batch][row][head][x] or [batch][head][row][x] */
-enum { ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT };
-enum { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT };
-enum { ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED };       /* not ONNX's numbers */
-enum { ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM };   /* backend */
+typedef enum attn_layout {
+    ATTN_BSHD,                            /* [batch][row][head][x] */
+    ATTN_BHSD                             /* [batch][head][row][x] */
+} attn_layout;
+typedef enum attn_causal {
+    ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT
+} attn_causal;
+typedef enum attn_align { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT } attn_align;
+typedef enum attn_stage {                 /* ONNX's qk_matmul_output_mode: 3, 0, 2 (its order: cap, mask) and 1 */
+    ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED
+} attn_stage;
+typedef enum attn_backend {
+    ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM
+} attn_backend;
 typedef struct attn_kv attn_kv;
 
 /* Whoever runs tasks. With OpenMP, for one:
@@ -260,22 +274,22 @@ typedef struct attn_exec {
 } attn_exec;
 
 typedef struct attn_args {
-    float *out;                           /* [batch][n_q][heads][dim_v], or by layout and strides */
+    float *out;                           /* [batch][n_q][heads][v_head_dim], or by layout and strides */
     const float *q, *k, *v;               /* elements of one head are contiguous */
     const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
     int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest end */
     int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads */
-    int dim, dim_v;                       /* dim >= 1; dim_v 0: dim */
-    int layout;                           /* 0: ATTN_BSHD */
+    int head_dim, v_head_dim;                       /* head_dim >= 1; v_head_dim 0: head_dim */
+    attn_layout layout;                   /* 0: ATTN_BSHD */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
                                           /* {batch, row, head} in floats; each 0: packed upon the inner ones.
-                                             Packed QKV: row = 3*heads*dim alone. Shared K/V: k_map, not stride 0 */
-    float scale;                          /* 0: 1/sqrt(dim) (an exact 0 is no use; T5: 1) */
+                                             Packed QKV: row = 3*heads*head_dim alone. Shared K/V: k_map, not stride 0 */
+    float scale;                          /* 0: 1/sqrt(head_dim) (an exact 0 is no use; T5: 1) */
     float softcap;                        /* 0: none */
 
     /* position of row i = i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, when bottom-right) */
-    int causal;                           /* 0: none */
-    int align;                            /* only with causal NONE, for window and biases; 0: top-left */
+    attn_causal causal;                   /* 0: none */
+    attn_align align;                          /* only with causal NONE, for window and biases; 0: top-left */
     int q_pos;                            /* 0 */
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
     int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself; 0: unlimited.
@@ -305,7 +319,7 @@ typedef struct attn_args {
 
     /* more to see; none of it changes a bit of out */
     float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out; 0 at hidden keys */
-    int weights_stage;                    /* 0: probabilities. The score stages have -inf where there is no score:
+    attn_stage weights_stage;              /* 0: probabilities. The score stages have -inf where there is no score:
                                              BIASED at hidden keys, RAW and CAPPED (which show hidden keys too, so
                                              their K is read) only at keys and rows that do not exist */
     float *lse;                           /* NULL, or [batch][heads][n_q] out, sink included; empty row -inf */
@@ -316,7 +330,7 @@ typedef struct attn_args {
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
     void *user;                           /* for ATTN_MALLOC and ATTN_FREE */
     const attn_exec *exec;                /* NULL: this thread */
-    int backend;                          /* 0: best here */
+    attn_backend backend;                 /* 0: best here */
 } attn_args;
 
 /* Attention. ATTN_OK, or a status and nothing written: everything is checked first. out, weights and lse may not
@@ -334,8 +348,8 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Backends usable on this machine, best first; writes at most max of them to list (may be NULL), returns how many. */
-ATTNDEF int         attn_backends(int *list, int max);
-ATTNDEF const char *attn_backend_name(int backend);         /* "avx2" etc.; "unknown" for others; a literal */
+ATTNDEF int         attn_backends(attn_backend *list, int max);
+ATTNDEF const char *attn_backend_name(attn_backend backend);         /* "avx2" etc.; "unknown" for others; a literal */
 
 /* ---- CACHE ---------------------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
@@ -345,7 +359,7 @@ ATTNDEF const char *attn_backend_name(int backend);         /* "avx2" etc.; "unk
    copy, attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
    A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
-    int batch, kv_heads, dim, dim_v;      /* all >= 1, but dim_v 0: dim */
+    int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched as keys arrive */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any alignment, yours to free */
     void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
@@ -353,7 +367,10 @@ typedef struct attn_kv_args {
 struct attn_kv {
     attn_kv_args shape;                   /* read only */
     int *lengths;                         /* [batch] keys held; read only */
-    void *priv[6];
+    /* private */
+    int *slots;                           /* [batch] where an entry lives */
+    float *k_panels, *v_panels;
+    void *own;                            /* what free gives back, or NULL */
 };
 
 /* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not
@@ -366,7 +383,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
 /* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many are there.
-   k [batch][n][kv_heads][dim], v [batch][n][kv_heads][dim_v]; may be NULL when n is 0
+   k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
    counts  [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
    Errors: FULL (one entry has no room: none grows), LENGTHS (a count), NULL, SIZE. */
 ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts);
@@ -391,7 +408,12 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
    A packed linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the feed-forward.
    A row of y has the same bits however many rows, threads and calls there are. An initialised linear or layer is only
    read by everything but free: any number of threads may share it. */
-typedef struct attn_linear { int n_in, n_out; void *priv[3]; } attn_linear;
+typedef struct attn_linear {
+    int n_in, n_out;                      /* read only */
+    /* private */
+    const float *panels;
+    void *own, *user;                     /* what free gives back, or NULL */
+} attn_linear;
 
 ATTNDEF size_t      attn_linear_size(int n_in, int n_out);  /* bytes of mem; SIZE_MAX if wrong */
 
@@ -439,7 +461,7 @@ typedef struct attn_mha_args {
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
     attn_linear q, k, v, o;               /* may be run on their own */
-    void *priv[2];
+    void *own;                            /* private: what free gives back, or NULL */
 } attn_mha;
 
 /* What a call may want beside its tensors. NULL or all 0: nothing. */
@@ -543,6 +565,14 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #include <assert.h>
 #define ATTN_ASSERT(x) assert(x)
 #endif
+#ifndef ATTN_REFUSED
+#if defined(ATTN_DEBUG) && !defined(ATTN_NO_STDIO)
+#define ATTN_REFUSED(user, status, sentence) \
+    ((void)(user), (void)(status), (void)fprintf(stderr, "attn.h: %s\n", sentence))
+#else
+#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), (void)(sentence))
+#endif
+#endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 24576
 #endif
@@ -600,7 +630,7 @@ enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
 typedef struct attn__shape {
     int batch, heads, kv_heads, group;    /* group = heads / kv_heads */
     int n_q, n_k;                         /* widest entry (ragged, kv: longest); also the size of mask/weights/lse */
-    int dim, dim_v, k_batch;
+    int head_dim, v_head_dim, k_batch;
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
     ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is shared */
     float scale;
@@ -615,22 +645,19 @@ typedef struct attn__entry {
     float *out;
 } attn__entry;
 
-/* attn_kv.priv: [0] what to free or NULL, [1] int slot[batch], [2] K panels, [3] V panels.
-   K of slot s, head g: panels + (s*kv_heads + g) * k_size;  key j, component c at (j/16)*16*dim + c*16 + j%16
+/* How a cache lies in memory.
+   K of slot s, head g: k_panels + (s*kv_heads + g) * k_size;  key j, component c at (j/16)*16*head_dim + c*16 + j%16
    V likewise with v_size;  key j, column x at (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
-   K panels are zeroed when their first key arrives; columns dim_v..dv16-1 of a V row are written as zeros. */
-#define ATTN__KV_SLOT(c)  ((const int *)(c)->priv[1])
-#define ATTN__KV_K(c)     ((float *)(c)->priv[2])
-#define ATTN__KV_V(c)     ((float *)(c)->priv[3])
+   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written as zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
 {
-    return attn__up((size_t)s->capacity, 16) * (size_t)s->dim;
+    return attn__up((size_t)s->capacity, 16) * (size_t)s->head_dim;
 }
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 {
-    return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->dim_v, 16);
+    return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->v_head_dim, 16);
 }
 
 /* c[r][x] = chain over t < depth of a[r][t] * b[t][x], columns in panels of 16:
@@ -646,13 +673,23 @@ typedef struct attn__gemm {
 } attn__gemm;
 
 typedef struct attn__kernels attn__kernels;     /* one table per backend, section 12 */
-static const attn__kernels *attn__table(int backend);   /* ATTN_AUTO: the best here; NULL: not usable here */
+static const attn__kernels *attn__table(attn_backend backend);   /* ATTN_AUTO: the best here; NULL: not usable here */
 
 /* Runs n tasks, on e when given, each under the default floating-point environment (no flushing, round to nearest). */
 static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg);
 
 /* A sentence being written: size 0 is fine, always terminated. */
 typedef struct attn__text { char *at; size_t size, len; } attn__text;
+
+/* Why a call is refused. Every public function that can refuse opens one and hands it down; attn__fail
+   tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
+typedef struct attn__why {
+    const char *function;                 /* who refuses: the sentence begins with it; NULL: no such beginning */
+    void *user;                           /* of the call, for ATTN_REFUSED */
+    int asked;                            /* by attn_check: nobody else is told */
+    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said yet */
+    char room[256];
+} attn__why;
 
 /* ============================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
@@ -767,21 +804,21 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
-/* 1 / sqrt(dim). Heron's method: divisions and sums only, so no compiler can contract it. It runs before any task, so
+/* 1 / sqrt(head_dim). Heron's method: divisions and sums only, so no compiler can contract it. It runs before any task, so
  * it is made one: the caller's rounding mode has no say in it and the caller's exception flags stay as they are. */
-typedef struct attn__root { int dim; float result; } attn__root;
+typedef struct attn__root { int head_dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
     attn__root *root = (attn__root *)arg;
-    double d = root->dim, r = 1.0, next;
+    double d = root->head_dim, r = 1.0, next;
     (void)i;
     while (r * r < d) r *= 2.0;
     for (next = (r + d / r) / 2.0; next < r; next = (r + d / r) / 2.0) r = next;
     root->result = (float)(1.0 / r);
 }
-static float attn__default_scale(int dim)
+static float attn__default_scale(int head_dim)
 {
-    attn__root root = { dim, 0.0f };
+    attn__root root = { head_dim, 0.0f };
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
@@ -810,16 +847,18 @@ typedef struct attn__soft {
     int rows, n;                          /* rows; keys of the chunk that exist */
     int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
     int arrays, simple;                   /* arrays 0: nothing but ranges of keys; simple: mask, bias, keep at most */
-    int alibi, stage;
+    int alibi;
+    attn_stage stage;
     float softcap;
 } attn__soft;
 
 struct attn__kernels {
-    int backend, rows;                    /* rows of the register tile */
+    attn_backend backend;
+    int rows;                    /* rows of the register tile */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
     void (*gemm)(const attn__gemm *g);
     void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n, float by);
-    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v);
+    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim);
     void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     int  (*dirty)(const attn__gemm *g);
     void (*select)(const attn__gemm *g, const float *vis);
@@ -858,16 +897,16 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
 {
     if (!a->kv) { *step = 1; return e->k + g * s->k[2] + (e->start + j) * s->k[1]; }
     *step = 16;
-    return ATTN__KV_K(a->kv) + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
-         + (size_t)(j / 16 * 16) * (size_t)s->dim + j % 16;
+    return a->kv->k_panels + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
+         + (size_t)(j / 16 * 16) * (size_t)s->head_dim + j % 16;
 }
 
 ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
                                       int x)
 {
-    const size_t dv16 = attn__up((size_t)s->dim_v, 16);
+    const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
     if (!a->kv) return e->v + g * s->v[2] + (e->start + j) * s->v[1] + x;
-    return ATTN__KV_V(a->kv) + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
+    return a->kv->v_panels + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
          + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16
          + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(j % ATTN__CHUNK * 16 + x % 16);
 }
@@ -876,7 +915,7 @@ ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, 
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
 {
     const int g = h / s->group, keys = e->end - e->start;
-    const int all_scores = attn__wants_raw(a), stage = a->weights ? a->weights_stage : -1;
+    const int all_scores = attn__wants_raw(a), stage = a->weights ? (int)a->weights_stage : -1;
     const size_t cell = attn__place(s, b, h, i);
     const float *q = e->q + h * s->q[2] + i * s->q[1];
     const float *mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
@@ -887,7 +926,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     float M = -attn__inf(), L = 0.0f;
     int from, to, c0, j, c, x, seen = 0;
     attn__visible(a, e, i, &from, &to);
-    for (x = 0; x < s->dim_v; x++) out[x] = 0.0f;
+    for (x = 0; x < s->v_head_dim; x++) out[x] = 0.0f;
     for (j = 0; weights && j < s->n_k; j++)
         weights[j] = stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
     if (weights) weights += e->start;
@@ -907,7 +946,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
             visible[j] = key >= from && key < to && !(keep && !keep[key]) && !(mask && mask[key] == -attn__inf()) &&
                          !(bias && bias[key] == -attn__inf());
             if (!visible[j] && !all_scores) continue;
-            for (c = 0; c < s->dim; c++) t = attn__fma(q[c] * s->scale, k[c * step], t);
+            for (c = 0; c < s->head_dim; c++) t = attn__fma(q[c] * s->scale, k[c * step], t);
             if (stage == ATTN_SCORES_RAW) weights[key] = attn__clean(t);
             if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
             if (stage == ATTN_SCORES_CAPPED) weights[key] = attn__clean(t);
@@ -938,7 +977,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
         fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
         L = attn__fma(L, fa, lane[0] * fb);
         M = M1;
-        for (x = 0; x < s->dim_v; x++) {
+        for (x = 0; x < s->v_head_dim; x++) {
             float o = 0.0f;
             for (j = 0; j < n; j++)
                 if (visible[j]) o = attn__fma(p[j], *attn__value(a, s, e, g, c0 + j, x), o);
@@ -951,9 +990,9 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
         const float fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
         L = attn__fma(L, fa, m == -attn__inf() ? 0.0f : fb);
         M = M1;
-        for (x = 0; x < s->dim_v; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
+        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
     }
-    for (x = 0; seen && x < s->dim_v; x++) out[x] = attn__clean(out[x] / L);
+    for (x = 0; seen && x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
     if (stage == ATTN_PROBABILITIES)
         for (weights -= e->start, j = 0; j < s->n_k; j++)
             weights[j] = !seen || attn__bits(weights[j]) == attn__bits(attn__mark()) ? 0.0f
@@ -1060,21 +1099,21 @@ static unsigned attn__cpu(void)
 /* best first */
 static const unsigned char attn__order[] = { ATTN_AVX512, ATTN_AVX2, ATTN_NEON, ATTN_WASM, ATTN_SSE2, ATTN_SCALAR };
 
-ATTNDEF int attn_backends(int *list, int max)
+ATTNDEF int attn_backends(attn_backend *list, int max)
 {
     int i, n = 0;
     for (i = 0; i < (int)sizeof attn__order; i++)
-        if (attn__table(attn__order[i])) {
-            if (list && n < max) list[n] = attn__order[i];
+        if (attn__table((attn_backend)attn__order[i])) {
+            if (list && n < max) list[n] = (attn_backend)attn__order[i];
             n++;
         }
     return n;
 }
 
-ATTNDEF const char *attn_backend_name(int backend)
+ATTNDEF const char *attn_backend_name(attn_backend backend)
 {
     static const char *const name[] = { "auto", "scalar", "sse2", "avx2", "avx512", "neon", "wasm" };
-    return backend >= 0 && backend < (int)(sizeof name / sizeof *name) ? name[backend] : "unknown";
+    return (unsigned)backend < sizeof name / sizeof *name ? name[backend] : "unknown";
 }
 
 /* ============================================================================================================
@@ -1137,10 +1176,10 @@ static void attn__put_int(attn__text *t, long long n)
     attn__put_bytes(t, digits + at, sizeof digits - at);
 }
 
-/* Appends `sentence` to t (NULL: nowhere), every $ replaced by `name` and every # by the next of x, y, z. */
-static void attn__say(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
+/* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
+static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
 {
-    for (; t && *sentence; sentence++) {
+    for (; *sentence; sentence++) {
         if (*sentence == '$') attn__put(t, name);
         else if (*sentence != '#') attn__put_bytes(t, sentence, 1);
         else { attn__put_int(t, x); x = y; y = z; }
@@ -1170,15 +1209,38 @@ static void attn__put_float(attn__text *t, float x)
         for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
         tens += 2;
     }
-    attn__say(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
-    if (tens) attn__say(t, "e#", "", tens, 0, 0);
+    attn__tell(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
+    if (tens) attn__tell(t, "e#", "", tens, 0, 0);
 }
 
-/* Refuses, and says why. Out of line: no call that succeeds comes here. */
-static ATTN__NOINLINE attn_status attn__fail(attn__text *why, attn_status status, const char *sentence,
+/* Opens the `why` of a public function. Nothing is written before something is refused. */
+ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *user)
+{
+    why->function = function;
+    why->user = user;
+    why->asked = 0;
+    why->text.at = NULL;
+}
+
+/* A part of the sentence. The first one puts the name of the function before it. */
+static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name, long long x, long long y,
+                                     long long z)
+{
+    if (!why) return;
+    if (!why->text.at && !why->asked) {
+        why->text = attn__text_at(why->room, sizeof why->room);
+        attn__tell(&why->text, "$: ", why->function, 0, 0, 0);
+    }
+    attn__tell(&why->text, sentence, name, x, y, z);
+}
+
+/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that succeeds comes
+   here. */
+static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status, const char *sentence,
                                              const char *name, long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
+    if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
@@ -1217,28 +1279,28 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
 /* an enum: 0..last */
-ATTN__INLINE attn_status attn__check_option(attn__text *why, const char *name, int value, int last)
+ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
 /* refuses a float: "name is x but ..." */
-static attn_status attn__fail_float(attn__text *why, const char *name, float x, const char *but)
+static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
-    if (why) attn__put_float(why, x);
+    if (why) attn__put_float(&why->text, x);
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
-static attn_status attn__check_options(const attn_args *a, attn__text *why)
+static attn_status attn__check_options(const attn_args *a, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_option(why, "layout", a->layout, ATTN_BHSD)) != ATTN_OK ||
-        (status = attn__check_option(why, "causal", a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "align", a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "weights_stage", a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
-        (status = attn__check_option(why, "backend", a->backend, ATTN_WASM)) != ATTN_OK)
+    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
+        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
+        (status = attn__check_option(why, "backend", (int)a->backend, ATTN_WASM)) != ATTN_OK)
         return status;
     if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
@@ -1271,7 +1333,7 @@ static attn_status attn__check_options(const attn_args *a, attn__text *why)
 }
 
 /* any size: at least `least`, and small enough to be rounded up */
-static attn_status attn__check_size(attn__text *why, const char *name, int value, int least)
+static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
@@ -1282,7 +1344,7 @@ static attn_status attn__check_size(attn__text *why, const char *name, int value
 
 /* n of them; the first that is wrong */
 typedef struct attn__size { const char *name; int value, least; } attn__size;
-static attn_status attn__check_all(attn__text *why, const attn__size *size, int n)
+static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
     for (; n > 0; n--, size++)
         if (size->value < size->least || size->value > ATTN__SIZE_MAX)
@@ -1291,28 +1353,28 @@ static attn_status attn__check_all(attn__text *why, const attn__size *size, int 
 }
 
 /* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
-static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__text *why)
+static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
     const attn__size size[] = {
         { "batch", a->batch, 0 }, { "n_q", a->n_q, 0 }, { "n_k", a->n_k, 0 }, { "heads", a->heads, 1 },
-        { "kv_heads", a->kv_heads, 0 }, { "dim", a->dim, a->kv ? 0 : 1 }, { "dim_v", a->dim_v, 0 },
+        { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 }, { "v_head_dim", a->v_head_dim, 0 },
         { "k_batch", a->k_batch, 0 }
     };
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
     const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
-    if (c && (c->dim < 1 || !a->kv->lengths))
+    if (c && (c->head_dim < 1 || !a->kv->lengths))
         return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
     s->batch = a->batch;
     s->heads = a->heads;
     s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
-    s->dim = c && !a->dim ? c->dim : a->dim;
-    s->dim_v = a->dim_v ? a->dim_v : c ? c->dim_v : s->dim;
+    s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
+    s->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : s->head_dim;
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
     if (c) {                                      /* what stands in the arguments, too, must agree with the cache */
         const struct { const char *name; int given, cached; } same[] = {
-            { "kv_heads", s->kv_heads, c->kv_heads }, { "dim", s->dim, c->dim },
-            { "dim_v", s->dim_v, c->dim_v }, { "k_batch", s->k_batch, c->batch }
+            { "kv_heads", s->kv_heads, c->kv_heads }, { "head_dim", s->head_dim, c->head_dim },
+            { "v_head_dim", s->v_head_dim, c->v_head_dim }, { "k_batch", s->k_batch, c->batch }
         };
         int i;
         for (i = 0; i < 4; i++)
@@ -1329,13 +1391,13 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__t
     if (s->batch > INT_MAX / s->heads)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "", s->batch, s->heads, 0);
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
-    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->dim);
+    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
 
 /* ---- who exists ------------------------------------------------------------------------------------------ */
 /* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
-static attn_status attn__check_width(attn__text *why, const char *name, int longest, int *n)
+static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
     if (*n >= longest) return attn__check_size(why, name, *n, 0);
@@ -1343,7 +1405,7 @@ static attn_status attn__check_width(attn__text *why, const char *name, int long
 }
 
 /* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width of its entries */
-static attn_status attn__check_cum(attn__text *why, const char *name, const int *cum, int batch, const char *width,
+static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch, const char *width,
                                    int *n)
 {
     int b, longest = 0;
@@ -1361,7 +1423,7 @@ static attn_status attn__check_cum(attn__text *why, const char *name, const int 
 
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array is looked into,
    but for a size that was left to q_cum or k_cum, and a cache counts as full: no less than a call will need. */
-static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__text *why, int contents)
+static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL, *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     attn_status status;
@@ -1437,7 +1499,7 @@ typedef struct attn__tensor {
 
 /* Resolves the strides of a tensor, and notes what they span in *all (NULL: only the strides matter). Any order of the
    three is legal ([row][batch][head] is common) as long as each stride clears all that lies inside it. */
-static attn_status attn__check_strides(attn__text *why, attn__spans *all, int layout, const attn__tensor *t)
+static attn_status attn__check_strides(attn__why *why, attn__spans *all, attn_layout layout, const attn__tensor *t)
 {
     const size_t most = ATTN__BYTES_MAX / sizeof(float);
     const int count[3] = { t->batch, t->rows, t->heads }, inner = layout == ATTN_BHSD ? 1 : 2;
@@ -1493,7 +1555,7 @@ too_large:
 }
 
 /* Resolves the steps of mask, keep or bias, whose shape is {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. */
-static attn_status attn__check_cells(attn__text *why, attn__spans *all, const char *name, const void *at, size_t cell,
+static attn_status attn__check_cells(attn__why *why, attn__spans *all, const char *name, const void *at, size_t cell,
                                      const int *given, ptrdiff_t stride, int heads, const attn__shape *s,
                                      ptrdiff_t *step)
 {
@@ -1545,7 +1607,7 @@ static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int
 }
 
 /* Every output against the outputs behind it and all inputs. Inputs may share memory as they like. */
-static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
+static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
     for (i = 0; i < all->outputs; i++)
@@ -1560,7 +1622,7 @@ static attn_status attn__check_overlap(attn__text *why, const attn__spans *all)
 
 /* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer
    behind which nothing would lie. */
-static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__text *why, int contents)
+static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     const size_t ints = (size_t)s->batch * sizeof(int);
     attn_status status;
@@ -1572,10 +1634,10 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
     const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;       /* 0: nobody looks */
     const attn__tensor tensor[] = {
-        { "out", a->out, a->out_stride, q_batch, q_rows, s->heads, s->dim_v, s->out },
-        { "q", a->q, a->q_stride, q_batch, q_rows, s->heads, s->dim, s->q },
-        { "k", a->k, a->k_stride, k_batch, k_rows, s->kv_heads, s->dim, s->k },
-        { "v", a->v, a->v_stride, k_batch, k_rows, s->kv_heads, s->dim_v, s->v }
+        { "out", a->out, a->out_stride, q_batch, q_rows, s->heads, s->v_head_dim, s->out },
+        { "q", a->q, a->q_stride, q_batch, q_rows, s->heads, s->head_dim, s->q },
+        { "k", a->k, a->k_stride, k_batch, k_rows, s->kv_heads, s->head_dim, s->k },
+        { "v", a->v, a->v_stride, k_batch, k_rows, s->kv_heads, s->v_head_dim, s->v }
     };
     int t;
     spans.n = 0;
@@ -1599,8 +1661,8 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
         const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
         memset(s->k, 0, sizeof s->k);
         memset(s->v, 0, sizeof s->v);
-        attn__span_add(&spans, "the keys of kv", ATTN__KV_K(a->kv), slots * attn__kv_k_size(&a->kv->shape));
-        attn__span_add(&spans, "the values of kv", ATTN__KV_V(a->kv), slots * attn__kv_v_size(&a->kv->shape));
+        attn__span_add(&spans, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(&a->kv->shape));
+        attn__span_add(&spans, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(&a->kv->shape));
     }
     if (!contents && a->kv && !a->n_k) return ATTN_OK;          /* the width of a mask is not known yet */
     if ((status = attn__check_cells(why, all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
@@ -1628,7 +1690,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
    On an error one sentence that names the field and the values is appended to `why` (may be NULL).
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor needed.
    s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
-static attn_status attn__check(const attn_args *a, attn__shape *s, attn__text *why, int contents)
+static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
@@ -1678,7 +1740,7 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     e->k = e->v = NULL;
     if (a->kv) {
         e->end = a->kv->lengths[e->kv];
-        e->kv = ATTN__KV_SLOT(a->kv)[e->kv];
+        e->kv = a->kv->slots[e->kv];
     } else if (a->k_cum) {
         e->end = a->k_cum[b + 1] - a->k_cum[b];
         e->k = attn__at(a->k, a->k_cum[b] * s->k[1]);
@@ -1712,36 +1774,40 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->weights != NULL, "writes weights" }, { a->lse != NULL, "writes lse" },
         { a->masked_rows != NULL, "writes masked_rows" }
     };
-    int backend = a->backend, i;
+    attn_backend backend = a->backend;
+    int i;
     if (s->batch == 0 || s->n_q == 0) {
-        attn__say(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
+        attn__tell(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__say(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
-    attn__say(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
-    attn__say(t, ", n_k #, dim #, dim_v #", "", s->n_k, s->dim, s->dim_v);
+    attn__tell(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
+    attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
-        if (feature[i].on) attn__say(t, ", $", feature[i].name, 0, 0, 0);
-    attn__say(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
+        if (feature[i].on) attn__tell(t, ", $", feature[i].name, 0, 0, 0);
+    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
 }
 
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);        /* section 8 */
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
-    attn__text text = attn__text_at(why, why_size);
+    attn__why reason;
     attn__shape shape;
-    const attn_status status = attn__check(a, &shape, &text, 1);
+    attn_status status;
     size_t work;
+    reason.asked = 1;
+    reason.text = attn__text_at(why, why_size);
+    status = attn__check(a, &shape, &reason, 1);
     if (status != ATTN_OK) return status;
     work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
     if (work == (size_t)-1)
-        return attn__fail(&text, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
+        return attn__fail(&reason, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
     if (a->work && a->work_size < work)
-        return attn__fail(&text, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+        return attn__fail(&reason, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)work, 0);
-    attn__describe(a, &shape, work, &text);
+    attn__describe(a, &shape, work, &reason.text);
     return ATTN_OK;
 }
 
@@ -2019,21 +2085,21 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  * slot[b]; reorder renames slots and copies nothing but the entries that somebody else keeps too.
  * ========================================================================================================== */
 
-static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->priv[1]; }
+static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
 /* bytes of the parts; the total includes what aligning the panels may cost */
 static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size_t *v_bytes, size_t *total)
 {
-    const int dim_v = a->dim_v ? a->dim_v : a->dim;
-    const attn__size size[] = { { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "dim", a->dim, 1 },
-                                { "dim_v", dim_v, 1 }, { "capacity", a->capacity, 1 } };
+    const int v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
+    const attn__size size[] = { { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
+                                { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 } };
     const attn_status status = attn__check_all(NULL, size, 5);
     if (status != ATTN_OK) return status;
     if (a->batch > INT_MAX / a->kv_heads ||
-        attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->dim,
+        attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->head_dim,
                     sizeof(float)) ||
         attn__bytes(v_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__CHUNK),
-                    (int)attn__up((size_t)dim_v, ATTN__PANEL), sizeof(float)))
+                    (int)attn__up((size_t)v_head_dim, ATTN__PANEL), sizeof(float)))
         return ATTN_E_OVERFLOW;
     return (*total = *k_bytes + *v_bytes) > ATTN__BYTES_MAX ||       /* sums of two cannot wrap */
            (*total += (size_t)a->batch * 5 * sizeof(int) + 63) > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
@@ -2058,21 +2124,21 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     memset(c, 0, sizeof *c);                                         /* after an error every call refuses it politely */
     if (!a) return ATTN_E_NULL;
     if ((status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total)) != ATTN_OK ||
-        (status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->priv[0], &at)) != ATTN_OK)
+        (status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at)) != ATTN_OK)
         return status;
-    if (!shape.dim_v) shape.dim_v = shape.dim;
+    if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
     ints = (int *)(void *)(at + k_bytes + v_bytes);
     c->shape = shape;
-    c->priv[1] = ints;
-    c->priv[2] = at;
-    c->priv[3] = at + k_bytes;
+    c->slots = ints;
+    c->k_panels = (float *)(void *)at;
+    c->v_panels = (float *)(void *)(at + k_bytes);
     c->lengths = ints + shape.batch;
     for (b = 0; b < shape.batch; b++) ints[b] = b;
     memset(c->lengths, 0, (size_t)shape.batch * sizeof(int));
     return ATTN_OK;
 }
 
-ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->priv[0]); }
+ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
 /* The rows of one append: entry b gets rows first .. first+count-1 of k and v, each a row of all heads. */
 typedef struct attn__kv_rows {
@@ -2094,30 +2160,30 @@ static void attn__kv_put(void *arg, int i)
     const attn_kv_args *s = &r->to->shape;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);               /* moves only: the same bits on all */
     const int entry = i / s->kv_heads, head = i % s->kv_heads, count = attn__kv_count(r, entry);
-    const ptrdiff_t k_row = (ptrdiff_t)s->kv_heads * s->dim, v_row = (ptrdiff_t)s->kv_heads * s->dim_v;
+    const ptrdiff_t k_row = (ptrdiff_t)s->kv_heads * s->head_dim, v_row = (ptrdiff_t)s->kv_heads * s->v_head_dim;
     const ptrdiff_t first = r->cum ? r->cum[entry] : (ptrdiff_t)entry * r->n;
-    const size_t place = (size_t)ATTN__KV_SLOT(r->to)[entry] * (size_t)s->kv_heads + (size_t)head;
-    const size_t wide = attn__up((size_t)s->dim_v, ATTN__PANEL);
-    const float *k = r->k + first * k_row + (ptrdiff_t)head * s->dim;
-    const float *v = r->v + first * v_row + (ptrdiff_t)head * s->dim_v;
-    float *kp = ATTN__KV_K(r->to) + place * attn__kv_k_size(s);
-    float *vp = ATTN__KV_V(r->to) + place * attn__kv_v_size(s);
+    const size_t place = (size_t)r->to->slots[entry] * (size_t)s->kv_heads + (size_t)head;
+    const size_t wide = attn__up((size_t)s->v_head_dim, ATTN__PANEL);
+    const float *k = r->k + first * k_row + (ptrdiff_t)head * s->head_dim;
+    const float *v = r->v + first * v_row + (ptrdiff_t)head * s->v_head_dim;
+    float *kp = r->to->k_panels + place * attn__kv_k_size(s);
+    float *vp = r->to->v_panels + place * attn__kv_v_size(s);
     int at = r->to->lengths[entry], left = count;
     ptrdiff_t c;                                                         /* c * ATTN__PANEL may leave an int */
     for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
-        float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->dim + at % ATTN__PANEL;
-        for (c = 0; c < s->dim; c++) lane[c * ATTN__PANEL] = k[c];
+        float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->head_dim + at % ATTN__PANEL;
+        for (c = 0; c < s->head_dim; c++) lane[c * ATTN__PANEL] = k[c];
     }
-    if (left > 0) kernels->pack_k(kp + (size_t)at * (size_t)s->dim, k, k_row, left, s->dim);    /* new ones, zeroed */
+    if (left > 0) kernels->pack_k(kp + (size_t)at * (size_t)s->head_dim, k, k_row, left, s->head_dim);    /* new ones, zeroed */
 
     for (at = r->to->lengths[entry], left = count; left > 0; left--, at++, v += v_row) {
         const int in_chunk = at % ATTN__CHUNK;
         float *to = vp + (size_t)(at - in_chunk) * wide + in_chunk * ATTN__PANEL;
-        for (c = 0; c + ATTN__PANEL <= s->dim_v; c += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+        for (c = 0; c + ATTN__PANEL <= s->v_head_dim; c += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
             memcpy(to, v + c, ATTN__PANEL * sizeof(float));
-        if (c < s->dim_v) {
+        if (c < s->v_head_dim) {
             memset(to, 0, ATTN__PANEL * sizeof(float));
-            memcpy(to, v + c, (size_t)(s->dim_v - c) * sizeof(float));
+            memcpy(to, v + c, (size_t)(s->v_head_dim - c) * sizeof(float));
         }
     }
 }
@@ -2171,17 +2237,17 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry) { return attn_kv_trunca
 /* the first `length` keys of one slot into another: whole K panels, whole V chunks, then the rows of the last chunk */
 static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
 {
-    const size_t wide = attn__up((size_t)c->shape.dim_v, ATTN__PANEL);
+    const size_t wide = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
     const size_t k_size = attn__kv_k_size(&c->shape), v_size = attn__kv_v_size(&c->shape);
     const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * wide;
     const size_t column = (size_t)ATTN__CHUNK * ATTN__PANEL;
     size_t g, x;
     for (g = 0; g < (size_t)c->shape.kv_heads; g++) {
         const size_t a = (size_t)to * (size_t)c->shape.kv_heads + g, b = (size_t)from * (size_t)c->shape.kv_heads + g;
-        float *v_to = ATTN__KV_V(c) + a * v_size;
-        const float *v_from = ATTN__KV_V(c) + b * v_size;
-        memcpy(ATTN__KV_K(c) + a * k_size, ATTN__KV_K(c) + b * k_size,
-               attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.dim * sizeof(float));
+        float *v_to = c->v_panels + a * v_size;
+        const float *v_from = c->v_panels + b * v_size;
+        memcpy(c->k_panels + a * k_size, c->k_panels + b * k_size,
+               attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim * sizeof(float));
         memcpy(v_to, v_from, whole * sizeof(float));
         for (x = whole; tail && x < whole + wide * ATTN__CHUNK; x += column)
             memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
@@ -2194,7 +2260,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
     if (!attn__kv_live(c) || !map) return ATTN_E_NULL;
     batch = c->shape.batch;
     for (b = 0; b < batch; b++) if (map[b] < 0 || map[b] >= batch) return ATTN_E_MAP;
-    slot = (int *)c->priv[1];
+    slot = c->slots;
     kept = slot + 2 * (ptrdiff_t)batch;
     new_slot = kept + batch;
     new_length = new_slot + batch;
@@ -2220,7 +2286,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     if (!attn__kv_live(c)) return ATTN_E_NULL;
     if (to < 0 || from < 0 || to >= c->shape.batch || from >= c->shape.batch) return ATTN_E_MAP;
     if (length < 0 || length > c->lengths[from]) return ATTN_E_LENGTHS;
-    if (to != from) attn__kv_copy_slot(c, ATTN__KV_SLOT(c)[to], ATTN__KV_SLOT(c)[from], length);
+    if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
 }
@@ -2294,9 +2360,9 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
     const size_t n = (size_t)attn__min(heads * each, p->most), dv16 = (size_t)p->dv16;
     const size_t groups = (size_t)heads * (((size_t)each + ATTN__SPLIT - 1) / ATTN__SPLIT);
     const size_t few = n < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
-    const size_t wide = (size_t)heads * (size_t)s->dim;
+    const size_t wide = (size_t)heads * (size_t)s->head_dim;
     size_t at, more;
-    p->q_row = s->dim % 256 == 0 ? s->dim + 16 : s->dim;
+    p->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
     p->q = 16;                                              /* before it the count of empty rows */
     if (attn__mul(n, (size_t)p->q_row + dv16, &more) || attn__add(p->q + 48, more, &at)) return 0;
     p->o = p->q + attn__up(n * (size_t)p->q_row, 16);
@@ -2308,13 +2374,13 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
     p->t = p->vis + few * ATTN__CHUNK;
     p->k = p->v = at = p->t + (each > ATTN__FEW || a->kv ? 0 : few * dv16);
     if (!a->kv) {
-        const size_t least = (size_t)(s->dim > ATTN__HEADS_DIM ? s->dim : (int)ATTN__HEADS_DIM);
-        p->k_head = (size_t)keys * (size_t)s->dim;
+        const size_t least = (size_t)(s->head_dim > ATTN__HEADS_DIM ? s->head_dim : (int)ATTN__HEADS_DIM);
+        p->k_head = (size_t)keys * (size_t)s->head_dim;
         p->v_head = ATTN__CHUNK * (each > ATTN__FEW ? dv16 : 16);
         if (each > ATTN__DIRECT &&
             (attn__mul((size_t)keys, wide < least ? wide : least, &more) || attn__add(at, more, &at))) return 0;
         p->v = at;
-        if ((each > ATTN__FEW || s->dim_v % 16) &&
+        if ((each > ATTN__FEW || s->v_head_dim % 16) &&
             (attn__mul((size_t)heads, p->v_head, &more) || attn__add(at, more, &at))) return 0;
     }
     return attn__up(at, 16) + 16;                           /* an odd number of lines: slots do not alias */
@@ -2324,7 +2390,7 @@ static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__pl
  * the larger of what whole blocks need and what the blocks of few rows need. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *p)
 {
-    const int wide = s->dim > s->dim_v ? s->dim : s->dim_v, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
+    const int wide = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
     const int most = attn__clamp(ATTN__BLOCK_FLOATS / wide / ATTN__GROUP * ATTN__GROUP, ATTN__GROUP, 32 * ATTN__GROUP);
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;     /* a cache may grow: ask once */
@@ -2334,7 +2400,7 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__HEADS), heads = attn__clamp(most / few, 1, sharing);
     size_t slot, states = 0;
 
-    p->dv16 = (int)attn__up((size_t)s->dim_v, 16);
+    p->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
     p->chunks = (int)(((size_t)s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK);
     p->slots = width;
     p->most = most;
@@ -2343,7 +2409,7 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     p->each = rows;
     if (all > INT_MAX - 2 * most || (all > 0 && pairs > INT_MAX / 4)) return 1;
     if (all > 0 && all <= ATTN__FEW) {                      /* heads share a block, as long as no thread idles */
-        const int fit = a->kv ? heads : rows <= ATTN__DIRECT ? ATTN__GROUP / rows : ATTN__HEADS_DIM / s->dim;
+        const int fit = a->kv ? heads : rows <= ATTN__DIRECT ? ATTN__GROUP / rows : ATTN__HEADS_DIM / s->head_dim;
         int split;
         for (p->heads = attn__clamp(fit, 1, heads);; p->heads /= 2) {
             p->spans = (s->kv_heads - 1) / p->heads + 1;
@@ -2427,8 +2493,8 @@ static void attn__sides(attn__block *k, attn__now *d)
         if (a->kv) {
             const size_t at = (size_t)k->e.kv * (size_t)s->kv_heads + (size_t)(k->g + head);
             ATTN__COUNT(CACHE);
-            x->k = ATTN__KV_K(a->kv) + at * attn__kv_k_size(&a->kv->shape) + (size_t)d->c0 * (size_t)s->dim;
-            x->v = ATTN__KV_V(a->kv) + at * attn__kv_v_size(&a->kv->shape) + (size_t)d->c0 * (size_t)p->dv16;
+            x->k = a->kv->k_panels + at * attn__kv_k_size(&a->kv->shape) + (size_t)d->c0 * (size_t)s->head_dim;
+            x->v = a->kv->v_panels + at * attn__kv_v_size(&a->kv->shape) + (size_t)d->c0 * (size_t)p->dv16;
             x->v_step = 16;
             x->v_panel = ATTN__CHUNK * 16;
             continue;
@@ -2437,7 +2503,7 @@ static void attn__sides(attn__block *k, attn__now *d)
         x->v = attn__plain(k->e.v, s->v, k, head, d->c0);
         if (!few) {
             ATTN__COUNT(PACKED);
-            x->dirty = f->pack_v(k->v + lo * 16, x->v + lo * s->v[1], s->v[1], d->hi - lo, s->dim_v);
+            x->dirty = f->pack_v(k->v + lo * 16, x->v + lo * s->v[1], s->v[1], d->hi - lo, s->v_head_dim);
             x->v = k->v;
             x->v_step = 16;
             x->v_panel = ATTN__CHUNK * 16;
@@ -2445,10 +2511,10 @@ static void attn__sides(attn__block *k, attn__now *d)
             ATTN__COUNT(ROWS);
             x->v_step = s->v[1];
             x->v_panel = 16;
-            if (s->dim_v % 16) {
-                const int whole = s->dim_v / 16 * 16;
+            if (s->v_head_dim % 16) {
+                const int whole = s->v_head_dim / 16 * 16;
                 float *tail = k->v + (size_t)head * p->v_head;
-                (void)f->pack_v(tail + lo * 16, x->v + lo * s->v[1] + whole, s->v[1], d->hi - lo, s->dim_v - whole);
+                (void)f->pack_v(tail + lo * 16, x->v + lo * s->v[1] + whole, s->v[1], d->hi - lo, s->v_head_dim - whole);
                 x->v_tail = tail;
             }
         }
@@ -2457,8 +2523,8 @@ static void attn__sides(attn__block *k, attn__now *d)
     for (j = lo; j < d->hi; j += n) {
         n = attn__min(d->k_turns ? (int)ATTN__TURN : (int)ATTN__CHUNK, d->hi - j);
         for (head = 0; head < k->heads; head++)
-            f->pack_k(k->k + (size_t)head * p->k_head + (size_t)j * (size_t)s->dim,
-                      attn__plain(k->e.k, s->k, k, head, d->c0 + j), s->k[1], n, s->dim);
+            f->pack_k(k->k + (size_t)head * p->k_head + (size_t)j * (size_t)s->head_dim,
+                      attn__plain(k->e.k, s->k, k, head, d->c0 + j), s->k[1], n, s->head_dim);
     }
 }
 
@@ -2475,7 +2541,7 @@ static void attn__scores(const attn__block *k, const attn__now *d, int keys)
     g.b_step = s->k[1];
     g.c_row = ATTN__CHUNK;
     g.rows = k->each;
-    g.depth = s->dim;
+    g.depth = s->head_dim;
     g.a = k->q;
     for (j = d->lo / 16 * 16; j < d->hi; j += n) {
         n = attn__min(d->k_turns ? (int)ATTN__TURN : (int)ATTN__CHUNK, d->hi - j);
@@ -2495,7 +2561,7 @@ static void attn__outputs(const attn__block *k, attn__now *d, int head, attn__ge
 {
     const attn__kernels *f = k->w->kernels;
     attn__side *x = d->side + head;
-    const int dim_v = k->w->s->dim_v, whole = x->v_tail ? dim_v / 16 : k->w->p->dv16 / 16;
+    const int v_head_dim = k->w->s->v_head_dim, whole = x->v_tail ? v_head_dim / 16 : k->w->p->dv16 / 16;
     int part, r, j;
     if (holes && k->w->p->each > ATTN__DIRECT && x->dirty < 0) {  /* look once for all groups of the block */
         attn__gemm all = *g;
@@ -2548,8 +2614,8 @@ static const float *attn__after_k(const attn__block *k, const attn__now *d, int 
     const attn__shape *s = k->w->s;
     if (k->w->p->each > ATTN__FEW) return NULL;
     if (k->w->a->kv) return head + 1 < last ? d->side[head + 1].k : d->side[first].v;
-    return n == ATTN__CHUNK && s->v[1] == k->heads * (ptrdiff_t)s->dim_v
-         ? d->side[0].v + (ptrdiff_t)head * n * s->dim_v : NULL;
+    return n == ATTN__CHUNK && s->v[1] == k->heads * (ptrdiff_t)s->v_head_dim
+         ? d->side[0].v + (ptrdiff_t)head * n * s->v_head_dim : NULL;
 }
 
 /* What is read after keys j .. end-1 of V of a head: when heads take turns, the same keys of the next head or the next
@@ -2566,17 +2632,17 @@ static void attn__after_v(attn__gemm *g, const attn__block *k, const attn__now *
     if (k->w->p->each > ATTN__FEW) return;
     if (k->w->a->kv) {
         if (head + 1 < k->heads) g->ahead = head + 1 < last ? x[head + 1].v : x[head + 1].k;
-        else if (d->c0 + ATTN__CHUNK < keys) g->ahead = x[0].k + (ptrdiff_t)ATTN__CHUNK * s->dim;
+        else if (d->c0 + ATTN__CHUNK < keys) g->ahead = x[0].k + (ptrdiff_t)ATTN__CHUNK * s->head_dim;
     } else if (d->v_turns && !ATTN__ALIASES(s->v[1])) {
         g->ahead_row = s->v[1];
         if (head + 1 < last) g->ahead = x[head + 1].v + j * s->v[1];
         else if (end + part <= hi) g->ahead = x[first].v + end * s->v[1];
         else if (more && s->k[1] == s->v[1]) g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK);
     } else if (end < hi) {
-        if (s->v[1] == k->heads * (ptrdiff_t)s->dim_v && d->c0 + end + part <= keys)
-            g->ahead = x[0].v + end * s->v[1] + (ptrdiff_t)head * part * s->dim_v;
-    } else if (more && s->k[1] == k->heads * (ptrdiff_t)s->dim) {
-        g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK) + (ptrdiff_t)head * part * s->dim;
+        if (s->v[1] == k->heads * (ptrdiff_t)s->v_head_dim && d->c0 + end + part <= keys)
+            g->ahead = x[0].v + end * s->v[1] + (ptrdiff_t)head * part * s->v_head_dim;
+    } else if (more && s->k[1] == k->heads * (ptrdiff_t)s->head_dim) {
+        g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK) + (ptrdiff_t)head * part * s->head_dim;
     }
 }
 
@@ -2665,12 +2731,12 @@ static void attn__chunk(attn__block *k, int chunk, float *state)
             const int at = head > first ? head * each - r0 : 0;
             g.a = k->q + (r0 + at) * p->q_row;
             g.a_row = p->q_row;
-            g.b = d.side[head].k + (size_t)soft.lo * (size_t)s->dim;
+            g.b = d.side[head].k + (size_t)soft.lo * (size_t)s->head_dim;
             g.b_step = 16;
-            g.b_panel = (ptrdiff_t)16 * s->dim;
+            g.b_panel = (ptrdiff_t)16 * s->head_dim;
             g.c = k->s + at * ATTN__CHUNK + soft.lo;
             g.panels = (soft.end - soft.lo) / 16;
-            g.depth = s->dim;
+            g.depth = s->head_dim;
             g.ahead = attn__after_k(k, &d, head, first, last, n);
             g.ahead_row = 0;
             f->gemm(&g);
@@ -2796,7 +2862,7 @@ static int attn__block_begin(attn__block *k, const attn__work *w, int item, int 
 
     for (r = 0; r < k->rows; r += n) {
         n = attn__run_of_rows(k, r, k->rows, &h, &i, &axis);
-        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->dim,
+        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
                           s->scale);
         for (i = 0; i < n; i++) k->seen[r + i] = 0;
     }
@@ -2848,7 +2914,7 @@ static void attn__block_nothing(const attn__block *k, int head, int r, int exist
     int h, i, x;
     attn__row_at(k, head, r, &h, &i);
     if (exists) ++*k->empty;
-    for (x = 0; (exists || !a->q_cum) && x < s->dim_v; x++)         /* ragged: no padding, perhaps not even an out */
+    for (x = 0; (exists || !a->q_cum) && x < s->v_head_dim; x++)         /* ragged: no padding, perhaps not even an out */
         k->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
     if (a->lse) a->lse[attn__place(s, k->b, h, i)] = -attn__inf();
     if (!exists || a->weights_stage == ATTN_PROBABILITIES)
@@ -2881,7 +2947,7 @@ static void attn__block_end(attn__block *k)
         for (r = r0; r < r0 + rows; r += n) {
             n = attn__run_of_rows(k, r, r0 + rows, &h, &i, &axis);
             f->finish(k->e.out + h * s->out[2] + i * s->out[1], s->out[axis], k->o + (size_t)r * (size_t)p->dv16,
-                      p->dv16, L + (r - r0), n, s->dim_v);
+                      p->dv16, L + (r - r0), n, s->v_head_dim);
         }
         for (r = 0; r < rows; r++) {
             const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
@@ -3049,7 +3115,7 @@ static void attn__work_run(attn__work *w, const attn_exec *exec, void (*item)(co
 static int attn__worth_threads(const attn__shape *s)
 {
     const double pairs = (double)s->batch * s->heads * s->n_q * s->n_k;
-    return pairs * 2.0 * ((double)s->dim + s->dim_v) >= (double)ATTN_SERIAL_FLOPS;
+    return pairs * 2.0 * ((double)s->head_dim + s->v_head_dim) >= (double)ATTN_SERIAL_FLOPS;
 }
 
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
@@ -3126,7 +3192,7 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
     a->v = v;
     a->batch = batch;
     a->heads = heads;
-    a->dim = head_dim;
+    a->head_dim = head_dim;
     a->mask = mask;
     if (mask) { a->mask_shape[0] = batch; a->mask_shape[1] = 1; a->mask_shape[2] = a->n_q; }
     return attn__sdpa(a, room.bytes, sizeof room);
@@ -3187,7 +3253,7 @@ static char *attn__linear_pack(attn_linear *l, const float *w, const float *b, i
     float *panels = (float *)(void *)at, *bias = panels + padded * (size_t)n_in;
     l->n_in = n_in;
     l->n_out = n_out;
-    l->priv[1] = panels;
+    l->panels = panels;
     attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
@@ -3210,14 +3276,14 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float
     memset(l, 0, sizeof *l);
     if (!w) return ATTN_E_NULL;
     if ((status = attn__linear_bytes(n_in, n_out, &bytes)) != ATTN_OK ||
-        (status = attn__memory(mem, mem_size, bytes + 63, user, &l->priv[0], &at)) != ATTN_OK)
+        (status = attn__memory(mem, mem_size, bytes + 63, user, &l->own, &at)) != ATTN_OK)
         return status;
-    l->priv[2] = user;
+    l->user = user;
     (void)attn__linear_pack(l, w, b, n_in, n_out, at);
     return ATTN_OK;
 }
 
-ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->priv[2], l->priv[0]); }
+ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
 /* every NaN becomes the one NaN; blocks without any, nearly all, only pay for looking */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows, int panels)
@@ -3243,7 +3309,7 @@ static void attn__linear_block(const attn__kernels *kernels, const attn_linear *
     const int n_in = l->n_in, whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
     const int blocks = rows > kernels->rows ? (n_in + ATTN__LINEAR_DEPTH - 1) / ATTN__LINEAR_DEPTH : 1;
     const int step = (n_in - 1) / blocks + 1;
-    const float *panels = (const float *)l->priv[1];
+    const float *panels = l->panels;
     const float *bias = panels + (size_t)attn__linear_panels(l) * ATTN__PANEL * (size_t)n_in;
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
     attn__gemm g;
@@ -3349,7 +3415,7 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     attn__spans spans;
     attn_status status;
     size_t x_bytes, y_bytes;
-    if (!l || !l->priv[1]) return ATTN_E_NULL;
+    if (!l || !l->panels) return ATTN_E_NULL;
     if ((status = attn__check_size(NULL, "", rows, 0)) != ATTN_OK) return status;
     if (exec && !exec->run) return ATTN_E_NULL;
     if (exec && exec->width < 1) return ATTN_E_OPTION;
@@ -3544,7 +3610,7 @@ ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_di
 
 /* ---- multi-head attention with its projections ------------------------------------------------------------------ */
 /* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
-static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__text *why)
+static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
@@ -3592,7 +3658,7 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 }
 
 /* Are the weights there, and in one layout only? */
-static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__text *why)
+static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__why *why)
 {
     const char *w = a->w_q ? "w_q" : a->w_k ? "w_k" : a->w_v ? "w_v" : NULL;
     const char *b = a->b_q ? "b_q" : a->b_k ? "b_k" : a->b_v ? "b_v" : NULL;
@@ -3612,19 +3678,21 @@ static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args
 
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size)
 {
-    attn__text text = attn__text_at(why, why_size);
+    attn__why reason;
     attn_mha_args s;
     attn_status status;
     size_t bytes = 0;                     /* for gcc, which sees a way around the check */
     int q, kv;
     char *at = NULL;
     void *own = NULL;
-    if (!m) return attn__fail(&text, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    if (!a) status = attn__fail(&text, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
-    else status = attn__mha_shape(a, &s, &bytes, &text);
-    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &text);
+    reason.asked = 1;
+    reason.text = attn__text_at(why, why_size);
+    if (!m) return attn__fail(&reason, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
+    if (!a) status = attn__fail(&reason, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    else status = attn__mha_shape(a, &s, &bytes, &reason);
+    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &reason);
     if (status == ATTN_OK && attn__memory(s.mem, s.mem_size, bytes, s.user, &own, &at) != ATTN_OK)
-        status = attn__fail(&text, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
+        status = attn__fail(&reason, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
     memset(m, 0, sizeof *m);
     if (status != ATTN_OK) return status;
     q = s.heads * s.head_dim;
@@ -3639,7 +3707,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
         s.b_k = s.b_q + q;
         s.b_v = s.b_k + kv;
     }
-    m->priv[0] = own;
+    m->own = own;
     at = attn__linear_pack(&m->q, s.w_q, s.b_q, s.d_model, q, at);
     at = attn__linear_pack(&m->k, s.w_k, s.b_k, s.d_key, kv, at);
     at = attn__linear_pack(&m->v, s.w_v, s.b_v, s.d_value, kv, at);
@@ -3650,7 +3718,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why
     return ATTN_OK;
 }
 
-ATTNDEF void attn_mha_free(attn_mha *m) { if (m) attn__drop(m, sizeof *m, m->shape.user, m->priv[0]); }
+ATTNDEF void attn_mha_free(attn_mha *m) { if (m) attn__drop(m, sizeof *m, m->shape.user, m->own); }
 
 /* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
 enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
@@ -3687,15 +3755,15 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     attn_status status;
     int i;
     memset(r, 0, sizeof *r);
-    if (!m || !m->o.priv[1]) return ATTN_E_NULL;
+    if (!m || !m->o.panels) return ATTN_E_NULL;
     s = &m->shape;
     if (o) r->o = *o;
     *a = r->o.attn;
     if ((status = attn__check_all(NULL, size, 3)) != ATTN_OK) return status;
     for (i = 0; i < 3; i++)
         if (a->q_stride[i] || a->k_stride[i] || a->v_stride[i] || a->out_stride[i]) return ATTN_E_CONFLICT;
-    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->dim ||
-        a->dim_v || a->layout || (a->kv && a->kv != cache))
+    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->head_dim ||
+        a->v_head_dim || a->layout || (a->kv && a->kv != cache))
         return ATTN_E_CONFLICT;
     if ((kind & ATTN__STEP) && !attn__kv_live(cache)) return ATTN_E_NULL;
     a->kv = cache;
@@ -3730,7 +3798,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     a->n_k = n_k;
     a->heads = s->heads;
     a->kv_heads = s->kv_heads;
-    a->dim = a->dim_v = s->head_dim;
+    a->head_dim = a->v_head_dim = s->head_dim;
     return ATTN_OK;
 }
 
@@ -4055,8 +4123,8 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
     status = attn__mha_begin(&r, m, ATTN__FILL, batch, 0, n_k, NULL, &own, 0);
     if (status != ATTN_OK) return status;
     if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (c->shape.batch != batch || c->shape.kv_heads != m->shape.kv_heads || c->shape.dim != m->shape.head_dim ||
-        c->shape.dim_v != m->shape.head_dim)
+    if (c->shape.batch != batch || c->shape.kv_heads != m->shape.kv_heads || c->shape.head_dim != m->shape.head_dim ||
+        c->shape.v_head_dim != m->shape.head_dim)
         return ATTN_E_SIZE;
     for (b = 0; source_lengths && b < batch; b++)
         if (source_lengths[b] < 0 || source_lengths[b] > n_k) return ATTN_E_LENGTHS;
@@ -4451,7 +4519,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #include ATTN_SELF
 #endif
 
-static const attn__kernels *attn__table(int backend)
+static const attn__kernels *attn__table(attn_backend backend)
 {
 #ifdef ATTN__X86
     const unsigned cpu = attn__cpu();
@@ -4459,8 +4527,8 @@ static const attn__kernels *attn__table(int backend)
     switch (backend) {
     case ATTN_AUTO: {
         int i = 0;
-        while (!attn__table(attn__order[i])) i++;
-        return attn__table(attn__order[i]);
+        while (!attn__table((attn_backend)attn__order[i])) i++;
+        return attn__table((attn_backend)attn__order[i]);
     }
     case ATTN_SCALAR: return &attn__kernels_scalar;
 #ifdef ATTN__X86
@@ -5018,20 +5086,20 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
 }
 
 /* n rows of V into panels of 16 columns, 128 rows apart; says whether one of the values is not finite */
-static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int dim_v)
+static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim)
 {
     attn__v odd = attn__vset(0.0f);                      /* 0 as long as x - x is 0 for all */
     int j, x, i;
     for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
         float *to = panels;
-        for (x = 0; x + ATTN__PANEL <= dim_v; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+        for (x = 0; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
                 const attn__v y = attn__vload(v + x + i);
                 attn__vstore(to + i, y);
                 odd = attn__vadd(odd, attn__vsub(y, y));
             }
-        for (i = 0; x < dim_v && i < ATTN__PANEL; i += ATTN__LANES) {
-            const attn__v y = attn__vpart(v + x + i, dim_v - x - i);
+        for (i = 0; x < v_head_dim && i < ATTN__PANEL; i += ATTN__LANES) {
+            const attn__v y = attn__vpart(v + x + i, v_head_dim - x - i);
             attn__vstore(to + i, y);
             odd = attn__vadd(odd, attn__vsub(y, y));
         }
@@ -5465,7 +5533,7 @@ ATTN__V attn__v ATTN__FN(look)(const int kind, const int whole, const attn__soft
 {
     const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f), at = ATTN__FN(viota)(j);
     const int left = whole ? ATTN__LANES : f->n - j;    /* keys that exist from here on: nothing behind them is read */
-    const int stage = kind > 1 && row->weights ? f->stage : -1;
+    const int stage = kind > 1 && row->weights ? (int)f->stage : -1;
     float *w = stage < 0 ? NULL : row->weights + j;
     attn__m hidden = attn__vless(one, one);
     attn__v x = attn__vload(s + j);
@@ -5708,7 +5776,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 }
 
 static const attn__kernels ATTN__FN(kernels) = {
-    ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(scores),
+    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(scores),
     ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish),
     ATTN__FN(weigh)
 };

@@ -62,7 +62,7 @@ int main(void)
 
     attn_args a = {0};
     a.out = by_key_mask;  a.q = q;  a.k = k;  a.v = v;
-    a.batch = BATCH;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.dim = DIM;
+    a.batch = BATCH;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.head_dim = DIM;
     a.mask = key_only;  a.mask_shape[0] = BATCH;  a.mask_shape[1] = 1;  a.mask_shape[2] = 1;
     ok(attn_sdpa(&a));                                                              /* [2][6] floats */
 

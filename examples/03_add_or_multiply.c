@@ -51,7 +51,7 @@ int main(void)
 
     attn_args a = {0};
     a.out = &out;  a.q = q;  a.k = k;  a.v = v;
-    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.dim = DIM;  a.dim_v = 1;
+    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = DIM;  a.v_head_dim = 1;
     a.weights = w;
 
     printf("%-37s%7s%7s%7s%7s%7s%9s\n", "", "Mi", "chiamo", "Luke", "<pad>", "sum", "out");

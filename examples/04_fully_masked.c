@@ -36,7 +36,7 @@ static void show(const char *what, const float *mask, const float *value)
     size_t empty;
     attn_args a = {0};
     a.out = &out;  a.q = query;  a.k = key;  a.v = value;  a.mask = mask;
-    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.dim = 1;
+    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = 1;
     a.weights = w;  a.lse = &lse;  a.masked_rows = &empty;
     attn_status s = attn_sdpa(&a);
     if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); }

@@ -65,7 +65,7 @@ int main(void)
     for (int i = 0; i < T; i++) {                                     /* one word after the other, as a decoder does */
         attn_args a = {0};
         a.out = out;  a.q = query + i * DIM;  a.k = key;  a.v = value;
-        a.batch = 1;  a.n_q = 1;  a.n_k = S;  a.heads = 1;  a.dim = DIM;  a.dim_v = WORDS;
+        a.batch = 1;  a.n_q = 1;  a.n_k = S;  a.heads = 1;  a.head_dim = DIM;  a.v_head_dim = WORDS;
         a.scale = 1;
         a.weights = weights + i * S;
         attn_status s = attn_sdpa(&a);

@@ -111,7 +111,7 @@ static void weights(void)                                      /* the numbers of
     float out[9], w[9];
     attn_args a = {0};
     a.out = out;  a.q = query;  a.k = a.v = key;
-    a.batch = 1;  a.n_q = a.n_k = 3;  a.heads = 1;  a.dim = 3;  a.scale = 1;
+    a.batch = 1;  a.n_q = a.n_k = 3;  a.heads = 1;  a.head_dim = 3;  a.scale = 1;
     a.weights = w;
     ok(attn_sdpa(&a));
 

@@ -89,7 +89,7 @@ int main(void)
     puts("tokens with it:");
     attn_kv cache;
     attn_kv_args room = {0};
-    room.batch = 1;  room.kv_heads = HEADS;  room.dim = D / HEADS;  room.capacity = SOURCE;
+    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;  room.capacity = SOURCE;
     ok(attn_kv_init(&cache, &room));
     double filling = -milliseconds();
     ok(attn_mha_cross_fill(&layer, &cache, memory, 1, SOURCE, NULL, NULL));            /* once a sentence */

@@ -44,7 +44,7 @@ static void fill(float *x, int n, float size, unsigned seed)
 static void cache_init(attn_kv *c, int batch)
 {
     attn_kv_args room = {0};
-    room.batch = batch;  room.kv_heads = HEADS;  room.dim = D / HEADS;  room.capacity = STEPS;
+    room.batch = batch;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;  room.capacity = STEPS;
     ok(attn_kv_init(c, &room));
 }
 
@@ -64,7 +64,7 @@ static void log_p(float *p, const float *y, int batch)
     float out[BEAMS * D], lse[BEAMS];
     attn_args a = {0};
     a.out = out;  a.q = y;  a.k = a.v = speech;
-    a.batch = 1;  a.n_q = batch;  a.n_k = WORDS;  a.heads = 1;  a.dim = D;  a.scale = 1;
+    a.batch = 1;  a.n_q = batch;  a.n_k = WORDS;  a.heads = 1;  a.head_dim = D;  a.scale = 1;
     a.weights = p;  a.weights_stage = ATTN_SCORES_RAW;  a.lse = lse;
     ok(attn_sdpa(&a));
     for (int b = 0; b < batch; b++) for (int w = 0; w < WORDS; w++) p[b * WORDS + w] -= lse[b];

@@ -77,7 +77,7 @@ int main(void)
 
     attn_args a = {0};
     a.out = out;  a.q = q;  a.k = a.v = k;
-    a.batch = 1;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.dim = DIM;
+    a.batch = 1;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.head_dim = DIM;
     a.weights = weights;
     ok(attn_sdpa(&a));
     puts("without a bias both heads are torn between the two articles:");

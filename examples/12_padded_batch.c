@@ -65,7 +65,7 @@ int main(void)
 
         attn_args a = {0};
         a.out = left_out;  a.q = a.k = a.v = left;
-        a.batch = BATCH;  a.n_q = a.n_k = N;  a.heads = HEADS;  a.dim = DIM;
+        a.batch = BATCH;  a.n_q = a.n_k = N;  a.heads = HEADS;  a.head_dim = DIM;
         a.k_starts = starts;
         a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
         ok(attn_sdpa(&a));

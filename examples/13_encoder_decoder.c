@@ -172,7 +172,7 @@ int main(void)
     attn_kv own[LAYERS], cross[LAYERS];
     for (int l = 0; l < LAYERS; l++) {
         attn_kv_args room = {0};
-        room.batch = BATCH;  room.kv_heads = HEADS;  room.dim = D / HEADS;
+        room.batch = BATCH;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;
         room.capacity = T;
         ok(attn_kv_init(&own[l], &room));
         room.capacity = S;

@@ -7,7 +7,7 @@
 typedef struct answer {
     attn_status status;
     size_t masked, n_out, n_weights, n_lse;
-    float *out;                               /* [batch][heads][n_q][dim_v]; rows that do not exist are +0 */
+    float *out;                               /* [batch][heads][n_q][v_head_dim]; rows that do not exist are +0 */
     float *weights, *lse;                     /* [batch][heads][n_q][n_k], [batch][heads][n_q]; NULL: not asked for */
 } answer;
 
@@ -53,8 +53,8 @@ ORACLE oracle_shape answer_shape(const attn_args *a)
 ORACLE answer answer_of(const attn_args *a)
 {
     const oracle_shape s = answer_shape(a);
-    size_t rows = (size_t)s.batch * (size_t)s.heads * (size_t)s.n_q, width = (size_t)s.dim_v, foreign = 0;
-    size_t extent = answer_extent(s.out, a->q_cum, s.batch, s.n_q, s.heads, s.dim_v);
+    size_t rows = (size_t)s.batch * (size_t)s.heads * (size_t)s.n_q, width = (size_t)s.v_head_dim, foreign = 0;
+    size_t extent = answer_extent(s.out, a->q_cum, s.batch, s.n_q, s.heads, s.v_head_dim);
     attn_args mine = *a;
     answer r;
     memset(&r, 0, sizeof r);

@@ -101,7 +101,7 @@ static const char *const case_names[N_CASES] = { "toy", "prefill", "long row", "
                                                  "raw scores", "attn_self", "attn_cross" };
 
 /* Case c into *to, with a->work where the call takes one; SIZE_MAX as need means there is no such parameter. */
-static attn_status run_case(int c, int backend, const attn_exec *exec, void *work, size_t work_size, result *to,
+static attn_status run_case(int c, attn_backend backend, const attn_exec *exec, void *work, size_t work_size, result *to,
                             size_t *need)
 {
     attn_args a;
@@ -109,7 +109,7 @@ static attn_status run_case(int c, int backend, const attn_exec *exec, void *wor
     memset(to, 0xA5, sizeof *to);
     a.out = to->out; a.q = in.q; a.k = in.k; a.v = in.v; a.masked_rows = &to->masked_rows; a.lse = to->lse;
     a.user = &a_user; a.exec = exec; a.backend = backend; a.work = work; a.work_size = work_size;
-    a.batch = MAX_BATCH; a.heads = HEADS; a.dim = DIM;
+    a.batch = MAX_BATCH; a.heads = HEADS; a.head_dim = DIM;
     *need = SIZE_MAX;
     switch (c) {
     case 0: a.n_q = 5; a.n_k = 6; break;
@@ -144,7 +144,8 @@ static int untouched(const result *r)
 /* The n-th allocation fails, for every n until none is left to fail. */
 void args_allocation_fails(void)
 {
-    int list[16], n = test_all_backends(list, 16), c, b, e, i, fails = 0;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), c, b, e, i, fails = 0;
     inputs();
     for (c = 0; c < N_CASES; c++) for (b = 0; b < n; b++) for (e = 0; e < 2; e++) for (i = 0; i < 100; i++) {
         attn_exec exec = test_exec(3);
@@ -168,7 +169,8 @@ void args_allocation_fails(void)
 /* With a workspace from the caller there is not one allocation, and the same bits. */
 void args_caller_workspace(void)
 {
-    int list[16], n = test_all_backends(list, 16), c, b, e;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), c, b, e;
     inputs();
     for (c = 0; c < N_CASES - 2; c++) for (b = 0; b < n; b++) for (e = 0; e < 2; e++) {
         attn_exec exec = test_exec(3);
@@ -192,7 +194,8 @@ void args_caller_workspace(void)
 void args_garbage_memory(void)
 {
     static const unsigned char fills[] = { 0x00, 0x7F, 0x01, 0x80 };
-    int list[16], n = test_all_backends(list, 16), c, b, f;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), c, b, f;
     inputs();
     for (c = 0; c < N_CASES; c++) for (b = 0; b < n; b++) {
         attn_exec exec = test_exec(2);

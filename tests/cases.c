@@ -94,24 +94,24 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
     a->batch = rng_int(r, 1, 3);
     a->n_q = chance(r, 20) ? 1 : draw_size(r, lengths, LENGTHS);
     a->n_k = chance(r, 20) ? a->n_q : lengths[rng_int(r, 0, LENGTHS - 1)];      /* chunks are about many keys */
-    a->dim = draw_size(r, dims, DIMS);
-    int dim_v = HAS(DIM_V) ? draw_size(r, dims, DIMS) : a->dim;
+    a->head_dim = draw_size(r, dims, DIMS);
+    int v_head_dim = HAS(DIM_V) ? draw_size(r, dims, DIMS) : a->head_dim;
     int kv_heads = rng_int(r, 1, 3), group = HAS(GROUPS) ? groups[rng_int(r, 0, 2)] : 1;
 
     /* too much work: take something away, whatever the coin says, until it fits */
-    while ((double)a->batch * kv_heads * group * a->n_q * a->n_k * (a->dim + dim_v) > most) {
+    while ((double)a->batch * kv_heads * group * a->n_q * a->n_k * (a->head_dim + v_head_dim) > most) {
         switch (rng_int(r, 0, 12)) {
         case 0: a->n_k = (a->n_k + 1) / 2; break;
         case 1: a->batch = (a->batch + 1) / 2; break;
         case 2: kv_heads = (kv_heads + 1) / 2; break;
         case 3: group = group > 2 ? group / 2 : group; break;
         case 4:
-        case 5: dim_v = draw_size(r, dims, DIMS); break;
+        case 5: v_head_dim = draw_size(r, dims, DIMS); break;
         case 6:
-        case 7: a->dim = draw_size(r, dims, DIMS); break;
+        case 7: a->head_dim = draw_size(r, dims, DIMS); break;
         default: a->n_q = draw_size(r, lengths, LENGTHS); break;
         }
-        if (!HAS(DIM_V)) dim_v = a->dim;
+        if (!HAS(DIM_V)) v_head_dim = a->head_dim;
     }
     if (HAS(PACKED)) {                                      /* one buffer, so one number of rows: the smaller fits */
         a->n_q = a->n_q < a->n_k ? a->n_q : a->n_k;
@@ -125,7 +125,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
     }
     a->heads = kv_heads * group;
     a->kv_heads = group > 1 || chance(r, 30) ? kv_heads : 0;
-    a->dim_v = dim_v != a->dim || chance(r, 30) ? dim_v : 0;
+    a->v_head_dim = v_head_dim != a->head_dim || chance(r, 30) ? v_head_dim : 0;
 }
 
 /* ---- who exists, and where it stands --------------------------------------------------------------------- */
@@ -209,12 +209,12 @@ static void draw_strides(rng *r, sdpa_case *c)
     int q_rows = a->q_cum ? a->q_cum[a->batch] : s.n_q, k_rows = a->k_cum ? a->k_cum[a->batch] : s.n_k;
     a->layout = HAS(BHSD) ? ATTN_BHSD : ATTN_BSHD;
     if (HAS(PACKED))
-        a->q_stride[1] = a->k_stride[1] = a->v_stride[1] = s.heads * s.dim + s.kv_heads * (s.dim + s.dim_v);
+        a->q_stride[1] = a->k_stride[1] = a->v_stride[1] = s.heads * s.head_dim + s.kv_heads * (s.head_dim + s.v_head_dim);
     if (HAS(STRIDES)) {
-        draw_stride(r, a->q_stride, a->layout, s.heads, q_rows, s.dim);
-        draw_stride(r, a->k_stride, a->layout, s.kv_heads, k_rows, s.dim);
-        draw_stride(r, a->v_stride, a->layout, s.kv_heads, k_rows, s.dim_v);
-        draw_stride(r, a->out_stride, a->layout, s.heads, q_rows, s.dim_v);
+        draw_stride(r, a->q_stride, a->layout, s.heads, q_rows, s.head_dim);
+        draw_stride(r, a->k_stride, a->layout, s.kv_heads, k_rows, s.head_dim);
+        draw_stride(r, a->v_stride, a->layout, s.kv_heads, k_rows, s.v_head_dim);
+        draw_stride(r, a->out_stride, a->layout, s.heads, q_rows, s.v_head_dim);
     }
     c->s = oracle_shape_of(a);
 }
@@ -246,12 +246,12 @@ static void draw_tensors(rng *r, sdpa_case *c)
     const oracle_shape *s = &c->s;
     int q_rows = a->q_cum ? a->q_cum[a->batch] : s->n_q, k_rows = a->k_cum ? a->k_cum[a->batch] : s->n_k;
     int entries = a->batch ? entries_of(a) : 0;
-    c->q_size = extent(s->q, a->q_cum != NULL, a->batch, q_rows, s->heads, s->dim);
-    c->k_size = extent(s->k, a->k_cum != NULL, entries, k_rows, s->kv_heads, s->dim);
-    c->v_size = extent(s->v, a->k_cum != NULL, entries, k_rows, s->kv_heads, s->dim_v);
-    c->out_size = extent(s->out, a->q_cum != NULL, a->batch, q_rows, s->heads, s->dim_v);
+    c->q_size = extent(s->q, a->q_cum != NULL, a->batch, q_rows, s->heads, s->head_dim);
+    c->k_size = extent(s->k, a->k_cum != NULL, entries, k_rows, s->kv_heads, s->head_dim);
+    c->v_size = extent(s->v, a->k_cum != NULL, entries, k_rows, s->kv_heads, s->v_head_dim);
+    c->out_size = extent(s->out, a->q_cum != NULL, a->batch, q_rows, s->heads, s->v_head_dim);
     if (HAS(PACKED)) {
-        ptrdiff_t k_at = s->heads * s->dim, v_at = k_at + s->kv_heads * s->dim;
+        ptrdiff_t k_at = s->heads * s->head_dim, v_at = k_at + s->kv_heads * s->head_dim;
         size_t all = c->v_size ? c->v_size + (size_t)v_at : 0;
         c->q = own_floats(c, all);
         fill_nan(c->q, all);
@@ -275,10 +275,10 @@ static void draw_tensors(rng *r, sdpa_case *c)
     for (int b = 0; b < a->batch; b++)
         for (int h = 0; h < s->heads; h++) {
             int rows = oracle_rows(a, b), start = oracle_start(a, b), end = oracle_end(a, b);
-            for (int i = 0; i < rows; i++) fill_row(r, c->q + oracle_q_at(a, s, b, h, i), s->dim, amplitude);
+            for (int i = 0; i < rows; i++) fill_row(r, c->q + oracle_q_at(a, s, b, h, i), s->head_dim, amplitude);
             for (int j = start; j < end && h % (s->heads / s->kv_heads) == 0; j++) {
-                fill_row(r, c->k + oracle_k_at(a, s, b, h, j), s->dim, amplitude);
-                fill_row(r, c->v + oracle_v_at(a, s, b, h, j), s->dim_v, 1.0f);
+                fill_row(r, c->k + oracle_k_at(a, s, b, h, j), s->head_dim, amplitude);
+                fill_row(r, c->v + oracle_v_at(a, s, b, h, j), s->v_head_dim, 1.0f);
             }
         }
 }
@@ -292,12 +292,12 @@ void case_fill(sdpa_case *c, rng *r)
     int k_batch = a->k_cum ? a->batch > 0 : a->batch ? entries_of(a) : 0;
     for (int b = 0; b < q_batch; b++)
         for (int h = 0; h < s->heads; h++)
-            for (int i = 0; i < q_rows; i++) fill_row(r, c->q + oracle_row_at(s->q, NULL, b, h, i), s->dim, 1.0f);
+            for (int i = 0; i < q_rows; i++) fill_row(r, c->q + oracle_row_at(s->q, NULL, b, h, i), s->head_dim, 1.0f);
     for (int b = 0; b < k_batch; b++)
         for (int h = 0; h < s->kv_heads; h++)
             for (int j = 0; j < k_rows; j++) {
-                fill_row(r, c->k + oracle_row_at(s->k, NULL, b, h, j), s->dim, 1.0f);
-                fill_row(r, c->v + oracle_row_at(s->v, NULL, b, h, j), s->dim_v, 1.0f);
+                fill_row(r, c->k + oracle_row_at(s->k, NULL, b, h, j), s->head_dim, 1.0f);
+                fill_row(r, c->v + oracle_row_at(s->v, NULL, b, h, j), s->v_head_dim, 1.0f);
             }
 }
 
@@ -387,7 +387,7 @@ static void draw_hiding(rng *r, sdpa_case *c)
         for (int h = 0; h < a->heads; h++) c->sinks[h] = chance(r, 5) ? -INFINITY : 2.0f * rng_normal(r);
     }
     if (HAS(SCALE)) {
-        a->scale = (0.1f + 0.01f * (float)rng_int(r, 0, 190)) / sqrtf((float)a->dim);
+        a->scale = (0.1f + 0.01f * (float)rng_int(r, 0, 190)) / sqrtf((float)a->head_dim);
         if (chance(r, 10)) a->scale = -a->scale;
     }
     if (HAS(SOFTCAP)) a->softcap = chance(r, 30) ? 0.5f : 0.5f * (float)rng_int(r, 1, 60);
@@ -470,14 +470,14 @@ static void check_gaps(sdpa_case *c)
     for (int b = 0; b < s.batch; b++)
         for (int h = 0; h < s.heads; h++)
             for (int i = 0; i < (a->q_cum ? oracle_rows(a, b) : s.n_q); i++)
-                memset(inside + oracle_out_at(a, &s, b, h, i), 1, (size_t)s.dim_v);
+                memset(inside + oracle_out_at(a, &s, b, h, i), 1, (size_t)s.v_head_dim);
     size_t touched = 0;
     for (size_t i = 0; i < c->out_size; i++) touched += !inside[i] && float_bits(c->out[i]) != 0xA5A5A5A5u;
     CHECKF(touched == 0, "%lu floats between the rows of out were written; %s", (unsigned long)touched, case_text(c));
     free(inside);
 }
 
-attn_status case_run(sdpa_case *c, int backend)
+attn_status case_run(sdpa_case *c, attn_backend backend)
 {
     c->a.backend = backend;
     if (c->a.exec) c->a.exec = &c->exec;
@@ -510,10 +510,10 @@ const char *case_text(sdpa_case *c)
 {
     const attn_args *a = &c->a;
     int n = snprintf(c->text, sizeof c->text,
-                     "case seed 0x%llx backend %s: batch %d heads %d/%d n_q %d n_k %d dim %d/%d q_pos %d window %d,%d "
+                     "case seed 0x%llx backend %s: batch %d heads %d/%d n_q %d n_k %d head_dim %d/%d q_pos %d window %d,%d "
                      "stage %d width %d;",
                      (unsigned long long)c->seed, attn_backend_name(a->backend), a->batch, c->s.heads, c->s.kv_heads,
-                     c->s.n_q, c->s.n_k, c->s.dim, c->s.dim_v, a->q_pos, a->window_left, a->window_right,
+                     c->s.n_q, c->s.n_k, c->s.head_dim, c->s.v_head_dim, a->q_pos, a->window_left, a->window_right,
                      a->weights_stage, a->exec ? a->exec->width : 0);
     for (int f = 0; f < CASE_FEATURE_COUNT; f++)
         if ((c->features >> f & 1) && n > 0 && (size_t)n < sizeof c->text)

@@ -21,7 +21,7 @@
  * c.s = oracle_shape_of(&c.a) is valid until you change sizes, strides or shapes.
  *
  * One failing case is replayed by case_replay(&c, seed) with the seed that case_text prints.
- * Not drawn: kv (a cache), user, zero dim; NaN or Inf in anything that exists. */
+ * Not drawn: kv (a cache), user, zero head_dim; NaN or Inf in anything that exists. */
 #ifndef CASES_H
 #define CASES_H
 
@@ -70,7 +70,7 @@ void case_fill(sdpa_case *c, rng *r);
 void case_wipe(sdpa_case *c);
 /* Wipes, allocates exactly attn_sdpa_workspace bytes when CASE_WORK was drawn, calls attn_sdpa on this backend (kept in
    c->a.backend) and checks that the workspace was not left and that nothing was written between the rows of out. */
-attn_status case_run(sdpa_case *c, int backend);
+attn_status case_run(sdpa_case *c, attn_backend backend);
 /* seed, sizes and features in one line; valid until the next call for the same case */
 const char *case_text(sdpa_case *c);
 

@@ -131,9 +131,9 @@ static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
     return m;
 }
 
-/* Layers: dim is the width of a head, the model is heads * dim wide, the memory 5 more. Steps: one token at a time
+/* Layers: head_dim is the width of a head, the model is heads * head_dim wide, the memory 5 more. Steps: one token at a time
    through a cache. */
-static uint64_t run_layer(const golden_case *c, int backend, const attn_exec *exec)
+static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     attn_mha_args make;
     attn_mha_opts o;
@@ -141,9 +141,9 @@ static uint64_t run_layer(const golden_case *c, int backend, const attn_exec *ex
     attn_kv kv;
     attn_kv_args size;
     const int cross = c->call == GOLDEN_MHA_CROSS, kvh = c->kv_heads ? c->kv_heads : c->heads;
-    const int model = c->heads * c->dim, source = cross ? model + 5 : model, n_k = cross ? c->n_k : c->n_q;
+    const int model = c->heads * c->head_dim, source = cross ? model + 5 : model, n_k = cross ? c->n_k : c->n_q;
     const size_t B = (size_t)c->batch, N = (size_t)c->n_q, D = (size_t)model, S = (size_t)source;
-    const size_t kw = (size_t)kvh * (size_t)c->dim;
+    const size_t kw = (size_t)kvh * (size_t)c->head_dim;
     float *w_q = filled(c, 11, D * D), *w_k = filled(c, 12, kw * S), *w_v = filled(c, 13, kw * S);
     float *w_o = filled(c, 14, D * D), *bias = filled(c, 15, D), *x = filled(c, 16, B * N * D);
     float *memory = filled(c, 17, B * (size_t)n_k * S), *out = blank(B * N * D), *rope = NULL;
@@ -156,9 +156,9 @@ static uint64_t run_layer(const golden_case *c, int backend, const attn_exec *ex
     make.d_model = model, make.heads = c->heads, make.kv_heads = c->kv_heads, make.d_key = cross ? source : 0;
     make.w_q = w_q, make.w_k = w_k, make.w_v = w_v, make.w_o = w_o, make.b_q = bias, make.b_o = bias;
     if (!cross) {
-        rope = blank(N * (size_t)c->dim);
-        if (attn_rope_table(rope, c->n_q, c->dim, NULL, 10000.0) != ATTN_OK) exit(3);
-        h = fnv_floats(h, rope, N * (size_t)c->dim);
+        rope = blank(N * (size_t)c->head_dim);
+        if (attn_rope_table(rope, c->n_q, c->head_dim, NULL, 10000.0) != ATTN_OK) exit(3);
+        h = fnv_floats(h, rope, N * (size_t)c->head_dim);
         make.rope_table = rope, make.rope_positions = c->n_q, make.rope_interleaved = c->flags & GOLDEN_BHSD;
     }
     if (attn_mha_init(&m, &make, NULL, 0) != ATTN_OK) exit(3);
@@ -166,7 +166,7 @@ static uint64_t run_layer(const golden_case *c, int backend, const attn_exec *ex
     o.attn.scale = c->scale;
     if (c->call == GOLDEN_MHA_STEPS) {
         o.attn.causal = 0;
-        size.batch = c->batch, size.kv_heads = kvh, size.dim = c->dim, size.capacity = c->n_q;
+        size.batch = c->batch, size.kv_heads = kvh, size.head_dim = c->head_dim, size.capacity = c->n_q;
         status = attn_kv_init(&kv, &size);
         for (i = 0; i < c->n_q && status == ATTN_OK; i++) {
             for (b = 0; b < c->batch; b++)                            /* the tokens of this step, one for each entry */
@@ -195,15 +195,15 @@ static uint64_t run_t5(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
-uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
+uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     attn_args a;
     const int f = c->flags;
-    int kvh = c->kv_heads ? c->kv_heads : c->heads, dv = c->dim_v ? c->dim_v : c->dim, b;
+    int kvh = c->kv_heads ? c->kv_heads : c->heads, dv = c->v_head_dim ? c->v_head_dim : c->head_dim, b;
     int q_len[8], k_len[8], k_start[8], q_cum[9], k_cum[9], map[8], pos[8];
     size_t B = (size_t)c->batch, H = (size_t)c->heads, NQ = (size_t)c->n_q, NK = (size_t)c->n_k;
     size_t gap = f & GOLDEN_STRIDED ? 3 : 0;
-    size_t row_q = H * (size_t)c->dim + gap, row_k = (size_t)kvh * (size_t)c->dim + gap;
+    size_t row_q = H * (size_t)c->head_dim + gap, row_k = (size_t)kvh * (size_t)c->head_dim + gap;
     size_t row_v = (size_t)kvh * (size_t)dv + gap, row_o = H * (size_t)dv + gap, cells = B * H * NQ * NK;
     size_t n_out, rows_q = B * NQ, rows_k = B * NK, masked = 12345;
     float *q, *k, *v, *out, *weights = NULL, *lse = NULL, *mask = NULL, *bias = NULL, *slopes = NULL, *sinks = NULL;
@@ -214,7 +214,7 @@ uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
     if (c->call != GOLDEN_SDPA) return run_layer(c, backend, exec);
     memset(&a, 0, sizeof a);
     a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
-    a.dim = c->dim, a.dim_v = c->dim_v;
+    a.head_dim = c->head_dim, a.v_head_dim = c->v_head_dim;
     a.scale = c->scale, a.softcap = c->softcap, a.causal = c->causal, a.align = c->align, a.q_pos = c->q_pos;
     a.window_left = c->window_left, a.window_right = c->window_right;
     a.weights_stage = c->stage, a.backend = backend, a.exec = exec;
@@ -294,7 +294,7 @@ uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec)
 
 #define ALL_MASKS (GOLDEN_MASK_FULL | GOLDEN_KEEP | GOLDEN_BIAS | GOLDEN_ALIBI | GOLDEN_SINKS)
 #define SEE (GOLDEN_WEIGHTS | GOLDEN_LSE)
-#define SIZE(b, h, g, q, k, d) .batch = b, .heads = h, .kv_heads = g, .n_q = q, .n_k = k, .dim = d
+#define SIZE(b, h, g, q, k, d) .batch = b, .heads = h, .kv_heads = g, .n_q = q, .n_k = k, .head_dim = d
 #define LAST(e) .causal = ATTN_CAUSAL_##e
 
 const golden_case golden_cases[] = {
@@ -302,17 +302,17 @@ const golden_case golden_cases[] = {
     { "toy", SIZE(1, 1, 0, 5, 6, 4), .flags = SEE },
     { "toy causal", SIZE(2, 2, 0, 16, 16, 16), LAST(TOP_LEFT) },
     { "no keys", SIZE(2, 2, 0, 3, 0, 8), .flags = SEE },
-    { "dim 1", SIZE(1, 2, 1, 7, 19, 1), .flags = SEE },
-    { "dim 3, dim_v 1", SIZE(2, 4, 2, 7, 31, 3), .dim_v = 1, .flags = SEE },
-    { "dim 8, dim_v 33", SIZE(1, 2, 0, 15, 65, 8), .dim_v = 33, .flags = SEE },
-    { "dim 15", SIZE(1, 3, 0, 17, 127, 15), .flags = SEE },
-    { "dim 40, one key over a chunk", SIZE(1, 2, 0, 9, 129, 40), .flags = SEE },
-    { "dim 64, a chunk", SIZE(1, 2, 0, 25, 128, 64), .flags = SEE },
-    { "dim 64, two chunks less one", SIZE(1, 1, 0, 24, 255, 64) },
-    { "dim 80", SIZE(1, 2, 0, 6, 257, 80) },
-    { "dim 128", SIZE(1, 1, 0, 31, 300, 128) },
-    { "dim 256, dim_v 48", SIZE(1, 1, 0, 4, 70, 256), .dim_v = 48 },
-    { "dim 67, long", SIZE(1, 1, 0, 50, 700, 67) },
+    { "head_dim 1", SIZE(1, 2, 1, 7, 19, 1), .flags = SEE },
+    { "head_dim 3, v_head_dim 1", SIZE(2, 4, 2, 7, 31, 3), .v_head_dim = 1, .flags = SEE },
+    { "head_dim 8, v_head_dim 33", SIZE(1, 2, 0, 15, 65, 8), .v_head_dim = 33, .flags = SEE },
+    { "head_dim 15", SIZE(1, 3, 0, 17, 127, 15), .flags = SEE },
+    { "head_dim 40, one key over a chunk", SIZE(1, 2, 0, 9, 129, 40), .flags = SEE },
+    { "head_dim 64, a chunk", SIZE(1, 2, 0, 25, 128, 64), .flags = SEE },
+    { "head_dim 64, two chunks less one", SIZE(1, 1, 0, 24, 255, 64) },
+    { "head_dim 80", SIZE(1, 2, 0, 6, 257, 80) },
+    { "head_dim 128", SIZE(1, 1, 0, 31, 300, 128) },
+    { "head_dim 256, v_head_dim 48", SIZE(1, 1, 0, 4, 70, 256), .v_head_dim = 48 },
+    { "head_dim 67, long", SIZE(1, 1, 0, 50, 700, 67) },
     { "one row, many keys", SIZE(1, 2, 1, 1, 1500, 64), .flags = GOLDEN_LSE },
     { "one row, batch", SIZE(4, 8, 2, 1, 400, 32), .flags = GOLDEN_LSE },
     { "groups of 8", SIZE(2, 8, 1, 3, 150, 24), .flags = SEE },
@@ -375,11 +375,11 @@ const golden_case golden_cases[] = {
       .flags = SEE },
     { "wild decode", SIZE(2, 2, 1, 1, 300, 3), .data = GOLDEN_WILD, .window_left = 20, .align = ATTN_ALIGN_BOTTOM_RIGHT,
       .flags = SEE },
-    { "everything", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .dim_v = 28, .scale = 0.5f, .softcap = 9.0f,
+    { "everything", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .v_head_dim = 28, .scale = 0.5f, .softcap = 9.0f,
       .q_pos = 3, .window_left = 200, .window_right = 4,
       .flags = SEE | ALL_MASKS | GOLDEN_Q_LENGTHS | GOLDEN_K_LENGTHS | GOLDEN_K_STARTS | GOLDEN_POS_EACH |
                GOLDEN_K_MAP | GOLDEN_STRIDED },
-    { "everything ragged", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .dim_v = 28, .scale = 0.5f, .softcap = 9.0f,
+    { "everything ragged", SIZE(4, 4, 2, 37, 310, 20), LAST(BOTTOM_RIGHT), .v_head_dim = 28, .scale = 0.5f, .softcap = 9.0f,
       .q_pos = 3, .window_left = 200, .window_right = 4,
       .flags = SEE | ALL_MASKS | GOLDEN_RAGGED | GOLDEN_POS_EACH | GOLDEN_STRIDED },
     { "layer, self", SIZE(2, 4, 0, 21, 0, 6), .call = GOLDEN_MHA_SELF },
@@ -406,7 +406,8 @@ uint64_t golden_expected(const char *name)
 int main(int argc, char **argv)
 {
     const int print = argc > 1 && !strcmp(argv[1], "-p");
-    int list[16], n = attn_backends(list, 16), i, j, bad = 0, runs = 0;
+    attn_backend list[16];
+    int n = attn_backends(list, 16), i, j, bad = 0, runs = 0;
     if (print)
         printf("/* golden.h: printed by `build/golden -p` from the scalar backend. A hash changes only when the one\n"
                " * arithmetic changes, which changes every user's bits: say so in the commit. */\n"

@@ -23,7 +23,7 @@ enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_
 
 typedef struct golden_case {
     const char *name;
-    int batch, heads, kv_heads, n_q, n_k, dim, dim_v;
+    int batch, heads, kv_heads, n_q, n_k, head_dim, v_head_dim;
     int data, flags;
     float scale, softcap;
     int causal, align, q_pos, window_left, window_right, stage;
@@ -33,7 +33,7 @@ typedef struct golden_case {
 extern const golden_case golden_cases[];
 extern const int golden_count;
 
-uint64_t golden_run(const golden_case *c, int backend, const attn_exec *exec);   /* 0 when the call failed */
+uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec);   /* 0 when the call failed */
 uint64_t golden_expected(const char *name);                                      /* from golden.h; 0: not there */
 
 #endif

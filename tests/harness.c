@@ -346,11 +346,12 @@ attn_exec test_exec(int width)
 
 /* ---- backends -------------------------------------------------------------------------------------------- */
 
-int test_all_backends(int *list, int max) { return attn_backends(list, max); }
+int test_all_backends(attn_backend *list, int max) { return attn_backends(list, max); }
 
-int test_one_answer_backends(int *list, int max)
+int test_one_answer_backends(attn_backend *list, int max)
 {
-    int all[16], n_all = attn_backends(all, 16), n = 0;
+    attn_backend all[16];
+    int n_all = attn_backends(all, 16), n = 0;
     for (int i = 0; i < n_all && n < max; i++)
         if (all[i] != ATTN_SSE2 && all[i] != ATTN_WASM) list[n++] = all[i];     /* those two round products apart */
     return n;

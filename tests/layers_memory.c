@@ -56,7 +56,7 @@ void kv_allocation(void)
     attn_kv_args a = {0};
     a.batch = 3;
     a.kv_heads = 2;
-    a.dim = 4;
+    a.head_dim = 4;
     a.capacity = 9;
     a.user = &mine;
     hooks_reset(0, &mine);
@@ -130,7 +130,7 @@ static attn_status stage_make(stage *s, void *user)
     a.user = user;
     kv.batch = B;
     kv.kv_heads = HEADS;
-    kv.dim = DM / HEADS;
+    kv.head_dim = DM / HEADS;
     kv.capacity = CAPACITY;
     kv.user = user;
     s->o.attn.user = user;
@@ -218,7 +218,7 @@ void args_stack(void)
         a.out = out[0];
         a.batch = a.heads = 1;
         a.n_q = a.n_k = n;
-        a.dim = DIM;
+        a.head_dim = DIM;
         hooks_reset(-1, NULL);
         CHECK(attn_sdpa(&a) == ATTN_OK && hooks.calls == 1);
         fits = attn_sdpa_workspace(&a) <= ATTN_STACK;
@@ -264,7 +264,7 @@ void args_serial(void)
         a.batch = a.heads = 1;
         a.n_q = large ? ROWS : 1;
         a.n_k = large ? ROWS : 4;
-        a.dim = DIM;
+        a.head_dim = DIM;
         runs = 0;
         hooks_reset(-1, NULL);
         CHECK(attn_sdpa(&a) == ATTN_OK && runs == 0);

@@ -26,8 +26,12 @@ static const int n_suites = (int)(sizeof suites / sizeof suites[0]);
 static int wanted(const char *suite_name, const char *test_name, char **words, int n_words)
 {
     if (n_words == 0) return 1;
-    for (int w = 0; w < n_words; w++)
-        if (strstr(suite_name, words[w]) || (test_name && strstr(test_name, words[w]))) return 1;
+    for (int w = 0; w < n_words; w++) {
+        const char *slash = strchr(words[w], '/');
+        if (!slash && (strstr(suite_name, words[w]) || (test_name && strstr(test_name, words[w])))) return 1;
+        if (slash && test_name && strlen(suite_name) == (size_t)(slash - words[w]) &&
+            !strncmp(suite_name, words[w], strlen(suite_name)) && !strcmp(test_name, slash + 1)) return 1;
+    }
     return 0;
 }
 
@@ -45,7 +49,7 @@ static int usage(const char *program)
                     "  -l         list the tests and what each would catch\n"
                     "  -s seed    another seed for the random tests (default 1)\n"
                     "  -n factor  draw factor times as many random cases (default 1)\n"
-                    "  word       only suites or tests whose name contains one of the words\n", program);
+                    "  word       only suites or tests whose name contains one of the words; suite/test: this one\n", program);
     return 2;
 }
 
@@ -78,7 +82,8 @@ int main(int argc, char **argv)
 
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);                  /* what was printed is seen even when a test crashes */
     printf("seed %llu, factor %d, backends:", (unsigned long long)test_seed, test_scale);
-    int backends[16], n_backends = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < n_backends; i++) printf(" %s", attn_backend_name(backends[i]));
     printf("\n");
 

@@ -25,7 +25,7 @@
 /* ---- 1  geometry ----------------------------------------------------------------------------------------- */
 
 typedef struct oracle_shape {
-    int batch, heads, kv_heads, n_q, n_k, dim, dim_v;
+    int batch, heads, kv_heads, n_q, n_k, head_dim, v_head_dim;
     ptrdiff_t q[3], k[3], v[3], out[3];       /* strides {batch, row, head} in floats */
     ptrdiff_t mask[3], keep[3], bias[3];      /* steps {batch, head, row} in cells; 0 where one is shared */
 } oracle_shape;
@@ -71,15 +71,15 @@ ORACLE oracle_shape oracle_shape_of(const attn_args *a)
     s.batch = a->batch;
     s.heads = a->heads;
     s.kv_heads = a->kv_heads ? a->kv_heads : a->heads;
-    s.dim = a->dim;
-    s.dim_v = a->dim_v ? a->dim_v : a->dim;
+    s.head_dim = a->head_dim;
+    s.v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
     s.n_q = a->q_cum && !a->n_q ? oracle_longest(a->q_cum, a->batch) : a->n_q;
     s.n_k = a->k_cum && !a->n_k ? oracle_longest(a->k_cum, a->batch) : a->n_k;
     int q_rows = a->q_cum ? a->q_cum[a->batch] : s.n_q, k_rows = a->k_cum ? a->k_cum[a->batch] : s.n_k;
-    oracle_strides(s.q, a->q_stride, a->layout, s.heads, q_rows, s.dim);
-    oracle_strides(s.out, a->out_stride, a->layout, s.heads, q_rows, s.dim_v);
-    oracle_strides(s.k, a->k_stride, a->layout, s.kv_heads, k_rows, s.dim);
-    oracle_strides(s.v, a->v_stride, a->layout, s.kv_heads, k_rows, s.dim_v);
+    oracle_strides(s.q, a->q_stride, a->layout, s.heads, q_rows, s.head_dim);
+    oracle_strides(s.out, a->out_stride, a->layout, s.heads, q_rows, s.v_head_dim);
+    oracle_strides(s.k, a->k_stride, a->layout, s.kv_heads, k_rows, s.head_dim);
+    oracle_strides(s.v, a->v_stride, a->layout, s.kv_heads, k_rows, s.v_head_dim);
     oracle_steps(s.mask, a->mask_shape, a->mask_stride, 1, &s);
     oracle_steps(s.keep, a->keep_shape, a->keep_stride, 1, &s);
     oracle_steps(s.bias, a->bias_shape, a->bias_stride, s.heads, &s);
@@ -157,7 +157,7 @@ ORACLE int oracle_sees(const attn_args *a, const oracle_shape *s, int b, int h, 
 
 typedef struct oracle {
     oracle_shape shape;
-    double *out;                  /* [batch][heads][n_q][dim_v], whatever the layout of the arguments */
+    double *out;                  /* [batch][heads][n_q][v_head_dim], whatever the layout of the arguments */
     double *weights;              /* [batch][heads][n_q][n_k], at the stage that was asked for */
     double *probabilities;        /* [batch][heads][n_q][n_k] */
     double *scores;               /* [batch][heads][n_q][n_k], biased: what the softmax was taken of; hidden: -inf */
@@ -182,7 +182,7 @@ ORACLE void oracle_free(oracle *o)
     memset(o, 0, sizeof *o);
 }
 
-ORACLE double oracle_scale(const attn_args *a) { return a->scale != 0.0f ? (double)a->scale : 1.0 / sqrt(a->dim); }
+ORACLE double oracle_scale(const attn_args *a) { return a->scale != 0.0f ? (double)a->scale : 1.0 / sqrt(a->head_dim); }
 
 ORACLE double oracle_capped(const attn_args *a, double raw)
 {
@@ -219,7 +219,7 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
     const oracle_shape s = oracle_shape_of(a);
     const size_t batch = (size_t)s.batch, heads = (size_t)s.heads, n_q = (size_t)s.n_q, n_k = (size_t)s.n_k;
     o->shape = s;
-    o->out = oracle_room(batch, heads, n_q, (size_t)s.dim_v);
+    o->out = oracle_room(batch, heads, n_q, (size_t)s.v_head_dim);
     o->weights = oracle_room(batch, heads, n_q, n_k);
     o->probabilities = oracle_room(batch, heads, n_q, n_k);
     o->scores = oracle_room(batch, heads, n_q, n_k);
@@ -234,7 +234,7 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
             for (int i = 0; i < s.n_q; i++) {
                 size_t row = ((size_t)b * heads + (size_t)h) * n_q + (size_t)i;
                 double *score = o->scores + row * n_k, *weight = o->weights + row * n_k;
-                double *probability = o->probabilities + row * n_k, *out = o->out + row * (size_t)s.dim_v;
+                double *probability = o->probabilities + row * n_k, *out = o->out + row * (size_t)s.v_head_dim;
                 int rows = oracle_rows(a, b), start = oracle_start(a, b), end = oracle_end(a, b);
                 double at = (double)(oracle_pos(a, b) + i);
 
@@ -246,7 +246,7 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
                     if (!exists) continue;
                     const float *q = a->q + oracle_q_at(a, &s, b, h, i), *k = a->k + oracle_k_at(a, &s, b, h, j);
                     double dot = 0.0;
-                    for (int c = 0; c < s.dim; c++) dot += (double)q[c] * (double)k[c];
+                    for (int c = 0; c < s.head_dim; c++) dot += (double)q[c] * (double)k[c];
                     double raw = dot * scale, capped = oracle_capped(a, raw), biased = capped;
                     if (a->alibi_slopes) biased -= (double)a->alibi_slopes[h] * fabs(at - (double)j);
                     if (a->bias) biased += (double)a->bias[oracle_cell_at(s.bias, b, h, i, j)];
@@ -264,25 +264,25 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
                     if (a->weights_stage == ATTN_PROBABILITIES) weight[j] = probability[j];
                     if (!sees[j]) continue;
                     const float *v = a->v + oracle_v_at(a, &s, b, h, j);
-                    for (int x = 0; x < s.dim_v; x++) out[x] += probability[j] * (double)v[x];
+                    for (int x = 0; x < s.v_head_dim; x++) out[x] += probability[j] * (double)v[x];
                 }
             }
     free(sees);
 }
 
 /* For arguments that read a cache: the same keys and values as plain rows the caller provides, packed
-   [entry][n_k][kv_heads][dim] and [entry][n_k][kv_heads][dim_v], and how many keys each QUERY entry has. */
+   [entry][n_k][kv_heads][head_dim] and [entry][n_k][kv_heads][v_head_dim], and how many keys each QUERY entry has. */
 ORACLE attn_args oracle_plain(const attn_args *a, const float *k, const float *v, int n_k, const int *k_lengths)
 {
     attn_args p = *a;
-    ptrdiff_t kv_heads = a->kv_heads ? a->kv_heads : a->heads, dim_v = a->dim_v ? a->dim_v : a->dim;
+    ptrdiff_t kv_heads = a->kv_heads ? a->kv_heads : a->heads, v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
     p.kv = NULL;
     p.k = k;
     p.v = v;
     p.n_k = n_k;
     p.k_lengths = k_lengths;
-    p.k_stride[2] = a->dim, p.k_stride[1] = kv_heads * a->dim, p.k_stride[0] = n_k * p.k_stride[1];
-    p.v_stride[2] = dim_v, p.v_stride[1] = kv_heads * dim_v, p.v_stride[0] = n_k * p.v_stride[1];
+    p.k_stride[2] = a->head_dim, p.k_stride[1] = kv_heads * a->head_dim, p.k_stride[0] = n_k * p.k_stride[1];
+    p.v_stride[2] = v_head_dim, p.v_stride[1] = kv_heads * v_head_dim, p.v_stride[0] = n_k * p.v_stride[1];
     return p;
 }
 ORACLE void oracle_with(oracle *o, const attn_args *a, const float *k, const float *v, int n_k, const int *k_lengths)
@@ -336,7 +336,7 @@ ORACLE void oracle_score_bound(const attn_args *a, const oracle_shape *s, int b,
     const double u = ldexp(1.0, -24), scale = oracle_scale(a);
     const float *q = a->q + oracle_q_at(a, s, b, h, i), *k = a->k + oracle_k_at(a, s, b, h, j);
     double sum = 0.0, partial = 0.0, magnitude = 0.0;
-    for (int c = 0; c < s->dim; c++) {
+    for (int c = 0; c < s->head_dim; c++) {
         double term = (double)q[c] * (double)k[c];
         sum += term;
         partial += fabs(sum);
@@ -360,22 +360,22 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
     enum { CHUNK = 128 };
     const oracle_shape s = o->shape;
     const size_t batch = (size_t)s.batch, heads = (size_t)s.heads, n_q = (size_t)s.n_q, n_k = (size_t)s.n_k;
-    const size_t dim_v = (size_t)s.dim_v;
+    const size_t v_head_dim = (size_t)s.v_head_dim;
     const double u = ldexp(1.0, -24), tiny = ldexp(1.0, -126), slack = 1.02;
-    e->out = oracle_room(batch, heads, n_q, dim_v);
+    e->out = oracle_room(batch, heads, n_q, v_head_dim);
     e->weights = oracle_room(batch, heads, n_q, n_k);
     e->lse = oracle_room(batch, heads, n_q, 1);
-    double *eta = oracle_room(n_k, 1, 1, 1), *chain = oracle_room(dim_v, 1, 1, 1);
-    double *in_chunk = oracle_room(dim_v, 1, 1, 1), *so_far = oracle_room(dim_v, 1, 1, 1);
-    double *most_v = oracle_room(dim_v, 1, 1, 1);
+    double *eta = oracle_room(n_k, 1, 1, 1), *chain = oracle_room(v_head_dim, 1, 1, 1);
+    double *in_chunk = oracle_room(v_head_dim, 1, 1, 1), *so_far = oracle_room(v_head_dim, 1, 1, 1);
+    double *most_v = oracle_room(v_head_dim, 1, 1, 1);
 
     for (int b = 0; b < s.batch; b++)
         for (int h = 0; h < s.heads; h++)
             for (int i = 0; i < oracle_rows(a, b); i++) {
                 const size_t row = ((size_t)b * heads + (size_t)h) * n_q + (size_t)i;
                 const double *score = o->scores + row * n_k, *w = o->probabilities + row * n_k;
-                const double *out = o->out + row * dim_v;
-                double *e_weight = e->weights + row * n_k, *e_out = e->out + row * dim_v;
+                const double *out = o->out + row * v_head_dim;
+                double *e_weight = e->weights + row * n_k, *e_out = e->out + row * v_head_dim;
                 const int start = oracle_start(a, b), end = oracle_end(a, b);
                 const int whole = (end - start + CHUNK - 1) / CHUNK;      /* the last one may be short */
                 const double chunks = (double)whole, e_sum = u * (12.0 + 2.0 * chunks);
@@ -407,15 +407,15 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
                 const double grown = largest < 1.0 ? exp(largest) : 1e30;     /* then only the hull says anything */
                 moved += w_sink * expm1(eta_sink);
 
-                memset(chain, 0, dim_v * sizeof *chain);
-                memset(so_far, 0, dim_v * sizeof *so_far);
-                memset(in_chunk, 0, dim_v * sizeof *in_chunk);
-                memset(most_v, 0, dim_v * sizeof *most_v);
+                memset(chain, 0, v_head_dim * sizeof *chain);
+                memset(so_far, 0, v_head_dim * sizeof *so_far);
+                memset(in_chunk, 0, v_head_dim * sizeof *in_chunk);
+                memset(most_v, 0, v_head_dim * sizeof *most_v);
                 for (int j = start; j < end; j++) {
                     if (oracle_sees(a, &s, b, h, i, j)) {
                         const float *v = a->v + oracle_v_at(a, &s, b, h, j);
                         const double shift = w[j] * expm1(eta[j]) * grown;
-                        for (size_t x = 0; x < dim_v; x++) {
+                        for (size_t x = 0; x < v_head_dim; x++) {
                             double value = (double)v[x];
                             in_chunk[x] += w[j] * value;
                             chain[x] += u * (fabs(in_chunk[x]) + fabs(w[j] * value));
@@ -424,13 +424,13 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
                         }
                     }
                     if ((j - start + 1) % CHUNK == 0 || j + 1 == end)
-                        for (size_t x = 0; x < dim_v; x++) {
+                        for (size_t x = 0; x < v_head_dim; x++) {
                             so_far[x] += in_chunk[x];
                             chain[x] += u * (fabs(in_chunk[x]) + fabs(so_far[x]));
                             in_chunk[x] = 0.0;
                         }
                 }
-                for (size_t x = 0; x < dim_v; x++) {
+                for (size_t x = 0; x < v_head_dim; x++) {
                     e_out[x] += chain[x] + (w_sink * expm1(eta_sink) * grown + e_sum + 2.0 * u) * fabs(out[x]);
                     e_out[x] = slack * e_out[x] + tiny * (double)(end - start + 4) * (1.0 + most_v[x]);
                     if (e_out[x] > 2.01 * most_v[x]) e_out[x] = 2.01 * most_v[x] + tiny;
@@ -480,8 +480,8 @@ ORACLE double oracle_check_within(const oracle *o, const oracle_bound *e, const 
                 size_t row = ((size_t)b * (size_t)s.heads + (size_t)h) * (size_t)s.n_q + (size_t)i;
                 int stored = !a->q_cum || i < oracle_rows(a, b);          /* ragged out has no padded rows */
                 const float *out = stored ? a->out + oracle_out_at(a, &s, b, h, i) : NULL;
-                for (int x = 0; stored && x < s.dim_v; x++) {
-                    size_t at = row * (size_t)s.dim_v + (size_t)x;
+                for (int x = 0; stored && x < s.v_head_dim; x++) {
+                    size_t at = row * (size_t)s.v_head_dim + (size_t)x;
                     double ratio = oracle_ratio(out[x], o->out[at], e->out[at]);
                     if (ratio > worst) worst = ratio;
                     test_checks++;

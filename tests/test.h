@@ -2,6 +2,7 @@
  *
  *   build/test                    run everything
  *   build/test masks poison       run the suites or tests whose name contains one of these words
+ *   build/test 'kv/truncate'      one test of one suite, by its whole name
  *   build/test -l                 list the tests and what each of them would catch
  *   build/test -s 1234            another seed (a failing random case prints the seed that replays it)
  *   build/test -n 10              random tests draw 10 times as many cases
@@ -66,7 +67,7 @@ float test_fmaf(float a, float b, float c);                /* libm's fmaf; where
 attn_exec test_exec(int width);       /* runs tasks on real threads where there are any, in a scrambled order */
 
 /* the backends of this machine that promise one answer (FMA arithmetic), best first; returns how many */
-int test_one_answer_backends(int *list, int max);
-int test_all_backends(int *list, int max);                 /* all, SSE2 included */
+int test_one_answer_backends(attn_backend *list, int max);
+int test_all_backends(attn_backend *list, int max);                 /* all, SSE2 included */
 
 #endif

@@ -44,7 +44,7 @@ static attn_args good(void)
     memcpy(w.q_cum, q_cum, sizeof q_cum); memcpy(w.k_cum, k_cum, sizeof k_cum);
     memset(&a, 0, sizeof a);
     a.out = w.out; a.q = w.q; a.k = w.k; a.v = w.v;
-    a.batch = BATCH; a.n_q = N_Q; a.n_k = N_K; a.heads = HEADS; a.kv_heads = KV_HEADS; a.dim = DIM; a.dim_v = DIM_V;
+    a.batch = BATCH; a.n_q = N_Q; a.n_k = N_K; a.heads = HEADS; a.kv_heads = KV_HEADS; a.head_dim = DIM; a.v_head_dim = DIM_V;
     return a;
 }
 
@@ -166,9 +166,9 @@ static void sizes(void)
     WRONG_SIZE(good, ATTN_E_SIZE, "heads 0", a.heads = 0);
     WRONG_SIZE(good, ATTN_E_SIZE, "heads -4", a.heads = -4);
     WRONG_SIZE(good, ATTN_E_SIZE, "kv_heads -2", a.kv_heads = -2);
-    WRONG_SIZE(good, ATTN_E_SIZE, "dim 0", a.dim = 0);
-    WRONG_SIZE(good, ATTN_E_SIZE, "dim -5", a.dim = -5);
-    WRONG_SIZE(good, ATTN_E_SIZE, "dim_v -6", a.dim_v = -6);
+    WRONG_SIZE(good, ATTN_E_SIZE, "head_dim 0", a.head_dim = 0);
+    WRONG_SIZE(good, ATTN_E_SIZE, "head_dim -5", a.head_dim = -5);
+    WRONG_SIZE(good, ATTN_E_SIZE, "v_head_dim -6", a.v_head_dim = -6);
     WRONG_SIZE(good, ATTN_E_SIZE, "k_batch -1", a.k_batch = -1; a.k_map = w.k_map);
     WRONG_SIZE(good, ATTN_E_HEADS, "kv_heads heads 3 4", a.kv_heads = 3);
     WRONG_SIZE(good, ATTN_E_HEADS, "kv_heads heads 8 4", a.kv_heads = 8);
@@ -188,7 +188,7 @@ static void strides(void)
         s[d] = -1;
         refused(__LINE__, words, &a, ATTN_E_STRIDE, words);
         no_workspace(__LINE__, words, &a);
-        /* one float less than what lies inside: heads of dim, rows of heads, entries of rows */
+        /* one float less than what lies inside: heads of head_dim, rows of heads, entries of rows */
         x = (t == 0 || t == 1 ? DIM : DIM_V);
         if (d < 2) x *= t == 0 || t == 3 ? HEADS : KV_HEADS;
         if (d < 1) x *= t == 0 || t == 3 ? N_Q : N_K;
@@ -251,17 +251,19 @@ static void options(void)
 /* A backend that this machine lacks, and every one it has. */
 static void backends(void)
 {
-    int list[16], n = attn_backends(list, 16), b, i, usable, few[2] = { -7, -7 };
+    attn_backend list[16];
+    int n = attn_backends(list, 16), b, i, usable;
+    attn_backend few[2] = { ATTN_WASM, ATTN_WASM };
     CHECK(n >= 1 && n <= 16);
     CHECK(attn_backends(NULL, 0) == n);
-    CHECK(attn_backends(few, -1) == n && few[0] == -7);
+    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_WASM);
     CHECK(attn_backends(few, 1) == n);
-    CHECK(few[0] == list[0] && few[1] == -7);
+    CHECK(few[0] == list[0] && few[1] == ATTN_WASM);
     for (b = ATTN_SCALAR; b <= ATTN_WASM; b++) {
         char words[64];
         attn_args a = good();
-        for (usable = i = 0; i < n; i++) usable |= list[i] == b;
-        a.backend = b;
+        for (usable = i = 0; i < n; i++) usable |= list[i] == (attn_backend)b;
+        a.backend = (attn_backend)b;
         CHECK(attn_backend_name(b) && attn_backend_name(b)[0]);
         if (usable) { accepted(__LINE__, attn_backend_name(b), &a); continue; }
         snprintf(words, sizeof words, "backend %s", attn_backend_name(b));
@@ -327,7 +329,8 @@ static void ragged_tables(void)
  * n_q rows all the same says so. */
 static void ragged_without_rows(void)
 {
-    int list[16], n = test_all_backends(list, 16), b, i;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), b, i;
     for (b = 0; b < n; b++) {
         attn_args a = ragged();
         memset(w.q_cum, 0, sizeof w.q_cum);
@@ -397,12 +400,12 @@ static void cache_conflicts(void)
     attn_kv nothing;
     memset(&c, 0, sizeof c);
     memset(&nothing, 0, sizeof nothing);
-    c.batch = BATCH; c.kv_heads = KV_HEADS; c.dim = DIM; c.dim_v = DIM_V; c.capacity = 40;
+    c.batch = BATCH; c.kv_heads = KV_HEADS; c.head_dim = DIM; c.v_head_dim = DIM_V; c.capacity = 40;
     (void)good();
     CHECK(attn_kv_init(&cache, &c) == ATTN_OK);
     CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL) == ATTN_OK);
     RIGHT(cached, (void)0);
-    RIGHT(cached, a.kv_heads = 0; a.dim = 0; a.dim_v = 0);
+    RIGHT(cached, a.kv_heads = 0; a.head_dim = 0; a.v_head_dim = 0);
     RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */
     RIGHT(cached, a.k_lengths = w.k_lengths);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k", a.k = w.k);
@@ -418,8 +421,8 @@ static void cache_conflicts(void)
     WRONG_SIZE(cached, ATTN_E_SIZE, "k_batch 3 2", a.k_batch = BATCH + 1);
     RIGHT(cached, a.k_batch = BATCH);
     WRONG_SIZE(cached, ATTN_E_SIZE, "kv_heads 4 2", a.kv_heads = HEADS);
-    WRONG_SIZE(cached, ATTN_E_SIZE, "dim 6 5", a.dim = DIM + 1);
-    WRONG_SIZE(cached, ATTN_E_SIZE, "dim_v 5 6", a.dim_v = DIM);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "head_dim 6 5", a.head_dim = DIM + 1);
+    WRONG_SIZE(cached, ATTN_E_SIZE, "v_head_dim 5 6", a.v_head_dim = DIM);
     WRONG_SIZE(cached, ATTN_E_SIZE, "batch 3 2", a.batch = BATCH + 1);
     WRONG(cached, ATTN_E_SIZE, "n_k 3 4", a.n_k = N_K - 1);
     WRONG(cached, ATTN_E_LENGTHS, "k_lengths[0] 5 4", a.k_lengths = w.k_lengths; w.k_lengths[0] = N_K + 1);
@@ -427,8 +430,8 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     nothing.shape = cache.shape;                                  /* a shape does not make a cache */
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
-    WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = (float *)cache.priv[2] + 5);
-    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.priv[3] + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.k_panels + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.v_panels + 5);
     attn_kv_free(&cache);
     WRONG(cached, ATTN_E_NULL, "kv", (void)0);                    /* freed */
 }
@@ -459,7 +462,8 @@ static void executors(void)
 static void zero_sizes(void)
 {
     char why[256];
-    int list[16], n = test_all_backends(list, 16), b, i;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), b, i;
     for (b = 0; b < n; b++) {
         attn_args a = good();
         a.backend = list[b];
@@ -552,25 +556,25 @@ static void overlap_plain(void)
     WRONG(full, ATTN_E_OVERLAP, "work", a.work = w.out);
     WRONG(full, ATTN_E_OVERLAP, "work", a.work = w.q + 7);
     WRONG(full, ATTN_E_OVERLAP, "work", a.lse = w.work + 1);
-    RIGHT(good, a.k = w.q; a.v = w.q; a.dim_v = DIM; a.kv_heads = HEADS; a.n_k = N_Q);      /* inputs may share */
+    RIGHT(good, a.k = w.q; a.v = w.q; a.v_head_dim = DIM; a.kv_heads = HEADS; a.n_k = N_Q);      /* inputs may share */
 }
 
-typedef struct box { ptrdiff_t at, stride[3]; int n[3], dim; } box;       /* elements of a strided tensor in an arena */
+typedef struct box { ptrdiff_t at, stride[3]; int n[3], head_dim; } box;       /* elements of a strided tensor in an arena */
 
 static void box_mark(const box *b, unsigned char *arena, unsigned char bit)
 {
     int i, j, h, c;
     for (i = 0; i < b->n[0]; i++) for (j = 0; j < b->n[1]; j++) for (h = 0; h < b->n[2]; h++)
-        /* every box has a dim: NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
-        for (c = 0; c < b->dim; c++) arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
+        /* every box has a head_dim: NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+        for (c = 0; c < b->head_dim; c++) arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
 }
 
 /* strides that nest in any order of the axes, some with room between */
-static void box_draw(box *b, rng *r, int batch, int rows, int heads, int dim)
+static void box_draw(box *b, rng *r, int batch, int rows, int heads, int head_dim)
 {
     int axis[3] = { 0, 1, 2 }, i;
-    ptrdiff_t inner = dim;
-    b->n[0] = batch; b->n[1] = rows; b->n[2] = heads; b->dim = dim;
+    ptrdiff_t inner = head_dim;
+    b->n[0] = batch; b->n[1] = rows; b->n[2] = heads; b->head_dim = head_dim;
     for (i = 2; i > 0; i--) { int j = rng_int(r, 0, i), t = axis[i]; axis[i] = axis[j]; axis[j] = t; }
     for (i = 0; i < 3; i++) {
         if (rng_int(r, 0, 1)) inner += rng_int(r, 0, 1) ? inner : rng_int(r, 1, 9);
@@ -584,7 +588,7 @@ static void box_random_call(attn_args *a, rng *r)
     *a = good();
     a->batch = rng_int(r, 1, 3); a->n_q = rng_int(r, 1, 4); a->n_k = rng_int(r, 1, 4);
     a->kv_heads = rng_int(r, 1, 2); a->heads = a->kv_heads * rng_int(r, 1, 2);
-    a->dim = rng_int(r, 1, 4); a->dim_v = rng_int(r, 0, 1) ? a->dim : rng_int(r, 1, 4);
+    a->head_dim = rng_int(r, 1, 4); a->v_head_dim = rng_int(r, 0, 1) ? a->head_dim : rng_int(r, 1, 4);
 }
 
 /* attn_check of out against q (0), k (1) or v (2) where they lie in the arena */
@@ -599,9 +603,9 @@ static void box_check(attn_args *a, const box *out, const box *in, int what, flo
     else { a->v = arena + in->at; memcpy(a->v_stride, in->stride, sizeof in->stride); }
     got = attn_check(a, why, sizeof why);
     /* in is one of the boxes of the call: NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
-    CHECKF(got == want, "seed %llu: batch %d, %d rows, %d keys, heads %d and %d, dim %d and %d; out {%ld, %ld, %ld} at "
+    CHECKF(got == want, "seed %llu: batch %d, %d rows, %d keys, heads %d and %d, head_dim %d and %d; out {%ld, %ld, %ld} at "
            "%ld, %c {%ld, %ld, %ld} at %ld %s, but: %s", (unsigned long long)seed, a->batch, a->n_q, a->n_k, a->heads,
-           a->kv_heads, a->dim, a->dim_v, (long)out->stride[0], (long)out->stride[1], (long)out->stride[2],
+           a->kv_heads, a->head_dim, a->v_head_dim, (long)out->stride[0], (long)out->stride[1], (long)out->stride[2],
            (long)out->at, "qkv"[what], (long)in->stride[0], (long)in->stride[1], (long)in->stride[2], (long)in->at,
            want ? "share a cell" : "share nothing", why);
 }
@@ -621,9 +625,9 @@ static void overlap_strided(void)
         box out, in;
         int what = rng_int(&r, 0, 2), shared = 0;
         box_random_call(&a, &r);
-        box_draw(&out, &r, a.batch, a.n_q, a.heads, a.dim_v);
-        if (what == 0) box_draw(&in, &r, a.batch, a.n_q, a.heads, a.dim);
-        else box_draw(&in, &r, a.batch, a.n_k, a.kv_heads, what == 1 ? a.dim : a.dim_v);
+        box_draw(&out, &r, a.batch, a.n_q, a.heads, a.v_head_dim);
+        if (what == 0) box_draw(&in, &r, a.batch, a.n_q, a.heads, a.head_dim);
+        else box_draw(&in, &r, a.batch, a.n_k, a.kv_heads, what == 1 ? a.head_dim : a.v_head_dim);
         in.at = 20000 + rng_int(&r, 0, 40);
         out.at = in.at + rng_int(&r, 0, 2) * rng_int(&r, -30, 30);
         memset(cells, 0, sizeof cells);
@@ -651,9 +655,9 @@ static void overlap_columns(void)
         out.n[0] = in.n[0] = a.batch;
         out.n[1] = a.n_q; in.n[1] = what == 0 ? a.n_q : a.n_k;
         out.n[2] = a.heads; in.n[2] = what == 0 ? a.heads : a.kv_heads;
-        out.dim = a.dim_v; in.dim = what == 2 ? a.dim_v : a.dim;
+        out.head_dim = a.v_head_dim; in.head_dim = what == 2 ? a.v_head_dim : a.head_dim;
         for (t = 2; t > 0; t--) { int j = rng_int(&r, 0, t), k = axis[t]; axis[t] = axis[j]; axis[j] = k; }
-        inner = out.dim > in.dim ? out.dim : in.dim;
+        inner = out.head_dim > in.head_dim ? out.head_dim : in.head_dim;
         for (t = 0; t < 4; t++) {
             if (t == level) { slot = inner + rng_int(&r, 0, 3); inner += slot; }
             inner += rng_int(&r, 0, 1) * rng_int(&r, 0, 5);
@@ -675,7 +679,7 @@ static void interleaved_is_legal(void)
     rng r = rng_make(test_seed);
     int i, t;
     rng_fill(&r, rows, BATCH * N_Q * 4 * HEADS * DIM);
-    a.kv_heads = HEADS; a.dim_v = DIM; a.n_k = N_Q;
+    a.kv_heads = HEADS; a.v_head_dim = DIM; a.n_k = N_Q;
     a.q = rows; a.k = rows + HEADS * DIM; a.v = rows + 2 * HEADS * DIM;
     a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = 4 * HEADS * DIM;
     a.out = want;
@@ -685,7 +689,7 @@ static void interleaved_is_legal(void)
     for (i = 0; i < BATCH * N_Q; i++)
         CHECK(same_bits(want + i * HEADS * DIM, rows + (i * 4 + 3) * HEADS * DIM, HEADS * DIM));
     a = good();
-    a.dim_v = DIM;
+    a.v_head_dim = DIM;
     a.q = rows; a.out = rows + DIM;
     for (t = 0; t < 3; t++) a.q_stride[t] = a.out_stride[t] = 2 * DIM * (t == 2 ? 1 : t == 1 ? HEADS : HEADS * N_Q);
     accepted(__LINE__, "every other head", &a);
@@ -696,7 +700,7 @@ static void interleaved_is_legal(void)
 static attn_args tiny(void)
 {
     attn_args a = good();
-    a.batch = a.heads = a.kv_heads = a.dim = a.dim_v = 1;
+    a.batch = a.heads = a.kv_heads = a.head_dim = a.v_head_dim = 1;
     return a;
 }
 
@@ -704,12 +708,12 @@ static void overflow(void)
 {
     int big = INT_MAX, half = 1 << 30;
     int e = sizeof(size_t) < 8 ? 10 : 20, n = 1 << (e + 1);       /* tensors fit, 2^e matrices of n x n do not */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = a.heads = a.dim = big; a.kv_heads = 0);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.dim = big; a.kv_heads = 0);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.dim_v = big; a.kv_heads = 0);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.dim = 4);       /* 2^64 bytes */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.dim = 2);       /* 2^63 bytes */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.dim = 1; a.dim_v = 4);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = a.heads = a.head_dim = big; a.kv_heads = 0);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.head_dim = big; a.kv_heads = 0);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.v_head_dim = big; a.kv_heads = 0);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.head_dim = 4);       /* 2^64 bytes */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2);       /* 2^63 bytes */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1; a.v_head_dim = 4);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << e; a.n_q = a.n_k = n; a.mask = w.mask;
                set3(a.mask_shape, 1 << e, 1, n));
@@ -734,7 +738,7 @@ static void overflow(void)
 /* A workspace that no memory can hold, though every tensor fits: too many blocks, too many rows, too many threads. */
 static void overflow_of_work(void)
 {
-    static const struct { int batch, n_q, n_k, dim, dim_v; } sizes[] = {
+    static const struct { int batch, n_q, n_k, head_dim, v_head_dim; } sizes[] = {
         { 1, 2, 1, INT_MAX - 1023, 1 }, { 1, 2, 1000, INT_MAX - 1023, 1 << 24 },
         { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
         { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 },             /* two rows of q are 2^34 bytes for each thread */
@@ -767,7 +771,7 @@ static void overflow_of_work(void)
         a = tiny();
         a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec;
         a.batch = sizes[i].batch; a.n_q = sizes[i].n_q; a.n_k = sizes[i].n_k;
-        a.dim = sizes[i].dim; a.dim_v = sizes[i].dim_v;
+        a.head_dim = sizes[i].head_dim; a.v_head_dim = sizes[i].v_head_dim;
         for (width = 1; width <= INT_MAX; width += width / 3 + 1) {
             size_t need;
             exec.width = (int)width;
@@ -781,7 +785,7 @@ static void overflow_of_work(void)
     a = tiny();                                                   /* a real call of that kind, its one entry empty */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
     a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 2; a.n_k = 1; exec.width = INT_MAX;
-    a.dim = INT_MAX - 1023;
+    a.head_dim = INT_MAX - 1023;
     a.out = NULL; a.q = a.k = a.v = NULL; a.lse = w.lse;
     refused(__LINE__, "2^31 threads with 2^34 bytes each", &a, ATTN_E_OVERFLOW, "workspace");
     no_workspace(__LINE__, "2^31 threads with 2^34 bytes each", &a);
@@ -795,7 +799,8 @@ static void beyond_32_bits(void)
     const ptrdiff_t step = (ptrdiff_t)1 << 30;                    /* 4 GB from row to row */
     size_t bytes = (size_t)step * 4 * (KEYS + 1);
     float *q, *k, *v, *far[4], out[ROWS * 4], *far_out, m[ROWS * KEYS], *far_m;
-    int list[16], n = test_all_backends(list, 16), b, i, j, t;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), b, i, j, t;
     rng r = rng_make(test_seed);
     attn_args a;
     for (t = 0; t < 4; t++) {
@@ -817,7 +822,7 @@ static void beyond_32_bits(void)
     for (b = 0; b < n; b++) {
         memset(&a, 0, sizeof a);
         a.q = q; a.k = k; a.v = v; a.out = out; a.mask = m; a.backend = list[b];
-        a.batch = a.heads = 1; a.n_q = ROWS; a.n_k = KEYS; a.dim = 4;
+        a.batch = a.heads = 1; a.n_q = ROWS; a.n_k = KEYS; a.head_dim = 4;
         CHECK(attn_sdpa(&a) == ATTN_OK);
         a.k = far[0]; a.v = far[1]; a.q = far[2]; a.out = far_out; a.mask = far_m;
         a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = a.out_stride[1] = a.mask_stride = step;
@@ -839,7 +844,8 @@ static void workspace(void)
 {
     static const int rows[] = { 1, 3, 40, 200 }, keys[] = { 4, 130, 700 };
     static float q[200 * 16], k[700 * 16], v[700 * 16], out[2][200 * 16];
-    int list[16], n = test_all_backends(list, 16), b, i, j, e, shift;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), b, i, j, e, shift;
     rng r = rng_make(test_seed);
     rng_fill(&r, q, 200 * 16); rng_fill(&r, k, 700 * 16); rng_fill(&r, v, 700 * 16);
     for (b = 0; b < n; b++) for (i = 0; i < 4; i++) for (j = 0; j < 3; j++) for (e = 0; e < 3; e++) {
@@ -849,7 +855,7 @@ static void workspace(void)
         char why[256], words[64];
         memset(&a, 0, sizeof a);
         a.q = q; a.k = k; a.v = v; a.out = out[0];
-        a.batch = 1; a.heads = 2; a.dim = 8; a.n_q = rows[i]; a.n_k = keys[j]; a.backend = list[b];
+        a.batch = 1; a.heads = 2; a.head_dim = 8; a.n_q = rows[i]; a.n_k = keys[j]; a.backend = list[b];
         if (e) a.exec = &exec;
         CHECK(attn_sdpa(&a) == ATTN_OK);
         need = attn_sdpa_workspace(&a);
@@ -883,7 +889,8 @@ static void workspace_grows(void)
                                  513, 1000, 2047, 2049, 5000, 100000, 1000000 };
     enum { STEPS = sizeof steps / sizeof *steps };
     const int last = sizeof(size_t) < 8 ? STEPS - 2 : STEPS;      /* a million keys do not fit 32 bits */
-    int list[16], n = test_all_backends(list, 16), b, i, j, x, e;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), b, i, j, x, e;
     attn_exec exec = test_exec(4);
     for (b = 0; b < n; b++) for (e = 0; e < 2; e++) for (x = 0; x < 4; x++) {
         size_t t[STEPS][STEPS];
@@ -891,7 +898,7 @@ static void workspace_grows(void)
             attn_args a = good();
             a.backend = list[b];
             a.exec = e ? &exec : NULL;
-            a.heads = 8; a.kv_heads = x == 1 ? 2 : 8; a.dim = x == 2 ? 128 : 64; a.dim_v = x == 3 ? 7 : 0;
+            a.heads = 8; a.kv_heads = x == 1 ? 2 : 8; a.head_dim = x == 2 ? 128 : 64; a.v_head_dim = x == 3 ? 7 : 0;
             a.batch = 1; a.n_q = steps[i]; a.n_k = steps[j];
             t[i][j] = attn_sdpa_workspace(&a);
             CHECKF(t[i][j] != SIZE_MAX, "n_q %d n_k %d", steps[i], steps[j]);
@@ -920,15 +927,15 @@ static void workspace_grows_slowly(void)
         exec.width = rng_int(&r, 1, 9);
         a.exec = rng_int(&r, 0, 1) ? &exec : NULL;
         a.kv_heads = rng_int(&r, 1, 70); a.heads = group * a.kv_heads;
-        a.dim = rng_int(&r, 1, 300); a.dim_v = rng_int(&r, 0, 2) ? 0 : rng_int(&r, 1, 300);
+        a.head_dim = rng_int(&r, 1, 300); a.v_head_dim = rng_int(&r, 0, 2) ? 0 : rng_int(&r, 1, 300);
         for (axis = 0; axis < 3; axis++) {
             int *grows = axis == 0 ? &a.n_q : axis == 1 ? &a.n_k : &a.batch;
             size_t need = 0;
             a.batch = rng_int(&r, 1, 5); a.n_q = rng_int(&r, 1, 60); a.n_k = rng_int(&r, 1, 400);
             for (j = 0; j < 60; j++, ++*grows) {
                 const size_t now = attn_sdpa_workspace(&a);
-                CHECKF(now != SIZE_MAX && now >= need, "heads %d/%d dim %d/%d width %d batch %d n_q %d n_k %d: %lu, "
-                       "and %lu with one %s less", a.heads, a.kv_heads, a.dim, a.dim_v, a.exec ? exec.width : 0,
+                CHECKF(now != SIZE_MAX && now >= need, "heads %d/%d head_dim %d/%d width %d batch %d n_q %d n_k %d: %lu, "
+                       "and %lu with one %s less", a.heads, a.kv_heads, a.head_dim, a.v_head_dim, a.exec ? exec.width : 0,
                        a.batch, a.n_q, a.n_k, (unsigned long)now, (unsigned long)need,
                        axis == 0 ? "row" : axis == 1 ? "key" : "entry");
                 need = now;

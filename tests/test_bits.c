@@ -75,7 +75,8 @@ static void subject_make(subject *t, uint64_t seed, double work, int ready)
     t->a = t->c.a;
     t->a.exec = NULL, t->a.work = NULL, t->a.work_size = 0;
     t->a.lse = &asked, t->a.masked_rows = &counted;
-    int list[16], n = test_one_answer_backends(list, 16);
+    attn_backend list[16];
+    int n = test_one_answer_backends(list, 16);
     t->a.backend = list[seed % (uint64_t)n];
     season(t);
     t->plain = answer_of(&t->a);
@@ -158,7 +159,8 @@ static void test_threads(void) { each_subject(220, 60000, 0, 1, property_threads
 
 static void property_backends(subject *t)
 {
-    int list[16], n = test_one_answer_backends(list, 16);
+    attn_backend list[16];
+    int n = test_one_answer_backends(list, 16);
     for (int x = 0; x < n; x++) {
         attn_args a = t->a;
         a.backend = list[x];
@@ -175,8 +177,8 @@ static void property_asking(subject *t)
     a.weights_stage = ATTN_PROBABILITIES;
     same(t, &a, "nothing asked", 0);
     for (int stage = ATTN_PROBABILITIES; stage <= ATTN_SCORES_BIASED; stage++) {
-        a.weights = stage == t->a.weights_stage || !t->a.weights ? &asked : NULL;
-        a.weights_stage = stage;
+        a.weights = (attn_stage)stage == t->a.weights_stage || !t->a.weights ? &asked : NULL;
+        a.weights_stage = (attn_stage)stage;
         if (!a.weights) {                                                     /* another stage shows other numbers */
             answer r, *p = &t->plain;
             a.weights = &asked;
@@ -259,7 +261,7 @@ static void same_part(subject *t, const attn_args *a, int b, int h, int i, int j
     const answer *all = &t->plain;
     answer r = answer_of(a);
     int h0 = h < 0 ? 0 : h, i0 = i < 0 ? 0 : i;
-    size_t d = (size_t)s->dim_v, n = (size_t)a->n_k;
+    size_t d = (size_t)s->v_head_dim, n = (size_t)a->n_k;
     CHECKF(r.status == ATTN_OK, "%s: %s; %s", form, attn_status_str(r.status), case_text(&t->c));
     for (int x = 0; x < a->heads * a->n_q && r.status == ATTN_OK && !test_failed(); x++) {
         size_t at =
@@ -309,23 +311,23 @@ static void property_parts(subject *t)
 }
 static void test_parts(void) { each_subject(400, 60000, 0, 4, property_parts); }
 
-/* Columns of out are independent of each other: dim_v may be cut anywhere. */
+/* Columns of out are independent of each other: v_head_dim may be cut anywhere. */
 static void property_columns(subject *t)
 {
     const oracle_shape *s = &t->c.s;
-    if (s->dim_v < 2) return;
-    int x0 = rng_int(&t->r, 1, s->dim_v - 1);
+    if (s->v_head_dim < 2) return;
+    int x0 = rng_int(&t->r, 1, s->v_head_dim - 1);
     for (int part = 0; part < 2; part++) {
         attn_args a = t->a;
-        a.dim_v = part ? s->dim_v - x0 : x0;
+        a.v_head_dim = part ? s->v_head_dim - x0 : x0;
         a.v += part && t->c.v_size ? x0 : 0;
         for (int x = 0; x < 3; x++)
             a.v_stride[x] = s->v[x] > 0 ? s->v[x] : 0, a.out_stride[x] = s->out[x] > 0 ? s->out[x] : 0;
         answer r = answer_of(&a);
         CHECKF(r.status == ATTN_OK, "%s; %s", attn_status_str(r.status), case_text(&t->c));
-        size_t rows = r.n_lse, d = (size_t)a.dim_v;
+        size_t rows = r.n_lse, d = (size_t)a.v_head_dim;
         for (size_t i = 0; i < rows && r.status == ATTN_OK && !test_failed(); i++)
-            CHECKF(same_bits(r.out + i * d, t->plain.out + i * (size_t)s->dim_v + (part ? x0 : 0), d),
+            CHECKF(same_bits(r.out + i * d, t->plain.out + i * (size_t)s->v_head_dim + (part ? x0 : 0), d),
                    "columns cut at %d, part %d, row %lu; %s", x0, part, (unsigned long)i, case_text(&t->c));
         CHECK(!r.lse || same_bits(r.lse, t->plain.lse, rows));
         answer_free(&r);
@@ -376,34 +378,34 @@ static int relaid(subject *t, int layout, int expand, attn_args *to)
     if (gaps) {
         int inner = to->layout == ATTN_BHSD ? 1 : 2, outer = 3 - inner, n_q = s->n_q > 0 ? s->n_q : 1, n_k = s->n_k;
         n_k = n_k > 0 ? n_k : 1;
-        to->q_stride[inner] = s->dim + 3, to->k_stride[inner] = s->dim + 1, to->v_stride[inner] = s->dim_v + 2;
+        to->q_stride[inner] = s->head_dim + 3, to->k_stride[inner] = s->head_dim + 1, to->v_stride[inner] = s->v_head_dim + 2;
         to->q_stride[outer] = to->q_stride[inner] * (inner == 1 ? n_q : s->heads) + 5;
         to->k_stride[outer] = to->k_stride[inner] * (inner == 1 ? n_k : kvh) + 7;
         to->v_stride[outer] = to->v_stride[inner] * (inner == 1 ? n_k : kvh) + 1;
-        to->out_stride[inner] = s->dim_v + 1;
+        to->out_stride[inner] = s->v_head_dim + 1;
     }
-    ptrdiff_t row = (ptrdiff_t)s->heads * s->dim + (ptrdiff_t)kvh * (s->dim + s->dim_v);
+    ptrdiff_t row = (ptrdiff_t)s->heads * s->head_dim + (ptrdiff_t)kvh * (s->head_dim + s->v_head_dim);
     if (layout == LAYOUT_PACKED) to->q_stride[1] = to->k_stride[1] = to->v_stride[1] = row;
     const oracle_shape n = oracle_shape_of(to);
-    size_t nq = answer_extent(n.q, to->q_cum, n.batch, n.n_q, n.heads, n.dim);
-    size_t nk = answer_extent(n.k, to->k_cum, n.batch, n.n_k, n.kv_heads, n.dim);
-    size_t nv = answer_extent(n.v, to->k_cum, n.batch, n.n_k, n.kv_heads, n.dim_v);
+    size_t nq = answer_extent(n.q, to->q_cum, n.batch, n.n_q, n.heads, n.head_dim);
+    size_t nk = answer_extent(n.k, to->k_cum, n.batch, n.n_k, n.kv_heads, n.head_dim);
+    size_t nv = answer_extent(n.v, to->k_cum, n.batch, n.n_k, n.kv_heads, n.v_head_dim);
     float *q, *k, *v;
     if (layout == LAYOUT_PACKED) {
         if (n.n_q != n.n_k || !nv) return 0;
-        q = own(t, nv + (size_t)(row - (ptrdiff_t)kvh * s->dim_v));
-        k = q + s->heads * s->dim;
-        v = k + kvh * s->dim;
+        q = own(t, nv + (size_t)(row - (ptrdiff_t)kvh * s->v_head_dim));
+        k = q + s->heads * s->head_dim;
+        v = k + kvh * s->head_dim;
     } else {
         q = own(t, nq), k = own(t, nk), v = own(t, nv);
     }
     for (int b = 0; b < s->batch; b++)
         for (int h = 0; h < s->heads; h++) {
             for (int i = 0; i < rows[b]; i++)
-                memcpy(q + oracle_q_at(to, &n, b, h, i), a->q + oracle_q_at(a, s, b, h, i), (size_t)s->dim * 4);
+                memcpy(q + oracle_q_at(to, &n, b, h, i), a->q + oracle_q_at(a, s, b, h, i), (size_t)s->head_dim * 4);
             for (int j = oracle_start(a, b); j < ends[b]; j++) {
-                memcpy(k + oracle_k_at(to, &n, b, h, j), a->k + oracle_k_at(a, s, b, h, j), (size_t)s->dim * 4);
-                memcpy(v + oracle_v_at(to, &n, b, h, j), a->v + oracle_v_at(a, s, b, h, j), (size_t)s->dim_v * 4);
+                memcpy(k + oracle_k_at(to, &n, b, h, j), a->k + oracle_k_at(a, s, b, h, j), (size_t)s->head_dim * 4);
+                memcpy(v + oracle_v_at(to, &n, b, h, j), a->v + oracle_v_at(a, s, b, h, j), (size_t)s->v_head_dim * 4);
             }
         }
     to->q = q, to->k = k, to->v = v;
@@ -474,14 +476,14 @@ static void property_cache(subject *t)
     attn_kv kv;
     attn_kv_args make;
     memset(&make, 0, sizeof make);
-    make.batch = s->batch, make.kv_heads = s->kv_heads, make.dim = s->dim, make.dim_v = s->dim_v;
+    make.batch = s->batch, make.kv_heads = s->kv_heads, make.head_dim = s->head_dim, make.v_head_dim = s->v_head_dim;
     make.capacity = s->n_k + rng_int(&t->r, 0, 20);
     CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
     int *count = own_ints(t, s->batch), *map = own_ints(t, s->batch), *ends = own_ints(t, s->batch);
     int full = rng_int(&t->r, 0, 1);                        /* more keys in the cache than k_lengths lets them see */
     size_t g = (size_t)s->kv_heads;
-    float *k = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->dim);
-    float *v = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->dim_v);
+    float *k = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->head_dim);
+    float *v = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->v_head_dim);
     for (int b = 0; b < s->batch; b++) map[b] = (b + 1) % s->batch;
     for (int from = 0, n; from < s->n_k; from += n) {
         n = rng_int(&t->r, 0, 2) ? rng_int(&t->r, 1, s->n_k - from) : 1;
@@ -494,9 +496,9 @@ static void property_cache(subject *t)
                 for (int h = 0; h < s->kv_heads; h++) {
                     size_t row = ((size_t)e * (size_t)n + (size_t)j) * g + (size_t)h;
                     int head = h * (s->heads / s->kv_heads);
-                    memcpy(k + row * (size_t)s->dim, a.k + oracle_k_at(&a, s, b, head, from + j), (size_t)s->dim * 4);
-                    memcpy(v + row * (size_t)s->dim_v, a.v + oracle_v_at(&a, s, b, head, from + j),
-                           (size_t)s->dim_v * 4);
+                    memcpy(k + row * (size_t)s->head_dim, a.k + oracle_k_at(&a, s, b, head, from + j), (size_t)s->head_dim * 4);
+                    memcpy(v + row * (size_t)s->v_head_dim, a.v + oracle_v_at(&a, s, b, head, from + j),
+                           (size_t)s->v_head_dim * 4);
                 }
         }
         CHECK(attn_kv_append(&kv, k, v, n, full ? NULL : count) == ATTN_OK);
@@ -517,7 +519,8 @@ static void test_cache(void) { each_subject(250, 40000, 0, 8, property_cache); }
 static void test_split(void)
 {
     static const int n_of[] = {129, 256, 300, 1000, 2049, 5000}, widths[] = {1, 2, 3, 5, 8, 64};
-    int list[16], n_list = test_one_answer_backends(list, 16);
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16);
     for (int z = 0; z < 6; z++)
         for (int heads = 1; heads <= 4; heads += 3) {
             enum { D = 24 };
@@ -531,7 +534,7 @@ static void test_split(void)
             for (int x = 0; x < 2 * n * D; x++) k[x] *= 3.0f;
             attn_args a;
             memset(&a, 0, sizeof a);
-            a.q = q, a.k = k, a.v = v, a.batch = 2, a.heads = heads, a.kv_heads = 1, a.n_q = 1, a.n_k = n, a.dim = D;
+            a.q = q, a.k = k, a.v = v, a.batch = 2, a.heads = heads, a.kv_heads = 1, a.n_q = 1, a.n_k = n, a.head_dim = D;
             a.lse = &asked, a.weights = &asked, a.sinks = z % 2 ? sinks : NULL;
             a.backend = ATTN_SCALAR;
             a.window_left = z == 3 ? 400 : 0, a.q_pos = z == 3 ? n - 100 : 0;   /* whole chunks out of sight */
@@ -557,7 +560,8 @@ static void test_split(void)
 static void test_tokens(void)
 {
     enum { N = 280, H = 4, G = 2, D = 16 };
-    int list[16], n_list = test_one_answer_backends(list, 16);
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16);
     float *q = guard_floats(N * H * D), *k = guard_floats(N * G * D), *v = guard_floats(N * G * D);
     rng r = rng_make(test_seed + 5);
     rng_fill(&r, q, N * H * D);
@@ -566,13 +570,13 @@ static void test_tokens(void)
     for (int x = 0; x < n_list; x++) {
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = H, a.kv_heads = G, a.n_q = a.n_k = N, a.dim = D;
+        a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = H, a.kv_heads = G, a.n_q = a.n_k = N, a.head_dim = D;
         a.causal = ATTN_CAUSAL_TOP_LEFT, a.lse = &asked, a.backend = list[x];
         answer all = answer_of(&a);
         attn_kv kv;
         attn_kv_args make;
         memset(&make, 0, sizeof make);
-        make.batch = 1, make.kv_heads = G, make.dim = D, make.capacity = N;
+        make.batch = 1, make.kv_heads = G, make.head_dim = D, make.capacity = N;
         CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
         a.k = a.v = NULL, a.kv = &kv, a.n_k = 0, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
         for (int i = 0, n; i < N && !test_failed(); i += n) {
@@ -603,7 +607,8 @@ static void test_company(void)
 {
     enum { B = 32, N = 37, M = 140, H = 4, D = 24 };
     static const int widths[] = {1, 3, 64};
-    int list[16], n_list = test_one_answer_backends(list, 16), lengths[B];
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16), lengths[B];
     size_t nq = (size_t)B * N * H * D, nk = (size_t)B * M * H * D, row = (size_t)N * D;
     float *q = guard_floats(nq), *k = guard_floats(nk), *v = guard_floats(nk);
     rng r = rng_make(test_seed + 7);
@@ -615,7 +620,7 @@ static void test_company(void)
         attn_exec exec = test_exec(widths[x % 3]);
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.q = q, a.k = k, a.v = v, a.batch = B, a.heads = H, a.n_q = N, a.n_k = M, a.dim = D, a.k_lengths = lengths;
+        a.q = q, a.k = k, a.v = v, a.batch = B, a.heads = H, a.n_q = N, a.n_k = M, a.head_dim = D, a.k_lengths = lengths;
         a.causal = ATTN_CAUSAL_BOTTOM_RIGHT, a.lse = &asked, a.backend = list[x / 3], a.exec = &exec;
         answer all = answer_of(&a);
         a.batch = 1, a.exec = NULL;
@@ -639,31 +644,32 @@ static void test_company(void)
 /* A few rows over plain K and V, with every distance from key to key, are the same rows over a cache. */
 static void test_in_place(void)
 {
-    /* heads, dim, floats from key to key: with multiples of 1024, lines of all keys share a set of the first cache */
-    static const struct { int heads, dim, row; } shapes[] = {
+    /* heads, head_dim, floats from key to key: with multiples of 1024, lines of all keys share a set of the first cache */
+    static const struct { int heads, head_dim, row; } shapes[] = {
         {8, 128, 1024}, {8, 64, 1024}, {8, 64, 512}, {8, 64, 640},
         {3, 128, 1024}, {4, 20, 96},   {14, 8, 112}, {5, 36, 1024},
     };
     static const int rows[] = {1, 2, 3, 4, 7}, keys[] = {5, 16, 47, 128, 300};
-    int list[16], n_list = test_all_backends(list, 16);
+    attn_backend list[16];
+    int n_list = test_all_backends(list, 16);
     rng r = rng_make(test_seed + 9);
     for (int x = 0; x < 25 * 8 && !test_failed(); x++) {
-        const int heads = shapes[x / 25].heads, dim = shapes[x / 25].dim, row = shapes[x / 25].row;
+        const int heads = shapes[x / 25].heads, head_dim = shapes[x / 25].head_dim, row = shapes[x / 25].row;
         const int n_q = rows[x % 5], n_k = keys[x / 5 % 5];
-        const size_t size = (size_t)(n_k - 1) * (size_t)row + (size_t)(heads * dim), nq = (size_t)(n_q * heads * dim);
+        const size_t size = (size_t)(n_k - 1) * (size_t)row + (size_t)(heads * head_dim), nq = (size_t)(n_q * heads * head_dim);
         float *q = guard_floats(nq), *k = guard_floats(size), *v = guard_floats(size);
         attn_kv_args shape = {0};
         attn_kv kv;
         rng_fill(&r, q, nq);
         rng_fill(&r, k, size);
         rng_fill(&r, v, size);
-        shape.batch = 1, shape.kv_heads = heads, shape.dim = dim, shape.capacity = n_k;
+        shape.batch = 1, shape.kv_heads = heads, shape.head_dim = head_dim, shape.capacity = n_k;
         CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
         for (int j = 0; j < n_k; j++) CHECK(attn_kv_append(&kv, k + j * row, v + j * row, 1, NULL) == ATTN_OK);
         for (int b = 0; b < n_list; b++) {
             attn_args a;
             memset(&a, 0, sizeof a);
-            a.q = q, a.kv = &kv, a.batch = 1, a.heads = heads, a.n_q = n_q, a.n_k = n_k, a.dim = dim, a.lse = &asked;
+            a.q = q, a.kv = &kv, a.batch = 1, a.heads = heads, a.n_q = n_q, a.n_k = n_k, a.head_dim = head_dim, a.lse = &asked;
             a.backend = list[b];
             answer cached = answer_of(&a);
             a.kv = NULL, a.k = k, a.v = v, a.k_stride[1] = a.v_stride[1] = row;
@@ -671,7 +677,7 @@ static void test_in_place(void)
             CHECKF(cached.status == ATTN_OK && plain.status == ATTN_OK && same_bits(plain.out, cached.out, nq) &&
                        same_bits(plain.lse, cached.lse, (size_t)(n_q * heads)),
                    "%d rows, %d keys %d apart, %d heads of %d are not what the cache says (%s)", n_q, n_k, row, heads,
-                   dim, attn_backend_name(a.backend));
+                   head_dim, attn_backend_name(a.backend));
             answer_free(&cached);
             answer_free(&plain);
         }
@@ -697,7 +703,7 @@ static void test_levels(void)
         int self = form & 1, causal = form >> 1 & 1;
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.q = q, a.k = k, a.v = v, a.out = out, a.batch = B, a.heads = H, a.n_q = N, a.n_k = self ? N : M, a.dim = D;
+        a.q = q, a.k = k, a.v = v, a.out = out, a.batch = B, a.heads = H, a.n_q = N, a.n_k = self ? N : M, a.head_dim = D;
         if (form & 4) a.mask = mask, a.mask_shape[0] = B, a.mask_shape[1] = 1, a.mask_shape[2] = N;
         a.k_lengths = self ? own_lengths : lengths, a.q_lengths = self ? own_lengths : NULL;
         a.causal = self && causal ? ATTN_CAUSAL_TOP_LEFT : 0;
@@ -739,7 +745,8 @@ static void test_hostile(void)
 {
     each_subject(45, 40000, 0, 9, property_hostile);
     control_word usual = control_get();
-    int list[16], n_list = test_one_answer_backends(list, 16);
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16);
     for (int i = 0; i < golden_count; i++)
         for (int y = 0; y < n_list; y++) {                  /* denormal inputs and products are among these */
             control_pool pool;
@@ -762,7 +769,8 @@ static void test_golden(void)
     test_skip("x87 in gnu modes keeps floats wider than they are: bits of its own");
     return;
 #endif
-    int list[16], n_list = test_one_answer_backends(list, 16);
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16);
     for (int i = 0; i < golden_count; i++) {
         const golden_case *c = &golden_cases[i];
         uint64_t want = golden_expected(c->name);
@@ -815,7 +823,8 @@ static void test_paths(void)
     enum { N = 700, H = 4, D = 20 };
     static float q[300 * H * D], k[N * H * D], v[N * H * D], bias[300 * N];
     static unsigned char keep[300 * N];
-    int list[16], n_list = test_one_answer_backends(list, 16), seen[64] = {0};
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16), seen[64] = {0};
     if (n_list < 2) {
         test_skip("only the scalar backend runs here; the paths of the driver need another");
         return;
@@ -833,7 +842,7 @@ static void test_paths(void)
         attn_kv kv;
         attn_exec exec = test_exec(4);
         a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = paths[x].heads, a.kv_heads = paths[x].kv_heads;
-        a.n_q = paths[x].n_q, a.n_k = paths[x].n_k, a.dim = D;
+        a.n_q = paths[x].n_q, a.n_k = paths[x].n_k, a.head_dim = D;
         if (how & HOLES) a.keep = keep;
         if (how & BIASED) a.bias = bias, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = a.n_q;
         if (how & DIRTY) v[3 * D * a.kv_heads] = INFINITY;
@@ -844,7 +853,7 @@ static void test_paths(void)
         if (how & CACHED) {
             attn_kv_args make;
             memset(&make, 0, sizeof make);
-            make.batch = 1, make.kv_heads = a.kv_heads, make.dim = D, make.capacity = a.n_k;
+            make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
             CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, a.n_k, NULL) == ATTN_OK);
             a.k = a.v = NULL, a.kv = &kv;
         }

@@ -87,7 +87,8 @@ static void edges_check(int n_k, int i, int n_q, int h, const char *how)
 static void test_kinds(void)
 {
     static const int rows[] = {1, 5, 8, 50}, keys[] = {7, 16, 130, 300};
-    int backends[16], n_backends = test_all_backends(backends, 16), met[KINDS] = {0};
+    attn_backend backends[16];
+    int n_backends = test_all_backends(backends, 16), met[KINDS] = {0};
     for (int shape = 0; shape < 16; shape++)
         for (int b = 0; b < n_backends; b++)
             for (int cached = 0; cached < 2; cached++) {
@@ -98,9 +99,9 @@ static void test_kinds(void)
                 attn_args a;
                 memset(&a, 0, sizeof a);
                 memset(&make, 0, sizeof make);
-                make.batch = 1, make.kv_heads = H, make.dim = D, make.capacity = n_k;
+                make.batch = 1, make.kv_heads = H, make.head_dim = D, make.capacity = n_k;
                 edges_fill(n_q, n_k);
-                a.out = out, a.q = q, a.k = k, a.v = v, a.batch = 1, a.n_q = n_q, a.n_k = n_k, a.heads = H, a.dim = D;
+                a.out = out, a.q = q, a.k = k, a.v = v, a.batch = 1, a.n_q = n_q, a.n_k = n_k, a.heads = H, a.head_dim = D;
                 a.scale = 1.0f, a.weights = w, a.lse = lse, a.backend = backends[b];
                 if (cached) {
                     CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, n_k, NULL) == ATTN_OK);
@@ -118,15 +119,15 @@ static void test_kinds(void)
 
 /* ---- one key, so that the answer is one number --------------------------------------------------------------- */
 
-/* q, k, v have one head of width dim, one row and n keys; what comes out in column 0, and lse */
-static float ask(int backend, int dim, int n, const float *from_q, const float *from_k, const float *from_v,
+/* q, k, v have one head of width head_dim, one row and n keys; what comes out in column 0, and lse */
+static float ask(attn_backend backend, int head_dim, int n, const float *from_q, const float *from_k, const float *from_v,
                  float softcap, const float *sink, const float *bias, float *to_lse, float *weights)
 {
     attn_args a;
     float got[2] = {77.0f, 77.0f};
     memset(&a, 0, sizeof a);
-    a.out = got, a.q = from_q, a.k = from_k, a.v = from_v, a.batch = 1, a.n_q = 1, a.n_k = n, a.heads = 1, a.dim = dim;
-    a.dim_v = 1, a.scale = 1.0f, a.softcap = softcap, a.sinks = sink, a.bias = bias, a.lse = to_lse,
+    a.out = got, a.q = from_q, a.k = from_k, a.v = from_v, a.batch = 1, a.n_q = 1, a.n_k = n, a.heads = 1, a.head_dim = head_dim;
+    a.v_head_dim = 1, a.scale = 1.0f, a.softcap = softcap, a.sinks = sink, a.bias = bias, a.lse = to_lse,
     a.weights = weights;
     a.backend = backend;
     CHECK(attn_sdpa(&a) == ATTN_OK);
@@ -143,7 +144,8 @@ static void test_wide(void)
     enum { WIDE = 20000 };
     static float a[WIDE], b[2 * WIDE];
     const float values[2] = {3.0f, 5.0f};
-    int backends[16], n = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n = test_all_backends(backends, 16);
     for (int y = 0; y < n; y++) {
         float l, x[2];
         for (int c = 0; c < WIDE; c++) a[c] = 0x1p59f, b[c] = 0x1p57f, b[WIDE + c] = -b[c];    /* 2^116 * 20000 */
@@ -166,7 +168,8 @@ static void test_values(void)
     static float key[MOST], value[MOST], weights[MOST];
     static const int counts[] = {2, 16, 130, 300};
     const float one = 1.0f, huge = 3e38f, none = 0.0f, plus = INFINITY, minus = -INFINITY;
-    int backends[16], n = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n = test_all_backends(backends, 16);
     for (int y = 0; y < n; y++) {
         const int backend = backends[y];
         float l, got;
@@ -204,12 +207,13 @@ static void test_values(void)
 /* q * scale rounds first: it may overflow, or be denormal, where the score would not */
 static void test_scales(void)
 {
-    int backends[16], n = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n = test_all_backends(backends, 16);
     for (int y = 0; y < n; y++) {
         float x = 3e38f, key = 1e-30f, value = 2.0f, got = 0.0f, l = 0.0f, score = 0.0f;
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.out = &got, a.q = &x, a.k = &key, a.v = &value, a.batch = a.n_q = a.n_k = a.heads = a.dim = 1, a.lse = &l;
+        a.out = &got, a.q = &x, a.k = &key, a.v = &value, a.batch = a.n_q = a.n_k = a.heads = a.head_dim = 1, a.lse = &l;
         a.weights = &score, a.weights_stage = ATTN_SCORES_RAW, a.backend = backends[y], a.scale = 2.0f;
         CHECK(attn_sdpa(&a) == ATTN_OK && score == INFINITY && is_nan(got));
         a.scale = bits_float(1), x = 1.0f, key = 3e38f;                                     /* the smallest float */

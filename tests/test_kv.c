@@ -7,12 +7,12 @@ enum { MOST = 600, MOST_BATCH = 5, MOST_WIDTH = 3 * 40 };
 /* ---- the model: rows as they came, one list per entry ------------------------------------------------------- */
 typedef struct model {
     attn_kv_args shape;
-    int dim_v, length[MOST_BATCH];
-    float *k[MOST_BATCH], *v[MOST_BATCH];                     /* [capacity][kv_heads][dim or dim_v] */
+    int v_head_dim, length[MOST_BATCH];
+    float *k[MOST_BATCH], *v[MOST_BATCH];                     /* [capacity][kv_heads][head_dim or v_head_dim] */
 } model;
 
-static size_t k_row(const model *m) { return (size_t)m->shape.kv_heads * (size_t)m->shape.dim; }
-static size_t v_row(const model *m) { return (size_t)m->shape.kv_heads * (size_t)m->dim_v; }
+static size_t k_row(const model *m) { return (size_t)m->shape.kv_heads * (size_t)m->shape.head_dim; }
+static size_t v_row(const model *m) { return (size_t)m->shape.kv_heads * (size_t)m->v_head_dim; }
 
 static float *floats(size_t n)
 {
@@ -25,7 +25,7 @@ static void model_make(model *m, const attn_kv_args *a)
 {
     memset(m, 0, sizeof *m);
     m->shape = *a;
-    m->dim_v = a->dim_v ? a->dim_v : a->dim;
+    m->v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
     for (int b = 0; b < a->batch; b++) {
         m->k[b] = floats((size_t)a->capacity * k_row(m));
         m->v[b] = floats((size_t)a->capacity * v_row(m));
@@ -70,15 +70,15 @@ static int same_reading(const attn_kv *c, const model *m, const reading *how, rn
 {
     const attn_kv_args *s = &m->shape;
     const int heads = s->kv_heads * how->group, n_k = s->capacity;
-    const size_t n_out = (size_t)(s->batch * how->n_q * heads * m->dim_v),
+    const size_t n_out = (size_t)(s->batch * how->n_q * heads * m->v_head_dim),
                  n_w = (size_t)(s->batch * heads * how->n_q * n_k);
-    float *q = floats((size_t)(s->batch * how->n_q * heads * s->dim));
+    float *q = floats((size_t)(s->batch * how->n_q * heads * s->head_dim));
     float *k = floats((size_t)(s->batch * n_k) * k_row(m)), *v = floats((size_t)(s->batch * n_k) * v_row(m));
     float *out = floats(2 * n_out), *weights = floats(2 * n_w);
     attn_exec exec = test_exec(how->width > 0 ? how->width : 1);
     attn_args a = {0};
     int same;
-    rng_fill(r, q, (size_t)(s->batch * how->n_q * heads * s->dim));
+    rng_fill(r, q, (size_t)(s->batch * how->n_q * heads * s->head_dim));
     for (size_t i = 0; i < (size_t)(s->batch * n_k) * k_row(m); i++) k[i] = NAN;          /* behind the end: nothing */
     for (size_t i = 0; i < (size_t)(s->batch * n_k) * v_row(m); i++) v[i] = NAN;
     for (int b = 0; b < s->batch; b++) {
@@ -94,8 +94,8 @@ static int same_reading(const attn_kv *c, const model *m, const reading *how, rn
     a.n_k = n_k;
     a.heads = heads;
     a.kv_heads = s->kv_heads;
-    a.dim = s->dim;
-    a.dim_v = m->dim_v;
+    a.head_dim = s->head_dim;
+    a.v_head_dim = m->v_head_dim;
     a.causal = how->causal;
     a.window_left = how->window;
     a.backend = how->backend;
@@ -120,7 +120,8 @@ static int same_reading(const attn_kv *c, const model *m, const reading *how, rn
 static reading reading_draw(rng *r)
 {
     static const int causal[] = {ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT};
-    int backends[16], n = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n = test_all_backends(backends, 16);
     reading how;
     how.group = rng_int(r, 1, 3);
     how.n_q = rng_int(r, 0, 3) ? rng_int(r, 1, 3) : rng_int(r, 4, 30);
@@ -137,8 +138,8 @@ static attn_kv_args shape_draw(rng *r)
     attn_kv_args a = {0};
     a.batch = rng_int(r, 1, MOST_BATCH);
     a.kv_heads = rng_int(r, 1, 3);
-    a.dim = dims[rng_int(r, 0, 7)];
-    a.dim_v = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 7)] : 0;
+    a.head_dim = dims[rng_int(r, 0, 7)];
+    a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 7)] : 0;
     a.capacity = rng_int(r, 0, 2) ? rng_int(r, 1, 70) : rng_int(r, 100, 400);
     return a;
 }
@@ -206,9 +207,9 @@ static void random_histories(void)
             }
             reading how = reading_draw(&r);
             CHECKF(same_reading(&c, &m, &how, &r),
-                   "seed %llu op %d (kind %d): the cache (batch %d, %d heads, dim %d/%d, capacity "
+                   "seed %llu op %d (kind %d): the cache (batch %d, %d heads, head_dim %d/%d, capacity "
                    "%d) is not what was put in; n_q %d causal %d backend %d width %d",
-                   seed, op, what, a.batch, a.kv_heads, a.dim, a.dim_v, a.capacity, how.n_q, how.causal, how.backend,
+                   seed, op, what, a.batch, a.kv_heads, a.head_dim, a.v_head_dim, a.capacity, how.n_q, how.causal, how.backend,
                    how.width);
         }
         attn_kv_free(&c);
@@ -225,17 +226,18 @@ static void steps_are_prefill(void)
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
         const int n = rng_int(&r, 1, 300), kv_heads = rng_int(&r, 1, 2), heads = kv_heads * rng_int(&r, 1, 3);
-        const int dim = rng_int(&r, 1, 24);
-        int backends[16], backend = backends[rng_int(&r, 0, test_all_backends(backends, 16) - 1)];
-        float *q = floats((size_t)(n * heads * dim)), *k = floats((size_t)(n * kv_heads * dim));
-        float *v = floats((size_t)(n * kv_heads * dim)), *whole = floats((size_t)(n * heads * dim));
-        float *steps = floats((size_t)(n * heads * dim));
+        const int head_dim = rng_int(&r, 1, 24);
+        attn_backend backends[16];
+        attn_backend backend = backends[rng_int(&r, 0, test_all_backends(backends, 16) - 1)];
+        float *q = floats((size_t)(n * heads * head_dim)), *k = floats((size_t)(n * kv_heads * head_dim));
+        float *v = floats((size_t)(n * kv_heads * head_dim)), *whole = floats((size_t)(n * heads * head_dim));
+        float *steps = floats((size_t)(n * heads * head_dim));
         attn_kv c;
         attn_kv_args shape = {0};
         attn_args a = {0};
-        rng_fill(&r, q, (size_t)(n * heads * dim));
-        rng_fill(&r, k, (size_t)(n * kv_heads * dim));
-        rng_fill(&r, v, (size_t)(n * kv_heads * dim));
+        rng_fill(&r, q, (size_t)(n * heads * head_dim));
+        rng_fill(&r, k, (size_t)(n * kv_heads * head_dim));
+        rng_fill(&r, v, (size_t)(n * kv_heads * head_dim));
         a.out = whole;
         a.q = q;
         a.k = k;
@@ -244,13 +246,13 @@ static void steps_are_prefill(void)
         a.n_q = a.n_k = n;
         a.heads = heads;
         a.kv_heads = kv_heads;
-        a.dim = dim;
+        a.head_dim = head_dim;
         a.causal = ATTN_CAUSAL_TOP_LEFT;
         a.backend = backend;
         CHECK(attn_sdpa(&a) == ATTN_OK);
         shape.batch = 1;
         shape.kv_heads = kv_heads;
-        shape.dim = dim;
+        shape.head_dim = head_dim;
         shape.capacity = n;
         CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
         a.k = a.v = NULL;
@@ -259,14 +261,14 @@ static void steps_are_prefill(void)
         for (int at = 0, rows; at < n; at += rows) {
             rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 50);
             if (rows > n - at) rows = n - at;
-            CHECK(attn_kv_append(&c, k + at * kv_heads * dim, v + at * kv_heads * dim, rows, NULL) == ATTN_OK);
-            a.q = q + at * heads * dim;
-            a.out = steps + at * heads * dim;
+            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL) == ATTN_OK);
+            a.q = q + at * heads * head_dim;
+            a.out = steps + at * heads * head_dim;
             a.n_q = rows;
             a.n_k = 0;
             CHECK(attn_sdpa(&a) == ATTN_OK);
         }
-        CHECKF(same_bits(whole, steps, (size_t)(n * heads * dim)),
+        CHECKF(same_bits(whole, steps, (size_t)(n * heads * head_dim)),
                "seed %llu: %d rows in steps differ from all at once", seed, n);
         attn_kv_free(&c);
         free(q); free(k); free(v); free(whole); free(steps);
@@ -288,7 +290,7 @@ static void shared_memory(void)
     rng_fill(&r, q, B * H * D);
     s.batch = M;
     s.kv_heads = H;
-    s.dim = D;
+    s.head_dim = D;
     s.capacity = NK;
     CHECK(attn_kv_init(&shared, &s) == ATTN_OK);
     CHECK(attn_kv_append(&shared, k, v, NK, lengths) == ATTN_OK);
@@ -337,7 +339,7 @@ static void beams_alone(void)
                  old_v[BEAMS][STEPS][H * D];
     s.batch = BEAMS;
     s.kv_heads = H;
-    s.dim = D;
+    s.head_dim = D;
     s.capacity = STEPS;
     CHECK(attn_kv_init(&beams, &s) == ATTN_OK);
     for (int t = 0; t < STEPS; t++) {
@@ -391,7 +393,7 @@ static void truncate_all(void)
     memset(v, 0, sizeof v);
     s.batch = 4;
     s.kv_heads = 1;
-    s.dim = 4;
+    s.head_dim = 4;
     s.capacity = 12;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     CHECK(attn_kv_append(&c, k, v, 10, counts) == ATTN_OK);
@@ -419,8 +421,8 @@ static void wrong_calls(void)
     rng_fill(&r, v, sizeof v / sizeof *v);
     s.batch = 2;
     s.kv_heads = 2;
-    s.dim = 5;
-    s.dim_v = 3;
+    s.head_dim = 5;
+    s.v_head_dim = 3;
     s.capacity = 40;
     mem = cache_memory(&s, &r);
     size = s.mem_size;
@@ -482,7 +484,7 @@ static void wrong_shapes(void)
     char room[64];
     good.batch = 2;
     good.kv_heads = 2;
-    good.dim = 8;
+    good.head_dim = 8;
     good.capacity = 16;
 #define REFUSES(field, value, status) do { a = good; a.field = value; memset(&c, 0x55, sizeof c); \
         CHECKF(attn_kv_init(&c, &a) == (status), "%s = %s", #field, #value); \
@@ -492,35 +494,35 @@ static void wrong_shapes(void)
     REFUSES(batch, 0, ATTN_E_SIZE);
     REFUSES(batch, -1, ATTN_E_SIZE);
     REFUSES(kv_heads, 0, ATTN_E_SIZE);
-    REFUSES(dim, 0, ATTN_E_SIZE);
-    REFUSES(dim_v, -1, ATTN_E_SIZE);
+    REFUSES(head_dim, 0, ATTN_E_SIZE);
+    REFUSES(v_head_dim, -1, ATTN_E_SIZE);
     REFUSES(capacity, 0, ATTN_E_SIZE);
     REFUSES(capacity, -5, ATTN_E_SIZE);
     REFUSES(capacity, 2147483647, ATTN_E_OVERFLOW);
-    good.batch = good.kv_heads = good.dim = 1 << 20;
+    good.batch = good.kv_heads = good.head_dim = 1 << 20;
     REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW);
     REFUSES(capacity, 16, ATTN_E_OVERFLOW);                            /* batch * kv_heads alone does not fit an int */
     good.batch = good.kv_heads = 1 << 15;
-    good.dim = 1 << 10;
+    good.head_dim = 1 << 10;
     REFUSES(capacity, 1 << 30, ATTN_E_OVERFLOW);                       /* 2^72 bytes of keys */
-    good.dim = 1;
+    good.head_dim = 1;
     good.capacity = 1 << 20;
-    REFUSES(dim_v, 1 << 30, ATTN_E_OVERFLOW);                          /* 2^82 bytes of values */
+    REFUSES(v_head_dim, 1 << 30, ATTN_E_OVERFLOW);                          /* 2^82 bytes of values */
     if (sizeof(size_t) == 8) {
         good.batch = 1 << 10;
         good.capacity = 1 << 20;
-        good.dim = 1 << 14;
-        REFUSES(dim_v, 1 << 14, ATTN_E_OVERFLOW);                      /* 2^61 of either, and a little more */
+        good.head_dim = 1 << 14;
+        REFUSES(v_head_dim, 1 << 14, ATTN_E_OVERFLOW);                      /* 2^61 of either, and a little more */
         good.batch = 6361;                                             /* 6361 * 69431 * 20394401 = 2^53 - 1: */
         good.kv_heads = 1;
-        good.dim = 20394401 - 16;
-        good.dim_v = 16;
+        good.head_dim = 20394401 - 16;
+        good.v_head_dim = 16;
         REFUSES(capacity, 128 * 69431, ATTN_E_OVERFLOW);               /* 2^62 - 512, and the lengths */
-        good.dim_v = 0;
+        good.v_head_dim = 0;
     }
 #undef REFUSES
     good.batch = good.kv_heads = 1;
-    good.dim = 8;
+    good.head_dim = 8;
     CHECK(attn_kv_init(NULL, &good) == ATTN_E_NULL);
     CHECK(attn_kv_init(&c, NULL) == ATTN_E_NULL);
     CHECK(attn_kv_size(NULL) == (size_t)-1);
@@ -533,7 +535,7 @@ static void wrong_shapes(void)
         CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_E_NULL && lengths[0] == 0);
     }
     good.batch = good.kv_heads = 1;
-    good.dim = 8;
+    good.head_dim = 8;
     good.capacity = 16;
     good.mem = room;
     good.mem_size = sizeof room;
@@ -561,7 +563,7 @@ static void wrong_readers(void)
     memset(&zero, 0, sizeof zero);
     s.batch = 2;
     s.kv_heads = 2;
-    s.dim = 8;
+    s.head_dim = 8;
     s.capacity = 16;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     CHECK(attn_kv_append(&c, k, k, 3, NULL) == ATTN_OK);
@@ -580,8 +582,8 @@ static void wrong_readers(void)
             CHECKF(0, "%s = %s wrote", #field, #value); break; } } while (0)
     REFUSES(kv, &zero, ATTN_E_NULL, "kv");
     REFUSES(kv_heads, 4, ATTN_E_SIZE, "kv_heads");
-    REFUSES(dim, 16, ATTN_E_SIZE, "dim");
-    REFUSES(dim_v, 4, ATTN_E_SIZE, "dim_v");
+    REFUSES(head_dim, 16, ATTN_E_SIZE, "head_dim");
+    REFUSES(v_head_dim, 4, ATTN_E_SIZE, "v_head_dim");
     REFUSES(k, k, ATTN_E_CONFLICT, "k");
     REFUSES(n_k, 2, ATTN_E_SIZE, "n_k");
     REFUSES(batch, 3, ATTN_E_SIZE, "batch");

@@ -503,14 +503,15 @@ static attn_args flags_args(flags_world *w)
     attn_args a;
     memset(&a, 0, sizeof a);
     a.q = w->q; a.k = w->k; a.v = w->v;
-    a.batch = F_BATCH; a.n_q = F_Q; a.n_k = F_K; a.heads = F_HEADS; a.dim = F_DIM;
+    a.batch = F_BATCH; a.n_q = F_Q; a.n_k = F_K; a.heads = F_HEADS; a.head_dim = F_DIM;
     return a;
 }
 
 /* by flag and by matrix: out, lse and probabilities bit for bit, on every backend */
 static void same_both_ways(flags_world *w, const char *what, attn_args flag, attn_args matrix)
 {
-    int list[16], n = test_all_backends(list, 16), i, s;
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), i, s;
     for (i = 0; i < n; i++) {
         const char *name = attn_backend_name(list[i]);
         size_t emptied[2] = { 77, 78 };

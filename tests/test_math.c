@@ -189,13 +189,13 @@ static void test_tanh(void)
     CHECK(attn__tanh(NAN) != attn__tanh(NAN));
 }
 
-/* ---- 1/sqrt(dim) ----------------------------------------------------------------------------------------- */
+/* ---- 1/sqrt(head_dim) ----------------------------------------------------------------------------------------- */
 
 static void test_default_scale(void)
 {
-    for (int dim = 1; dim <= 4096; dim++) {
-        float got = attn__default_scale(dim);
-        CHECKF(ulps(got, 1.0 / sqrt((double)dim)) <= 1.0, "1/sqrt(%d) is %.9g", dim, (double)got);
+    for (int head_dim = 1; head_dim <= 4096; head_dim++) {
+        float got = attn__default_scale(head_dim);
+        CHECKF(ulps(got, 1.0 / sqrt((double)head_dim)) <= 1.0, "1/sqrt(%d) is %.9g", head_dim, (double)got);
     }
     for (int k = 0; k <= 15; k++) {
         float got = attn__default_scale(1 << 2 * k);
@@ -235,7 +235,8 @@ static void test_fixed_float(void)
 static void test_pack_k(void)
 {
     rng r = rng_make(test_seed + 6);
-    int backends[16], n_backends = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < 200; i++) {
         const int n = rng_int(&r, 1, 70), depth = rng_int(&r, 1, 40), room = (n + 15) / 16 * 16;
         const ptrdiff_t row = depth + rng_int(&r, 0, 1) * rng_int(&r, 1, 20);
@@ -261,7 +262,8 @@ static void test_pack_k(void)
 static void test_products(void)
 {
     rng r = rng_make(test_seed + 7);
-    int backends[16], n_backends = test_all_backends(backends, 16), one[16], n_one = test_one_answer_backends(one, 16);
+    attn_backend backends[16], one[16];
+    int n_backends = test_all_backends(backends, 16), n_one = test_one_answer_backends(one, 16);
     for (int i = 0; i < 150 && !test_failed(); i++) {
         const int rows = rng_int(&r, 1, 30), panels = rng_int(&r, 1, 9), width = 16 * panels;
         const int depth = rng_int(&r, 0, 60);
@@ -359,8 +361,8 @@ static void test_far_values(void)
     memset(&s, 0, sizeof s);
     memset(&e, 0, sizeof e);
     c.shape.capacity = 1;
-    c.shape.dim_v = s.dim_v = last + 1;
-    c.priv[3] = &first;
+    c.shape.v_head_dim = s.v_head_dim = last + 1;
+    c.v_panels = &first;
     a.kv = &c;
     for (int i = 0; i < 7; i++)
         for (int j = 0; j < 128; j += 127) {
@@ -379,6 +381,6 @@ SUITE(math) = {
     {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
     {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
     {"far values", test_far_values, "a column of a very wide head at an offset that has left an int"},
-    {"default_scale", test_default_scale, "1/sqrt(dim) off by more than an ulp, or inexact where it is a power of two"},
+    {"default_scale", test_default_scale, "1/sqrt(head_dim) off by more than an ulp, or inexact where it is a power of two"},
     {0}
 };

@@ -65,7 +65,7 @@ static numbers numbers_of(const float *x, size_t n)
 static numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, int n_in, int n_out)
 {
     numbers y = numbers_make(rows * (size_t)n_out);
-    int best = ATTN_SCALAR;
+    attn_backend best = ATTN_SCALAR;
     attn_backends(&best, 1);
     const int roundings = n_in + (best == ATTN_SSE2 || best == ATTN_WASM);
     for (size_t r = 0; r < rows; r++)
@@ -185,7 +185,8 @@ static void signs_of_zero(void)
     const float table[2] = {-0.0f, bits_float(0xFFA12345u)};
     const float keys[3] = {1e-30f, 0.0f, 0.0f}, values[3] = {bits_float(0x80000001u), -0.0f, -0.0f};
     float x[2] = {-0.0f, 1.0f}, none[1] = {-0.0f}, m[1] = {-0.0f}, bias[2], y = 1.0f;
-    int backends[16], n = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n = test_all_backends(backends, 16);
     attn_linear l;
     attn_mha_args args = {0};
     attn_mha layer;
@@ -202,7 +203,7 @@ static void signs_of_zero(void)
         float weights[3], zero = 0.0f;
         o.attn.backend = backends[b];
         CHECK(attn_mha_self(&layer, &y, &zero, 1, 1, &o) == ATTN_OK && float_bits(y) == minus);
-        a.out = &y, a.q = &small, a.k = keys, a.v = values, a.batch = a.n_q = a.heads = a.dim = 1, a.n_k = 3;
+        a.out = &y, a.q = &small, a.k = keys, a.v = values, a.batch = a.n_q = a.heads = a.head_dim = 1, a.n_k = 3;
         a.weights = weights, a.weights_stage = ATTN_SCORES_RAW, a.backend = backends[b];
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECK(float_bits(y) == 0 && float_bits(weights[0]) == 0);      /* a third of the smallest float; -1e-60 */
@@ -303,7 +304,7 @@ static void rope_table(void)
                     const double slack = angle * 1e-15; /* of the reference itself: pow, and one rounding */
                     CHECKF(fabs(row[x] - cos(angle)) <= table_bound(cos(angle), angle) + slack &&
                            fabs(row[d / 2 + x] - sin(angle)) <= table_bound(sin(angle), angle) + slack,
-                           "base %g dim %d position %d pair %d: %.9g %.9g", bases[i], d, pos, x, (double)row[x],
+                           "base %g head_dim %d position %d pair %d: %.9g %.9g", bases[i], d, pos, x, (double)row[x],
                            (double)row[d / 2 + x]);
                 }
             free(t);
@@ -331,7 +332,8 @@ static void rope_bits(void)
 static void rope_rotates(void)
 {
     rng r = rng_make(test_seed + 2);
-    int best, one_answer, exact;
+    attn_backend best, one_answer;
+    int exact;
     attn_backends(&best, 1);
     exact = test_one_answer_backends(&one_answer, 1) > 0 && one_answer == best;
     for (int i = 0; i < 30 && !test_failed(); i++) {
@@ -553,7 +555,7 @@ static void by_parts(const layer *l, float *out, const float *x, int batch, int 
     a.n_k = n_k;
     a.heads = s->heads;
     a.kv_heads = s->kv_heads;
-    a.dim = s->head_dim;
+    a.head_dim = s->head_dim;
     a.work = NULL;
     a.exec = NULL;
     CHECK(attn_sdpa(&a) == ATTN_OK);
@@ -568,7 +570,9 @@ static void by_parts(const layer *l, float *out, const float *x, int batch, int 
 static void composition(void)
 {
     rng seeds = rng_make(test_seed + 3);
-    int backends[16], n_backends = test_one_answer_backends(backends, 16), best, auto_is_one;
+    attn_backend backends[16];
+    int n_backends = test_one_answer_backends(backends, 16), auto_is_one;
+    attn_backend best;
     attn_backends(&best, 1);
     auto_is_one = best == backends[0];
     for (int i = 0; i < 250 * test_scale && !test_failed(); i++) {
@@ -642,30 +646,30 @@ static void composition(void)
 
 /* ---- against double ----------------------------------------------------------------------------------------- */
 
-/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with q and k plus dim u
+/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with q and k plus head_dim u
    of its magnitudes; scores that are off by e move a probability by a factor exp(2e) at most, to which (keys + 40) u
    come for exp, the sums and the division; the rest is a weighted sum. */
 static void row_oracle(double *out, double *error, const double *q, const double *eq, numbers k, numbers v,
-                       const int *sees, int keys, ptrdiff_t step, int dim, double scale)
+                       const int *sees, int keys, ptrdiff_t step, int head_dim, double scale)
 {
     double *s = calloc((size_t)keys + 1, sizeof(double)), top = -INFINITY, sum = 0.0, worst = 0.0;
     if (!s) abort();
     for (int j = 0; j < keys; j++) {
         double size = 0.0, e = 0.0;
         if (!sees[j]) continue;
-        for (int c = 0; c < dim; c++) {
+        for (int c = 0; c < head_dim; c++) {
             const double kc = k.value[j * step + c], ek = k.error[j * step + c];
             s[j] += q[c] * kc * scale;
             size += fabs(q[c] * kc * scale);
             e += (eq[c] * fabs(kc) + (fabs(q[c]) + eq[c]) * ek) * fabs(scale);
         }
-        e += (dim + 2) * U * size * 1.01;
+        e += (head_dim + 2) * U * size * 1.01;
         if (e > worst) worst = e;
         if (s[j] > top) top = s[j];
     }
     for (int j = 0; j < keys; j++) if (sees[j]) sum += s[j] = exp(s[j] - top);
     worst = expm1(2.0 * worst) + (keys + 40) * U;
-    for (int c = 0; c < dim; c++) {
+    for (int c = 0; c < head_dim; c++) {
         out[c] = error[c] = 0.0;
         for (int j = 0; j < keys; j++) {
             if (!sees[j]) continue;
@@ -696,7 +700,8 @@ static void turn_oracle(const layer *l, numbers x, int batch, int n, int heads)
 static void double_oracle(void)
 {
     rng seeds = rng_make(test_seed + 4);
-    int backends[16], n_backends = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < 80 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
@@ -912,7 +917,7 @@ static void cache_make(attn_kv *c, const layer *l, int batch, int capacity)
     attn_kv_args s = {0};
     s.batch = batch;
     s.kv_heads = l->a.kv_heads;
-    s.dim = l->a.head_dim;
+    s.head_dim = l->a.head_dim;
     s.capacity = capacity;
     CHECK(attn_kv_init(c, &s) == ATTN_OK);
 }
@@ -1171,7 +1176,7 @@ static void ragged_memories(void)
         }
         s.batch = BATCH;
         s.kv_heads = l.a.kv_heads;
-        s.dim = l.a.head_dim;
+        s.head_dim = l.a.head_dim;
         s.capacity = n_k;
         CHECK(attn_kv_init(&c, &s) == ATTN_OK);
         memset(&o, 0, sizeof o);
@@ -1340,7 +1345,8 @@ static void means(void)
 static void backends_and_threads(void)
 {
     rng r = rng_make(test_seed + 12);
-    int one[16], n_one = test_one_answer_backends(one, 16), backends[16], n_backends = test_all_backends(backends, 16);
+    attn_backend one[16], backends[16];
+    int n_one = test_one_answer_backends(one, 16), n_backends = test_all_backends(backends, 16);
     for (int i = 0; i < 12 && !test_failed(); i++) {
         const int batch = rng_int(&r, 1, 2), n = i % 3 ? rng_int(&r, 1, 40) : rng_int(&r, 97, 150);
         float *x, *want, *got;
@@ -1501,22 +1507,22 @@ static void wrong_calls(void)
     CHECK(attn_mha_init(&value_wide, &a, NULL, 0) == ATTN_OK);
     s.batch = B;
     s.kv_heads = 2;
-    s.dim = 4;
+    s.head_dim = 4;
     s.capacity = 5;
     cache_bytes = attn_kv_size(&s);
     s.mem = guard_alloc(cache_bytes);
     s.mem_size = cache_bytes;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     s.mem = NULL;
-    s.dim = 3;
+    s.head_dim = 3;
     CHECK(attn_kv_init(&other, &s) == ATTN_OK);
-    s.dim = 4;
+    s.head_dim = 4;
     s.capacity = 2;
     CHECK(attn_kv_init(&small, &s) == ATTN_OK);
     s.kv_heads = 1;
     CHECK(attn_kv_init(&grouped, &s) == ATTN_OK);
     s.kv_heads = 2;
-    s.dim_v = 3;
+    s.v_head_dim = 3;
     CHECK(attn_kv_init(&narrow, &s) == ATTN_OK);
     memset(&o, 0, sizeof o);
     CHECK(attn_mha_self_step(&m, out, x, B, N, &c, NULL) == ATTN_OK);
@@ -1548,8 +1554,8 @@ static void wrong_calls(void)
     REFUSES((o.attn.batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
     REFUSES((o.attn.n_q = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
     REFUSES((o.attn.kv_heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
-    REFUSES((o.attn.dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
-    REFUSES((o.attn.dim_v = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
+    REFUSES((o.attn.v_head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
     for (int i = 0; i < 3; i++) {
         REFUSES((o.attn.q_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
         REFUSES((o.attn.v_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT);
@@ -1752,7 +1758,7 @@ static void vast_layers(void)
             attn_args inside = {0};
             exec.width = width + (1 << bit);
             inside.batch = inside.heads = inside.n_q = inside.n_k = 1;
-            inside.dim = 1 << 30;
+            inside.head_dim = 1 << 30;
             inside.exec = &exec;
             if (attn_sdpa_workspace(&inside) != (size_t)-1) width = exec.width;
             if (bit == 0) exec.width = width;

@@ -23,7 +23,7 @@ typedef struct victim {
     float *q, *k, *v, *mask, *bias, *slopes, *sinks;
     unsigned char *keep, *seen;                       /* seen: one byte for each element of the longest buffer */
     answer clean;
-    int backend;
+    attn_backend backend;
 } victim;
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
@@ -47,7 +47,7 @@ static void hide_chunks(sdpa_case *c, rng *r)
     }
 }
 
-static void victim_make(victim *w, rng *r, double work, int backend)
+static void victim_make(victim *w, rng *r, double work, attn_backend backend)
 {
     sdpa_case *c = &w->c;
     case_random_upto(r, c, work);
@@ -141,17 +141,17 @@ static void poison(victim *w, rng *r, target t, dose d)
     for (int j = 0; j < s->n_k; j++) by[j] = by[j] ? 16 | stays(r, by[j]) : 0;         /* 0: visible */
 
     memset(seen, 0, c->q_size);
-    if (row) memset(seen + oracle_q_at(a, s, t.b, t.h, t.i), 1, (size_t)s->dim);
+    if (row) memset(seen + oracle_q_at(a, s, t.b, t.h, t.i), 1, (size_t)s->head_dim);
     poison_unseen(w->q, c->q, seen, c->q_size, r, d, d.what & POISON_Q);
 
     memset(seen, 0, c->k_size);
     for (int j = start; j < end; j++)
-        if (!by[j]) memset(seen + oracle_k_at(a, s, t.b, t.h, j), 1, (size_t)s->dim);
+        if (!by[j]) memset(seen + oracle_k_at(a, s, t.b, t.h, j), 1, (size_t)s->head_dim);
     poison_unseen(w->k, c->k, seen, c->k_size, r, d, d.what & POISON_K);
 
     memset(seen, 0, c->v_size);
     for (int j = start; j < end; j++)
-        if (!by[j]) memset(seen + oracle_v_at(a, s, t.b, t.h, j), 1, (size_t)s->dim_v);
+        if (!by[j]) memset(seen + oracle_v_at(a, s, t.b, t.h, j), 1, (size_t)s->v_head_dim);
     poison_unseen(w->v, c->v, seen, c->v_size, r, d, d.what & POISON_V);
 
     if (c->mask) {
@@ -190,20 +190,20 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
     int entries = a->k_map && a->k_batch ? a->k_batch : s->batch, tail = rng_int(r, 0, 40), n = s->n_k;
     attn_kv_args make;
     memset(&make, 0, sizeof make);
-    make.batch = entries, make.kv_heads = s->kv_heads, make.dim = s->dim, make.dim_v = s->dim_v;
+    make.batch = entries, make.kv_heads = s->kv_heads, make.head_dim = s->head_dim, make.v_head_dim = s->v_head_dim;
     make.capacity = n + tail;
     if (attn_kv_init(kv, &make) != ATTN_OK) return 0;
     size_t rows = (size_t)entries * (size_t)(n + tail) * (size_t)s->kv_heads, at_k = 0, at_v = 0;
-    float *k = (float *)malloc(rows * (size_t)s->dim * 4 + 4), *v = (float *)malloc(rows * (size_t)s->dim_v * 4 + 4);
+    float *k = (float *)malloc(rows * (size_t)s->head_dim * 4 + 4), *v = (float *)malloc(rows * (size_t)s->v_head_dim * 4 + 4);
     if (!k || !v) exit(3);
     for (int e = 0; e < entries; e++)
         for (int j = 0; j < n + tail; j++)
             for (int g = 0; g < s->kv_heads; g++) {
-                for (int x = 0; x < s->dim; x++, at_k++) {
+                for (int x = 0; x < s->head_dim; x++, at_k++) {
                     float p = drawn_poison(r, 11);
                     memcpy(k + at_k, j < n ? w->k + oracle_row_at(s->k, NULL, e, g, j) + x : &p, 4);
                 }
-                for (int x = 0; x < s->dim_v; x++, at_v++) {
+                for (int x = 0; x < s->v_head_dim; x++, at_v++) {
                     float p = drawn_poison(r, 11);
                     memcpy(v + at_v, j < n ? w->v + oracle_row_at(s->v, NULL, e, g, j) + x : &p, 4);
                 }
@@ -291,7 +291,8 @@ static void check_row(victim *w, rng *r, target t)
     attn_kv kv;
     attn_exec exec;
     attn_args a = w->a;
-    int list[16], n_list = test_one_answer_backends(list, 16), one_answer = 0, *map = NULL;
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16), one_answer = 0, *map = NULL;
     for (int x = 0; x < n_list; x++) one_answer |= list[x] == w->backend;
     a.backend = one_answer && rng_int(r, 0, 3) == 0 ? list[rng_int(r, 0, n_list - 1)] : w->backend;
     int width = rng_int(r, 0, 3) ? 0 : widths[rng_int(r, 0, 4)];
@@ -317,8 +318,8 @@ static void check_row(victim *w, rng *r, target t)
     CHECKF(now.status == ATTN_OK, "%s: %s; %s", text, attn_status_str(now.status), case_text(c));
     if (now.status == ATTN_OK) {
         size_t at = ((size_t)t.b * (size_t)s->heads + (size_t)t.h) * (size_t)s->n_q + (size_t)t.i, n_k = (size_t)s->n_k;
-        const float *was = w->clean.out + at * (size_t)s->dim_v, *is = now.out + at * (size_t)s->dim_v;
-        int x = moved(was, is, (size_t)s->dim_v);
+        const float *was = w->clean.out + at * (size_t)s->v_head_dim, *is = now.out + at * (size_t)s->v_head_dim;
+        int x = moved(was, is, (size_t)s->v_head_dim);
         CHECKF(x < 0, "out[%d] was %08x, is %08x: %s; %s (clean: %s)", x, float_bits(was[x < 0 ? 0 : x]),
                float_bits(is[x < 0 ? 0 : x]), text, case_text(c), backend_of(w));
         CHECKF(same_bits(w->clean.lse + at, now.lse + at, 1), "lse was %08x, is %08x: %s; %s (clean: %s)",
@@ -359,7 +360,8 @@ static int drawn_edge(rng *r, int n)
 
 static void test_random(void)
 {
-    int list[16], n_list = test_all_backends(list, 16), cases = 1000 * test_scale, verbose;
+    attn_backend list[16];
+    int n_list = test_all_backends(list, 16), cases = 1000 * test_scale, verbose;
     long rows_tried = 0;
     static case_pairs pairs;
     rng r = rng_make(test_seed * 7919u + 17u);
@@ -410,19 +412,19 @@ typedef struct scene {
     float asked;
 } scene;
 
-static void scene_make(scene *s, int n_q, int n_k, int dim, int dim_v, uint64_t seed)
+static void scene_make(scene *s, int n_q, int n_k, int head_dim, int v_head_dim, uint64_t seed)
 {
     rng r = rng_make(seed);
     memset(s, 0, sizeof *s);
-    s->q = guard_floats((size_t)(n_q * dim));
-    s->k = guard_floats((size_t)(n_k * dim));
-    s->v = guard_floats((size_t)(n_k * dim_v));
-    rng_fill(&r, s->q, (size_t)(n_q * dim));
-    rng_fill(&r, s->k, (size_t)(n_k * dim));
-    rng_fill(&r, s->v, (size_t)(n_k * dim_v));
+    s->q = guard_floats((size_t)(n_q * head_dim));
+    s->k = guard_floats((size_t)(n_k * head_dim));
+    s->v = guard_floats((size_t)(n_k * v_head_dim));
+    rng_fill(&r, s->q, (size_t)(n_q * head_dim));
+    rng_fill(&r, s->k, (size_t)(n_k * head_dim));
+    rng_fill(&r, s->v, (size_t)(n_k * v_head_dim));
     s->a.q = s->q, s->a.k = s->k, s->a.v = s->v;
     s->a.batch = s->a.heads = 1;
-    s->a.n_q = n_q, s->a.n_k = n_k, s->a.dim = dim, s->a.dim_v = dim_v;
+    s->a.n_q = n_q, s->a.n_k = n_k, s->a.head_dim = head_dim, s->a.v_head_dim = v_head_dim;
     s->a.weights = s->a.lse = &s->asked, s->a.masked_rows = &s->counted;
 }
 
@@ -433,7 +435,7 @@ static void scene_free(scene *s)
     guard_free(s->v);
 }
 
-static answer scene_run(const scene *s, int backend)
+static answer scene_run(const scene *s, attn_backend backend)
 {
     attn_args a = s->a;
     a.backend = backend;
@@ -449,7 +451,8 @@ static int all_are(const float *x, size_t n, uint32_t bits)
     return 1;
 }
 
-static int backends[16], n_backends;
+static attn_backend backends[16];
+static int n_backends;
 #define EACH_BACKEND(be)                                                                                               \
     n_backends = test_all_backends(backends, 16);                                                                     \
     for (int be##_x = 0, be = 0; be##_x < n_backends && (be = backends[be##_x], 1); be##_x++)
@@ -498,19 +501,19 @@ static void test_visible_nan(void)
     EACH_BACKEND(be)
         for (int z = 0; z < SIZES; z++)
             for (int where = 0; where < 7; where++) {
-                int n_q = sizes[z][0], n_k = sizes[z][1], dim = sizes[z][2], dv = sizes[z][3];
+                int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3];
                 int i0 = n_q / 2, j0 = n_k * (where % 3 + 1) / 4, x0 = dv / 2;
                 size_t cells = (size_t)(n_q * n_k);
                 float nan_here = bits_float(kinds[(z + where) % 3]), *mask = guard_floats(cells), sink = 0.5f,
                       slope = 0.1f;
                 scene s;
-                scene_make(&s, n_q, n_k, dim, dv, 4);
+                scene_make(&s, n_q, n_k, head_dim, dv, 4);
                 for (size_t x = 0; x < cells; x++) mask[x] = x % 5 == 2 && (int)x % n_k != j0 ? -INF : 0.0f;
                 s.a.mask = mask, s.a.sinks = &sink, s.a.alibi_slopes = &slope;
                 answer clean = scene_run(&s, be);
                 switch (where) {
-                case 0: memcpy(s.q + i0 * dim + dim / 2, &nan_here, 4); break;
-                case 1: memcpy(s.k + j0 * dim + dim / 2, &nan_here, 4); break;
+                case 0: memcpy(s.q + i0 * head_dim + head_dim / 2, &nan_here, 4); break;
+                case 1: memcpy(s.k + j0 * head_dim + head_dim / 2, &nan_here, 4); break;
                 case 2: memcpy(s.v + j0 * dv + x0, &nan_here, 4); break;
                 case 3: memcpy(mask + i0 * n_k + j0, &nan_here, 4); break;
                 case 4: memcpy(&sink, &nan_here, 4); break;
@@ -555,15 +558,15 @@ static void test_underflow(void)
         for (int z = 0; z < SIZES; z++)
             for (int far = 0; far < 2; far++)
                 for (int kind = 0; kind < 4; kind++) {
-                    int n_q = sizes[z][0], n_k = sizes[z][1], dim = sizes[z][2], dv = sizes[z][3];
+                    int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3];
                     int loud = far ? n_k - 1 : 0, bad = far ? 0 : n_k - 1;
                     unsigned char *keep = (unsigned char *)guard_alloc((size_t)(n_q * n_k));
                     static const uint32_t kinds[] = {0x7FC00000u, 0xFFA00001u, 0x7F800000u, 0xFF800000u};
                     scene s;
-                    scene_make(&s, n_q, n_k, dim, dv, 5);
-                    for (int i = 0; i < n_q * dim; i++) s.q[i] = 1.0f;
+                    scene_make(&s, n_q, n_k, head_dim, dv, 5);
+                    for (int i = 0; i < n_q * head_dim; i++) s.q[i] = 1.0f;
                     for (int j = 0; j < n_k; j++)
-                        for (int c = 0; c < dim; c++) s.k[j * dim + c] = j == loud ? 200.0f : -200.0f;
+                        for (int c = 0; c < head_dim; c++) s.k[j * head_dim + c] = j == loud ? 200.0f : -200.0f;
                     for (int i = 0; i < n_q; i++)
                         for (int j = 0; j < n_k; j++) keep[i * n_k + j] = (unsigned char)(j != bad || i % 2 == 0);
                     s.a.keep = keep;
@@ -594,11 +597,11 @@ static void test_minus_zero(void)
         for (int z = 0; z < SIZES; z++)
             for (int kind = 0; kind < 5; kind++) {
                 static const uint32_t hidden[] = {0x3F800000u, 0xBF800000u, 0x7FC00000u, 0x7F800000u, 0x80000001u};
-                int n_q = sizes[z][0], n_k = sizes[z][1], dim = sizes[z][2], dv = sizes[z][3];
+                int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3];
                 unsigned char *keep = (unsigned char *)guard_alloc((size_t)(n_q * n_k));
                 scene s;
-                scene_make(&s, n_q, n_k, dim, dv, 6);
-                memset(s.k, 0, (size_t)(n_k * dim) * 4);
+                scene_make(&s, n_q, n_k, head_dim, dv, 6);
+                memset(s.k, 0, (size_t)(n_k * head_dim) * 4);
                 for (int i = 0; i < n_q; i++)
                     for (int j = 0; j < n_k; j++) keep[i * n_k + j] = (unsigned char)(j % 3 != 1);
                 for (int j = 0; j < n_k; j++)
@@ -626,14 +629,14 @@ static void test_minus_infinity(void)
     EACH_BACKEND(be)
         for (int rows = 1; rows <= 29; rows += 28)
             for (int dead = 0; dead < 8; dead++) {                    /* which of the three chunks are at -inf */
-                int n_k = 300, dim = 8, dv = 9;
+                int n_k = 300, head_dim = 8, dv = 9;
                 unsigned char *keep = (unsigned char *)guard_alloc((size_t)n_k);
                 scene s;
-                scene_make(&s, rows, n_k, dim, dv, 7);
-                for (int i = 0; i < rows * dim; i++) s.q[i] = 1e30f;
+                scene_make(&s, rows, n_k, head_dim, dv, 7);
+                for (int i = 0; i < rows * head_dim; i++) s.q[i] = 1e30f;
                 for (int j = 0; j < n_k; j++) {
                     keep[j] = (unsigned char)!(dead >> j / 128 & 1);
-                    for (int c = 0; c < dim; c++) s.k[j * dim + c] = keep[j] ? 1e-30f * s.k[j * dim + c] : -1e30f;
+                    for (int c = 0; c < head_dim; c++) s.k[j * head_dim + c] = keep[j] ? 1e-30f * s.k[j * head_dim + c] : -1e30f;
                 }
                 answer now = scene_run(&s, be);
                 s.a.keep = keep, s.a.keep_shape[0] = s.a.keep_shape[1] = s.a.keep_shape[2] = 1;
@@ -690,15 +693,15 @@ static void test_empty(void)
         for (int z = 0; z < SIZES; z++)
             for (int way = 0; way < WAYS; way++)
                 for (int sunk = 0; sunk < 2; sunk++) {
-                    int n_q = sizes[z][0], n_k = sizes[z][1], dim = sizes[z][2], dv = sizes[z][3], length = n_k,
+                    int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3], length = n_k,
                         start = n_k;
                     int zero = 0, third = n_k / 3, none[2] = {0, 0};
                     size_t cells = (size_t)(n_q * n_k);
                     float *mask = guard_floats(cells), *bias = guard_floats(cells), sink = 1.0f;
                     unsigned char *keep = (unsigned char *)guard_alloc(cells);
                     scene s;
-                    scene_make(&s, n_q, n_k, dim, dv, 8);
-                    for (int x = 0; x < n_k * dim; x++) s.k[x] = bits_float(0x7FC00001u);
+                    scene_make(&s, n_q, n_k, head_dim, dv, 8);
+                    for (int x = 0; x < n_k * head_dim; x++) s.k[x] = bits_float(0x7FC00001u);
                     for (int x = 0; x < n_k * dv; x++) s.v[x] = x % 2 ? INF : bits_float(0xFFC00000u);
                     for (size_t x = 0; x < cells; x++) {
                         int half = (int)x % n_k % 2;
@@ -747,7 +750,7 @@ static void test_count(void)
         attn_args a;
         memset(&a, 0, sizeof a);
         memset(q, 0, sizeof q);
-        a.q = q, a.k = k, a.v = v, a.batch = B, a.heads = H, a.n_q = a.n_k = N, a.dim = D, a.backend = be;
+        a.q = q, a.k = k, a.v = v, a.batch = B, a.heads = H, a.n_q = a.n_k = N, a.head_dim = D, a.backend = be;
         a.keep = keep, a.keep_shape[0] = B, a.keep_shape[1] = H, a.keep_shape[2] = N, a.q_lengths = rows;
         a.masked_rows = &counted;
         for (int x = 0; x < B * H * N; x++) {
@@ -768,11 +771,11 @@ static void test_finite(void)
     EACH_BACKEND(be)
         for (int z = 0; z < SIZES; z++)
             for (int kind = 0; kind < 2; kind++) {
-                int n_q = sizes[z][0], n_k = sizes[z][1], dim = sizes[z][2], dv = sizes[z][3];
+                int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3];
                 size_t cells = (size_t)(n_q * n_k);
                 float *mask = guard_floats(cells), most_negative = bits_float(0xFF7FFFFFu);
                 scene s;
-                scene_make(&s, n_q, n_k, dim, dv, 9);
+                scene_make(&s, n_q, n_k, head_dim, dv, 9);
                 for (size_t x = 0; x < cells; x++) mask[x] = kind ? -1e9f : most_negative;
                 s.a.mask = mask;
                 answer now = scene_run(&s, be);
@@ -800,10 +803,10 @@ static void test_chunks(void)
         for (int causal = 0; causal < 2; causal++)
             for (int bad = 0; bad < 4; bad++)
                 for (int what = 0; what < 3; what++) {
-                    int n_q = 48, n_k = 400, dim = 8, dv = 16;
+                    int n_q = 48, n_k = 400, head_dim = 8, dv = 16;
                     unsigned char *keep = (unsigned char *)guard_alloc((size_t)(n_q * n_k));
                     scene s;
-                    scene_make(&s, n_q, n_k, dim, dv, 10);
+                    scene_make(&s, n_q, n_k, head_dim, dv, 10);
                     for (int i = 0; i < n_q; i++)
                         for (int j = 0; j < n_k; j++)
                             keep[i * n_k + j] =
@@ -812,7 +815,7 @@ static void test_chunks(void)
                     if (causal) s.a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
                     answer clean = scene_run(&s, be);
                     for (int j = bad * 128; j < n_k && j < bad * 128 + 128; j++) {
-                        for (int c = 0; c < dim && what != 1; c++) s.k[j * dim + c] = c % 2 ? INF : bits_float(QUIET);
+                        for (int c = 0; c < head_dim && what != 1; c++) s.k[j * head_dim + c] = c % 2 ? INF : bits_float(QUIET);
                         for (int x = 0; x < dv && what != 0; x++) s.v[j * dv + x] = x % 2 ? -INF : bits_float(QUIET);
                     }
                     answer now = scene_run(&s, be);

@@ -283,7 +283,7 @@ typedef struct problem {
     float q[N * HEADS * DIM], k[N * HEADS * DIM], v[N * HEADS * DIM], want[N * HEADS * DIM];
 } problem;
 
-static attn_status solve(const problem *p, float *out, const attn_exec *e, int backend)
+static attn_status solve(const problem *p, float *out, const attn_exec *e, attn_backend backend)
 {
     attn_args a = {0};
     a.out = out;
@@ -293,7 +293,7 @@ static attn_status solve(const problem *p, float *out, const attn_exec *e, int b
     a.batch = 1;
     a.n_q = a.n_k = N;
     a.heads = HEADS;
-    a.dim = DIM;
+    a.head_dim = DIM;
     a.causal = ATTN_CAUSAL_TOP_LEFT;
     a.exec = e;
     a.backend = backend;
@@ -390,7 +390,8 @@ static void environment(void)
 #if defined(_M_X64) || (defined(__GNUC__) && (defined(__x86_64__) || defined(__SSE_MATH__) || \
     defined(__aarch64__) || defined(__ARM_FP) || defined(__riscv_flen) || defined(__s390x__) || defined(__powerpc64__)))
     static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST};
-    int backends[16], n_backends = test_one_answer_backends(backends, 16);
+    attn_backend backends[16];
+    int n_backends = test_one_answer_backends(backends, 16);
     problem *p = problem_make(test_seed + 20);
     float *out = malloc(sizeof p->want);
     attn_pool *pool = attn_pool_create(3);
@@ -464,7 +465,8 @@ enum { MOST_CALLS = 64 };
 typedef struct record {
     control_word word;
     const attn_exec *exec;
-    int backend, n, lost;
+    attn_backend backend;
+    int n, lost;
     uint64_t print[MOST_CALLS];
     const char *name[MOST_CALLS];
 } record;
@@ -549,7 +551,7 @@ static void every_call(record *r)
     memset(out, 0, sizeof out);
     CALL(attn_self(out, q, k, v, 1, EN, EH, ED, 1, lengths, given.bias), out, EN * EM * sizeof *out);
     CALL(attn_cross(out, q, k, v, 1, EN, EN, EH, ED, lengths, given.mask), out, EN * EM * sizeof *out);
-    a.out = out, a.q = q, a.k = k, a.v = v + EN * EM, a.batch = 1, a.n_q = a.n_k = EN, a.heads = EH, a.dim = ED;
+    a.out = out, a.q = q, a.k = k, a.v = v + EN * EM, a.batch = 1, a.n_q = a.n_k = EN, a.heads = EH, a.head_dim = ED;
     a.mask = given.mask, a.bias = given.bias, a.alibi_slopes = given.slopes, a.sinks = given.sinks, a.softcap = 1e-39f;
     a.weights = weights, a.lse = lse, a.exec = r->exec, a.backend = r->backend, a.scale = 1e-40f;
     for (int stage = ATTN_PROBABILITIES; stage <= ATTN_SCORES_BIASED; stage++) {
@@ -568,14 +570,14 @@ static void every_call(record *r)
     CALL((list[0] = attn_sdpa_workspace(&a) < 1 << 20, done), list, sizeof *list);
 
     /* caches */
-    shape.batch = 2, shape.kv_heads = EH, shape.dim = ED, shape.capacity = EN;
+    shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
     CALL(attn_kv_init(&c, &shape), &shape, 0);
     CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
     memset(&a, 0, sizeof a);
-    a.out = out, a.q = q, a.kv = &c, a.batch = 2, a.n_q = 5, a.heads = EH, a.dim = ED, a.exec = r->exec;
+    a.out = out, a.q = q, a.kv = &c, a.batch = 2, a.n_q = 5, a.heads = EH, a.head_dim = ED, a.exec = r->exec;
     a.causal = ATTN_CAUSAL_BOTTOM_RIGHT, a.backend = r->backend;
     CALL(attn_sdpa(&a), out, 10 * EM * sizeof *out);
     CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
@@ -613,7 +615,8 @@ static void every_call(record *r)
 static void hostile_host(void)
 {
     static record usual, now;
-    int backends[16], n_backends = test_all_backends(backends, 16);
+    attn_backend backends[16];
+    int n_backends = test_all_backends(backends, 16);
     const control_word before = control_get();
     given_fill();
     for (int b = 0; b < n_backends; b++) {
@@ -683,7 +686,8 @@ static void cpu_lacks(void)
             const int avx2 = (has & OSXSAVE) && (has & AVX) && (has & FMA) && (has & AVX2) && (has & LEAF7) &&
                              (saved[i] & 6u) == 6u;
             const int avx512 = avx2 && (has & AVX512) && (saved[i] & 0xe0u) == 0xe0u;
-            int list[16], want[4], n = 0;
+            attn_backend list[16], want[4];
+            int n = 0;
             attn_args a = {0};
             cpu.most = has & LEAF7 ? 7 : 6;
             cpu.leaf1 = (has & OSXSAVE ? 1u << 27 : 0) | (has & AVX ? 1u << 28 : 0) | (has & FMA ? 1u << 12 : 0);
@@ -697,7 +701,7 @@ static void cpu_lacks(void)
             CHECKF(attn_backends(list, 16) == n && !memcmp(list, want, (size_t)n * sizeof *want),
                    "has %x, saves %x: %d backends, first %s", (unsigned)has, saved[i], attn_backends(NULL, 0),
                    attn_backend_name(list[0]));
-            a.batch = a.heads = a.n_q = a.n_k = a.dim = 1;
+            a.batch = a.heads = a.n_q = a.n_k = a.head_dim = 1;
             a.out = out;
             a.q = a.k = a.v = p->q;
             a.backend = ATTN_AVX2;

@@ -10,14 +10,15 @@ static const double SCALAR_WORK = 150e3;
 
 static double case_work(const oracle_shape *s)
 {
-    return (double)s->batch * s->heads * s->n_q * s->n_k * (s->dim + s->dim_v);
+    return (double)s->batch * s->heads * s->n_q * s->n_k * (s->head_dim + s->v_head_dim);
 }
 
 /* ---- random cases ---------------------------------------------------------------------------------------- */
 
 static void test_random(void)
 {
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
     static case_pairs pairs;
     double sharpest = 0.0;
@@ -104,7 +105,7 @@ static void cover(rng *r, const pairing *p, int f, int x, int g, int y, int *bes
     }
 }
 
-static void run_shape(rng *r, const int *level, const int *backends, int n_backends)
+static void run_shape(rng *r, const int *level, const attn_backend *backends, int n_backends)
 {
     char text[160];
     attn_args a = {0};
@@ -112,8 +113,8 @@ static void run_shape(rng *r, const int *level, const int *backends, int n_backe
     oracle_bound allowed;
     a.n_q = factors[F_N_Q].value[level[F_N_Q]];
     a.n_k = factors[F_N_K].value[level[F_N_K]];
-    a.dim = factors[F_DIM].value[level[F_DIM]];
-    a.dim_v = factors[F_DIM_V].value[level[F_DIM_V]];
+    a.head_dim = factors[F_DIM].value[level[F_DIM]];
+    a.v_head_dim = factors[F_DIM_V].value[level[F_DIM_V]];
     a.kv_heads = factors[F_KV_HEADS].value[level[F_KV_HEADS]];
     a.heads = a.kv_heads * factors[F_GROUP].value[level[F_GROUP]];
     a.batch = factors[F_BATCH].value[level[F_BATCH]];
@@ -121,11 +122,11 @@ static void run_shape(rng *r, const int *level, const int *backends, int n_backe
     a.causal = factors[F_CAUSAL].value[level[F_CAUSAL]];
     size_t q_rows = (size_t)a.batch * (size_t)a.heads * (size_t)a.n_q;
     size_t k_rows = (size_t)a.batch * (size_t)a.kv_heads * (size_t)a.n_k;
-    float *q = guard_floats(q_rows * (size_t)a.dim), *k = guard_floats(k_rows * (size_t)a.dim);
-    float *v = guard_floats(k_rows * (size_t)a.dim_v), *out = guard_floats(q_rows * (size_t)a.dim_v);
-    rng_fill(r, q, q_rows * (size_t)a.dim);
-    rng_fill(r, k, k_rows * (size_t)a.dim);
-    rng_fill(r, v, k_rows * (size_t)a.dim_v);
+    float *q = guard_floats(q_rows * (size_t)a.head_dim), *k = guard_floats(k_rows * (size_t)a.head_dim);
+    float *v = guard_floats(k_rows * (size_t)a.v_head_dim), *out = guard_floats(q_rows * (size_t)a.v_head_dim);
+    rng_fill(r, q, q_rows * (size_t)a.head_dim);
+    rng_fill(r, k, k_rows * (size_t)a.head_dim);
+    rng_fill(r, v, k_rows * (size_t)a.v_head_dim);
     a.q = q;
     a.k = k;
     a.v = v;
@@ -135,8 +136,8 @@ static void run_shape(rng *r, const int *level, const int *backends, int n_backe
     for (int b = 0; b < n_backends; b++) {
         if (backends[b] == ATTN_SCALAR && case_work(&want.shape) > SCALAR_WORK) continue;
         a.backend = backends[b];
-        snprintf(text, sizeof text, "backend %s batch %d heads %d/%d n_q %d n_k %d dim %d/%d layout %d causal %d",
-                 attn_backend_name(a.backend), a.batch, a.heads, a.kv_heads, a.n_q, a.n_k, a.dim, a.dim_v, a.layout,
+        snprintf(text, sizeof text, "backend %s batch %d heads %d/%d n_q %d n_k %d head_dim %d/%d layout %d causal %d",
+                 attn_backend_name(a.backend), a.batch, a.heads, a.kv_heads, a.n_q, a.n_k, a.head_dim, a.v_head_dim, a.layout,
                  a.causal);
         attn_status status = attn_sdpa(&a);
         CHECKF(status == ATTN_OK, "%s; %s", attn_status_str(status), text);
@@ -152,7 +153,8 @@ static void run_shape(rng *r, const int *level, const int *backends, int n_backe
 
 static void test_shapes(void)
 {
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
     static pairing p;
     memset(&p, 0, sizeof p);
@@ -175,12 +177,12 @@ enum { ACCURACY_HEADS = 4 };
 
 /* N(0, 1) inputs: `rows` rows of 4 heads over n keys each, no masks. rms[b] becomes the root of the mean square of
    (out - oracle) of backend b. */
-static void measure(int n, int dim, int rows, const int *backends, int n_backends, double *rms)
+static void measure(int n, int head_dim, int rows, const attn_backend *backends, int n_backends, double *rms)
 {
     attn_args a = {0};
     oracle want;
     rng r = rng_make((uint64_t)n);
-    size_t width = (size_t)ACCURACY_HEADS * (size_t)dim, count = width * (size_t)rows, keys = width * (size_t)n;
+    size_t width = (size_t)ACCURACY_HEADS * (size_t)head_dim, count = width * (size_t)rows, keys = width * (size_t)n;
     float *q = guard_floats(count), *k = guard_floats(keys), *v = guard_floats(keys), *out = guard_floats(count);
     rng_fill(&r, q, count);
     rng_fill(&r, k, keys);
@@ -193,7 +195,7 @@ static void measure(int n, int dim, int rows, const int *backends, int n_backend
     a.heads = ACCURACY_HEADS;
     a.n_q = rows;
     a.n_k = n;
-    a.dim = dim;
+    a.head_dim = head_dim;
     a.layout = ATTN_BHSD;                                    /* the order of the oracle's own arrays */
     oracle_run(&want, &a);
     for (int b = 0; b < n_backends; b++) {
@@ -216,11 +218,11 @@ static void measure(int n, int dim, int rows, const int *backends, int n_backend
 static void test_accuracy(void)
 {
     static const struct {
-        int n, dim, rows;
+        int n, head_dim, rows;
         double limit;
     } points[] = {{512, 64, 384, 2.7e-8}, {2048, 64, 160, 1.45e-8}, {1024, 128, 192, 2.4e-8}};
-    int all[MOST_BACKENDS], n_all = test_all_backends(all, MOST_BACKENDS), chosen[MOST_BACKENDS], n = 0;
-    int one[MOST_BACKENDS], n_one = test_one_answer_backends(one, MOST_BACKENDS);
+    attn_backend all[MOST_BACKENDS], chosen[MOST_BACKENDS], one[MOST_BACKENDS];
+    int n_all = test_all_backends(all, MOST_BACKENDS), n = 0, n_one = test_one_answer_backends(one, MOST_BACKENDS);
     double rms[MOST_BACKENDS];
     if (n_one > 0) chosen[n++] = one[0];                     /* one for all who have the same bits (suite bits) */
     for (int i = 0; i < n_all; i++) {
@@ -230,12 +232,12 @@ static void test_accuracy(void)
     }
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         int rows = points[i].rows * (test_scale < 8 ? test_scale : 8);
-        measure(points[i].n, points[i].dim, rows, chosen, n, rms);
+        measure(points[i].n, points[i].head_dim, rows, chosen, n, rms);
         for (int b = 0; b < n; b++) {
             double limit = points[i].limit * (b == 0 && n_one > 0 ? 1.0 : 1.05);
             const char *name = attn_backend_name(chosen[b]);
-            printf("  rms error (%d, %d) %s: %.3g\n", points[i].n, points[i].dim, name, rms[b]);
-            CHECKF(rms[b] <= limit, "%s, n %d dim %d: rms error %.3g is above %.3g", name, points[i].n, points[i].dim,
+            printf("  rms error (%d, %d) %s: %.3g\n", points[i].n, points[i].head_dim, name, rms[b]);
+            CHECKF(rms[b] <= limit, "%s, n %d head_dim %d: rms error %.3g is above %.3g", name, points[i].n, points[i].head_dim,
                    rms[b], limit);
             CHECKF(rms[b] > 0.0, "no error at all: nothing was measured");
         }
@@ -274,9 +276,9 @@ static void check_kinds(const oracle *want, const attn_args *a, const char *text
                 size_t row = ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
                 int fine = 1;
                 if (!a->q_cum || i < oracle_rows(a, b))
-                    for (int x = 0; x < s->dim_v; x++)
+                    for (int x = 0; x < s->v_head_dim; x++)
                         fine &= same_kind(a->out[oracle_out_at(a, s, b, h, i) + x],
-                                          want->out[row * (size_t)s->dim_v + (size_t)x]);
+                                          want->out[row * (size_t)s->v_head_dim + (size_t)x]);
                 CHECKF(fine, "out[%d][%d][%d] has another NaN or infinity than it should; %s", b, h, i, text);
                 for (int j = 0; a->weights && j < s->n_k; j++)
                     fine &= same_kind(a->weights[row * (size_t)s->n_k + (size_t)j],
@@ -292,7 +294,8 @@ static void check_kinds(const oracle *want, const attn_args *a, const char *text
 
 static void test_visible_nan(void)
 {
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
     for (int i = 0; i < 500 * test_scale && !test_failed(); i++) {
         sdpa_case c;
@@ -328,7 +331,8 @@ static void test_visible_nan(void)
 /* A row that sees keys, all of whose scores overflow to -inf, is not an empty row: NaN, as IEEE has 0/0; lse -inf. */
 static void test_overflow(void)
 {
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     for (int b = 0; b < n_backends; b++)
         for (int n_k = 1; n_k <= 130; n_k += 43) {
             float q[2] = {1e30f, 0.0f}, k[260], v[130], out[2] = {7.0f, 7.0f}, lse[2], weights[260];
@@ -336,7 +340,7 @@ static void test_overflow(void)
             attn_args a = {0};
             for (int j = 0; j < n_k; j++) k[j] = -1e30f, v[j] = 1.0f;
             a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.weights = weights, a.masked_rows = &masked;
-            a.batch = a.heads = a.dim = 1;
+            a.batch = a.heads = a.head_dim = 1;
             a.n_q = 2, a.n_k = n_k;
             a.backend = backends[b];
             CHECK(attn_sdpa(&a) == ATTN_OK);
@@ -374,7 +378,8 @@ static int untouched(const void *p, size_t bytes)
 
 static void test_workspace(void)
 {
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
     for (int i = 0; i < 300 * test_scale && !test_failed(); i++) {
         sdpa_case c;
@@ -426,7 +431,8 @@ static void test_workspace_grows(void)
                                 513, 600, 1023, 1025, 4097, 32769};
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
     static const int heads[] = {1, 2, 4, 8}, dims[] = {1, 3, 8, 16, 64, 80, 128, 256}, widths[] = {0, 1, 2, 3, 7, 64};
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
     float *unreadable = guard_floats(0);                      /* points at a guard page: whoever looks faults */
     for (int i = 0; i < 3000 * test_scale && !test_failed(); i++) {
@@ -436,8 +442,8 @@ static void test_workspace_grows(void)
         a.k_lengths = (const int *)(const void *)unreadable;
         a.kv_heads = rng_int(&r, 1, 2);
         a.heads = a.kv_heads * heads[rng_int(&r, 0, 3)];
-        a.dim = dims[rng_int(&r, 0, 7)];
-        a.dim_v = rng_int(&r, 0, 1) ? dims[rng_int(&r, 0, 7)] : 0;
+        a.head_dim = dims[rng_int(&r, 0, 7)];
+        a.v_head_dim = rng_int(&r, 0, 1) ? dims[rng_int(&r, 0, 7)] : 0;
         a.n_q = sizes[rng_int(&r, 0, SIZES - 1)];
         a.n_k = sizes[rng_int(&r, 0, SIZES - 1)];
         a.batch = rng_int(&r, 0, 9);
@@ -455,9 +461,9 @@ static void test_workspace_grows(void)
                 CHECKF(size != SIZE_MAX || sizeof(size_t) < 8, "refused");   /* 32 bits hold less */
                 CHECKF(size >= before,
                        "the workspace shrinks from %lu to %lu bytes when %s grows (batch %d heads %d/%d n_q %d n_k %d "
-                       "dim %d/%d width %d)", (unsigned long)before, (unsigned long)size,
+                       "head_dim %d/%d width %d)", (unsigned long)before, (unsigned long)size,
                        grow == 0 ? "n_q" : grow == 1 ? "n_k" : "batch", g.batch, g.heads, g.kv_heads, g.n_q, g.n_k,
-                       g.dim, g.dim_v, g.exec ? g.exec->width : 0);
+                       g.head_dim, g.v_head_dim, g.exec ? g.exec->width : 0);
                 before = size;
             }
         }
@@ -466,7 +472,7 @@ static void test_workspace_grows(void)
 
     attn_args wrong = {0};                                    /* SIZE_MAX, so that malloc fails */
     CHECK(attn_sdpa_workspace(&wrong) == SIZE_MAX);
-    wrong.heads = 3, wrong.kv_heads = 2, wrong.dim = 8, wrong.batch = wrong.n_q = wrong.n_k = 1;
+    wrong.heads = 3, wrong.kv_heads = 2, wrong.head_dim = 8, wrong.batch = wrong.n_q = wrong.n_k = 1;
     CHECK(attn_sdpa_workspace(&wrong) == SIZE_MAX);
     CHECK(attn_sdpa_workspace(NULL) == SIZE_MAX);
 }
@@ -475,7 +481,8 @@ static void test_workspace_grows(void)
 
 static void test_more_to_see(void)
 {
-    int backends[MOST_BACKENDS], n_backends = test_all_backends(backends, MOST_BACKENDS);
+    attn_backend backends[MOST_BACKENDS];
+    int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
     for (int i = 0; i < 400 * test_scale && !test_failed(); i++) {
         sdpa_case c;
@@ -514,11 +521,11 @@ static void test_level_2(void)
     static const int sizes[] = {1, 2, 5, 6, 7, 16, 17, 31, 128, 129};
     rng r = rng_make(test_seed);
     for (int i = 0; i < 300 * test_scale && !test_failed(); i++) {
-        int batch = rng_int(&r, 1, 3), heads = rng_int(&r, 1, 4), dim = sizes[rng_int(&r, 0, 7)];
+        int batch = rng_int(&r, 1, 3), heads = rng_int(&r, 1, 4), head_dim = sizes[rng_int(&r, 0, 7)];
         int n_q = sizes[rng_int(&r, 0, 9)], n_k = sizes[rng_int(&r, 0, 9)], self = rng_int(&r, 0, 1);
         int causal = rng_int(&r, 0, 1), with_lengths = rng_int(&r, 0, 1), with_mask = rng_int(&r, 0, 1), lengths[3];
         if (self) n_k = n_q;
-        size_t width = (size_t)heads * (size_t)dim, n_out = (size_t)batch * (size_t)n_q * width;
+        size_t width = (size_t)heads * (size_t)head_dim, n_out = (size_t)batch * (size_t)n_q * width;
         size_t n_keys = (size_t)batch * (size_t)n_k * width, cells = (size_t)batch * (size_t)n_q * (size_t)n_k;
         float *q = guard_floats(n_out), *k = guard_floats(n_keys), *v = guard_floats(n_keys);
         float *one = guard_floats(n_out), *two = guard_floats(n_out), *mask = guard_floats(cells);
@@ -530,22 +537,22 @@ static void test_level_2(void)
 
         attn_args a = {0};
         a.q = q, a.k = k, a.v = v, a.out = two;
-        a.batch = batch, a.heads = heads, a.dim = dim, a.n_q = n_q, a.n_k = n_k;
+        a.batch = batch, a.heads = heads, a.head_dim = head_dim, a.n_q = n_q, a.n_k = n_k;
         if (with_lengths) a.k_lengths = lengths;
         if (with_mask) a.mask = mask, a.mask_shape[0] = batch, a.mask_shape[1] = 1, a.mask_shape[2] = n_q;
         attn_status status;
         if (self) {
             a.q_lengths = a.k_lengths;
             a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
-            status = attn_self(one, q, k, v, batch, n_q, heads, dim, causal, a.k_lengths, a.mask);
+            status = attn_self(one, q, k, v, batch, n_q, heads, head_dim, causal, a.k_lengths, a.mask);
         } else {
-            status = attn_cross(one, q, k, v, batch, n_q, n_k, heads, dim, a.k_lengths, a.mask);
+            status = attn_cross(one, q, k, v, batch, n_q, n_k, heads, head_dim, a.k_lengths, a.mask);
         }
         CHECK(status == ATTN_OK);
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECKF(same_bits(one, two, n_out),
-               "attn_%s differs from attn_sdpa: batch %d n_q %d n_k %d heads %d dim %d causal %d lengths %d mask %d",
-               self ? "self" : "cross", batch, n_q, n_k, heads, dim, self && causal, with_lengths, with_mask);
+               "attn_%s differs from attn_sdpa: batch %d n_q %d n_k %d heads %d head_dim %d causal %d lengths %d mask %d",
+               self ? "self" : "cross", batch, n_q, n_k, heads, head_dim, self && causal, with_lengths, with_mask);
         oracle want;
         oracle_run(&want, &a);
         oracle_check(&want, &a, "level 2");

@@ -273,8 +273,8 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
             best_name = e->name;
         }
     }
-    printf("\n%-4s %s   (batch %d, heads %d, kv heads %d, %d x %d, dim %d; %d thread%s%s)\n", c->name, c->text,
-           c->a.batch, c->a.heads, c->a.kv_heads, c->a.n_q, c->a.n_k, c->a.dim, s->threads, s->threads > 1 ? "s" : "",
+    printf("\n%-4s %s   (batch %d, heads %d, kv heads %d, %d x %d, head_dim %d; %d thread%s%s)\n", c->name, c->text,
+           c->a.batch, c->a.heads, c->a.kv_heads, c->a.n_q, c->a.n_k, c->a.head_dim, s->threads, s->threads > 1 ? "s" : "",
            s->avx2 ? "; AVX2 alone" : "");
     for (int i = 0; i < n; i++) {
         const entry *e = &list[i];
@@ -445,9 +445,10 @@ static void first_calls(void)
 
 static void scaling(void)
 {
-    int list[8], backends = attn_backends(list, 8);
+    attn_backend list[8];
+    int backends = attn_backends(list, 8);
     pin(1);
-    printf("\nOne head, dim 64, one thread: nanoseconds per visible (query, key), and GFLOP/s\n  %-8s", "n");
+    printf("\nOne head, head_dim 64, one thread: nanoseconds per visible (query, key), and GFLOP/s\n  %-8s", "n");
     for (int k = 0; k < backends && k < 8; k++)
         if (list[k] >= ATTN_AVX2) printf(" %8s dense %-8s %8s window 256 %-8s", attn_backend_name(list[k]), "", "", "");
     printf("\n");
@@ -468,7 +469,7 @@ static void scaling(void)
             a.v = x + 2 * floats;
             a.batch = a.heads = 1;
             a.n_q = a.n_k = n;
-            a.dim = 64;
+            a.head_dim = 64;
             a.backend = list[k / 2];
             if (k % 2) {
                 a.causal = ATTN_CAUSAL_TOP_LEFT;

@@ -14,7 +14,7 @@ extern "C" {
 
 enum { LAYER_NONE, LAYER_SELF, LAYER_CROSS_STEP, LAYER_SELF_STEP };
 
-/* What is computed. a holds the attention, tensors packed as [batch][row][head][dim]; a.exec says how many threads.
+/* What is computed. a holds the attention, tensors packed as [batch][row][head][head_dim]; a.exec says how many threads.
  * Layers: out and x are [n_q][d_model], q is nobody's; k and v are the projected rows of the cache, [n_k][d_model]
  * (LAYER_SELF_STEP: the last of them is to be written by the step; LAYER_SELF: NULL). */
 typedef struct bench_case {

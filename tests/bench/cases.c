@@ -10,7 +10,7 @@ static const int s5_lengths[4] = { 512, 448, 384, 320 };
 /* Ratios aimed at: what makes a difference to a user. Decode shapes: from rows, from attn_kv. */
 static const struct shape {
     const char *name, *text;
-    int batch, heads, kv_heads, n_q, n_k, dim;
+    int batch, heads, kv_heads, n_q, n_k, head_dim;
     int causal, left, right, lengths, mask, decode, layer;
     double aim, aim_kv;
 } shapes[] = {
@@ -51,7 +51,7 @@ static float *random_floats(size_t n, unsigned seed, float by)
 bench_case *bench_case_make(int i, const attn_exec *exec)
 {
     const struct shape *s = &shapes[i];
-    const size_t q_row = (size_t)(s->heads * s->dim), k_row = (size_t)(s->kv_heads * s->dim);
+    const size_t q_row = (size_t)(s->heads * s->head_dim), k_row = (size_t)(s->kv_heads * s->head_dim);
     const size_t q_rows = (size_t)(s->batch * s->n_q), k_rows = (size_t)(s->batch * s->n_k);
     const size_t cells = (size_t)s->n_q * (size_t)s->n_k;
     double pairs, keys = 0;
@@ -68,7 +68,7 @@ bench_case *bench_case_make(int i, const attn_exec *exec)
     c->a.kv_heads = s->kv_heads;
     c->a.n_q = s->n_q;
     c->a.n_k = s->n_k;
-    c->a.dim = s->dim;
+    c->a.head_dim = s->head_dim;
     c->a.causal = s->causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     c->a.window_left = s->left;
     c->a.window_right = s->right;
@@ -106,7 +106,7 @@ bench_case *bench_case_make(int i, const attn_exec *exec)
 
     pairs = bench_pairs(&c->a);
     for (int b = 0; b < s->batch; b++) keys += s->lengths ? s5_lengths[b] : s->n_k;
-    c->flops = 4.0 * s->dim * pairs;
+    c->flops = 4.0 * s->head_dim * pairs;
     c->kv_bytes = 2 * 4.0 * keys * (double)k_row;
     c->bytes = c->kv_bytes + 2 * 4.0 * (double)(q_rows * q_row);
     if (s->mask) c->bytes += 4.0 * (double)cells * (s->mask == 2 ? s->batch : 1);

@@ -20,15 +20,15 @@ static void attend_task(void *arg, int t)
     const attend_job *job = (const attend_job *)arg;
     const bench_gemm *g = job->g;
     const attn_args *a = job->a;
-    const int heads = a->heads / job->group, dim = a->dim, block = t % job->blocks;
+    const int heads = a->heads / job->group, head_dim = a->head_dim, block = t % job->blocks;
     const int h = t / job->blocks % heads * job->group, b = t / job->blocks / heads;
     const int kv_heads = a->kv_heads ? a->kv_heads : a->heads, kv = h / (a->heads / kv_heads);
-    const int q_row = a->heads * dim, k_row = kv_heads * dim, first = block * ROWS;
+    const int q_row = a->heads * head_dim, k_row = kv_heads * head_dim, first = block * ROWS;
     const int rows = job->group > 1 ? job->group : a->n_q - first < ROWS ? a->n_q - first : ROWS;
-    const int step = job->group > 1 ? dim : q_row;          /* one row a head: the heads of a group are the rows */
-    const size_t q_at = ((size_t)b * (size_t)a->n_q + (size_t)first) * (size_t)q_row + (size_t)(h * dim);
-    const size_t k_at = (size_t)b * (size_t)a->n_k * (size_t)k_row + (size_t)(kv * dim);
-    const float scale = a->scale != 0.0f ? a->scale : 1.0f / sqrtf((float)dim);
+    const int step = job->group > 1 ? head_dim : q_row;          /* one row a head: the heads of a group are the rows */
+    const size_t q_at = ((size_t)b * (size_t)a->n_q + (size_t)first) * (size_t)q_row + (size_t)(h * head_dim);
+    const size_t k_at = (size_t)b * (size_t)a->n_k * (size_t)k_row + (size_t)(kv * head_dim);
+    const float scale = a->scale != 0.0f ? a->scale : 1.0f / sqrtf((float)head_dim);
     float sums[ROWS], *s;
     int lo, hi, last_lo, last_hi, n;
 
@@ -38,7 +38,7 @@ static void attend_task(void *arg, int t)
     if (last_hi > hi) hi = last_hi;
     n = hi - lo;
     s = bench_scratch((size_t)rows * (size_t)n);
-    g->nt(g, rows, n, dim, scale, a->q + q_at, step, a->k + k_at + (size_t)lo * (size_t)k_row, k_row, 0.0f, s, n);
+    g->nt(g, rows, n, head_dim, scale, a->q + q_at, step, a->k + k_at + (size_t)lo * (size_t)k_row, k_row, 0.0f, s, n);
     for (int r = 0; r < rows; r++) {
         float *row = s + (size_t)r * (size_t)n;
         const int i = job->group > 1 ? 0 : first + r;
@@ -53,11 +53,11 @@ static void attend_task(void *arg, int t)
         sums[r] = bench_loops_now->softmax(row + (from - lo), mask, to - from);
         memset(row + (to - lo), 0, (size_t)(hi - to) * sizeof *row);
     }
-    g->nn(g, rows, dim, n, 1.0f, s, n, a->v + k_at + (size_t)lo * (size_t)k_row, k_row, 0.0f, a->out + q_at, step);
+    g->nn(g, rows, head_dim, n, 1.0f, s, n, a->v + k_at + (size_t)lo * (size_t)k_row, k_row, 0.0f, a->out + q_at, step);
     for (int r = 0; r < rows; r++) {
         float *o = a->out + q_at + (size_t)r * (size_t)step;
         const float by = 1.0f / sums[r];
-        for (int c = 0; c < dim; c++) o[c] *= by;
+        for (int c = 0; c < head_dim; c++) o[c] *= by;
     }
 }
 

@@ -24,16 +24,16 @@ typedef struct plain_job {
 
 static void plain_row(const attn_args *a, int b, int h, int i, float *s)
 {
-    const int kv_heads = a->kv_heads ? a->kv_heads : a->heads, dim = a->dim, g = h / (a->heads / kv_heads);
+    const int kv_heads = a->kv_heads ? a->kv_heads : a->heads, head_dim = a->head_dim, g = h / (a->heads / kv_heads);
     const int ragged = a->q_cum != NULL;
     const size_t q_first = ragged ? (size_t)a->q_cum[b] : (size_t)b * (size_t)a->n_q;
     const size_t k_first = a->k_cum ? (size_t)a->k_cum[b] : (size_t)b * (size_t)a->n_k;
-    const size_t k_row = (size_t)(kv_heads * dim);
-    const float *q = a->q + ((q_first + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)dim;
-    const float *k = a->k + k_first * k_row + g * dim, *v = a->v + k_first * k_row + g * dim;
-    const float scale = a->scale != 0.0f ? a->scale : 1.0f / sqrtf((float)dim);
+    const size_t k_row = (size_t)(kv_heads * head_dim);
+    const float *q = a->q + ((q_first + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)head_dim;
+    const float *k = a->k + k_first * k_row + g * head_dim, *v = a->v + k_first * k_row + g * head_dim;
+    const float scale = a->scale != 0.0f ? a->scale : 1.0f / sqrtf((float)head_dim);
     const size_t cell = ((size_t)b * (size_t)a->heads + (size_t)h) * (size_t)a->n_q + (size_t)i;
-    float *out = a->out + ((q_first + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)dim;
+    float *out = a->out + ((q_first + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)head_dim;
     float *w = a->weights ? a->weights + cell * (size_t)a->n_k : NULL;
     float max = -1e38f, sum = 0;
     int lo, hi;
@@ -41,7 +41,7 @@ static void plain_row(const attn_args *a, int b, int h, int i, float *s)
     bench_range(a, b, i, &lo, &hi);
     for (int j = lo; j < hi; j++) {
         float dot = 0;
-        for (int c = 0; c < dim; c++) dot += q[c] * k[(size_t)j * k_row + (size_t)c];
+        for (int c = 0; c < head_dim; c++) dot += q[c] * k[(size_t)j * k_row + (size_t)c];
         s[j] = dot * scale;
     }
     if (a->softcap > 0)
@@ -67,7 +67,7 @@ static void plain_row(const attn_args *a, int b, int h, int i, float *s)
         for (int j = lo; j < hi; j++) s[j] = keep[j] ? s[j] : -1e38f;
     }
     for (int j = lo; j < hi; j++) max = s[j] > max ? s[j] : max;
-    for (int c = 0; c < dim; c++) out[c] = 0;
+    for (int c = 0; c < head_dim; c++) out[c] = 0;
     if (w) memset(w, 0, (size_t)a->n_k * sizeof *w);
     if (max <= -1e37f) {                                    /* nothing to see */
         if (a->lse) a->lse[cell] = -1e38f;
@@ -75,8 +75,8 @@ static void plain_row(const attn_args *a, int b, int h, int i, float *s)
     }
     for (int j = lo; j < hi; j++) sum += s[j] = expf(s[j] - max);
     for (int j = lo; j < hi; j++)
-        for (int c = 0; c < dim; c++) out[c] += s[j] * v[(size_t)j * k_row + (size_t)c];
-    for (int c = 0; c < dim; c++) out[c] /= sum;
+        for (int c = 0; c < head_dim; c++) out[c] += s[j] * v[(size_t)j * k_row + (size_t)c];
+    for (int c = 0; c < head_dim; c++) out[c] /= sum;
     if (w) for (int j = lo; j < hi; j++) w[j] = s[j] / sum;
     if (a->lse) a->lse[cell] = max + logf(sum);
 }
@@ -91,8 +91,8 @@ static void plain_task(void *arg, int t)
     for (int i = first; i < last; i++) {
         if (i < rows) plain_row(a, b, h, i, s);
         else
-            memset(a->out + (((size_t)b * (size_t)a->n_q + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)a->dim,
-                   0, (size_t)a->dim * sizeof(float));
+            memset(a->out + (((size_t)b * (size_t)a->n_q + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)a->head_dim,
+                   0, (size_t)a->head_dim * sizeof(float));
     }
 }
 

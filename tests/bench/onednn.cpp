@@ -89,7 +89,7 @@ static step &step_for(job *j, int entries, int heads, int rows, int keys, bool m
 
     const attn_args &a = j->a;
     const int kv_heads = a.kv_heads ? a.kv_heads : a.heads;
-    const memory::dim d = a.dim, q_row = (memory::dim)a.heads * d, k_row = (memory::dim)kv_heads * d;
+    const memory::dim d = a.head_dim, q_row = (memory::dim)a.heads * d, k_row = (memory::dim)kv_heads * d;
     const dims q_at = { a.n_q * q_row, j->group * d, j->group > 1 ? d : q_row, 1 };
     const memory::dim b = entries, h = heads, r = rows, n = keys;
     const memory::desc q = strided({ b, h, r, d }, q_at), kt = strided({ b, h, d, n }, { a.n_k * k_row, d, 1, k_row });
@@ -117,8 +117,8 @@ static void run_step(job *j, int b, int entries, int h, int heads, int first, in
 {
     const attn_args &a = j->a;
     const int kv_heads = a.kv_heads ? a.kv_heads : a.heads, n = hi - lo, kv = h / (a.heads / kv_heads);
-    const size_t q_at = ((size_t)b * (size_t)a.n_q + (size_t)first) * (size_t)(a.heads * a.dim) + (size_t)(h * a.dim);
-    const size_t k_at = ((size_t)b * (size_t)a.n_k + (size_t)lo) * (size_t)(kv_heads * a.dim) + (size_t)(kv * a.dim);
+    const size_t q_at = ((size_t)b * (size_t)a.n_q + (size_t)first) * (size_t)(a.heads * a.head_dim) + (size_t)(h * a.head_dim);
+    const size_t k_at = ((size_t)b * (size_t)a.n_k + (size_t)lo) * (size_t)(kv_heads * a.head_dim) + (size_t)(kv * a.head_dim);
     step &t = step_for(j, entries, heads, rows, n, a.mask != nullptr);
     t.q.set_data_handle(change(a.q + q_at));
     t.k.set_data_handle(change(a.k + k_at));

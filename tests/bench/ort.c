@@ -114,7 +114,7 @@ static void tidy(void)
 static void write_case(const bench_case *c)
 {
     const attn_args *a = &c->a;
-    const size_t d = (size_t)c->d_model, k = (size_t)a->batch * (size_t)a->n_k * (size_t)(a->kv_heads * a->dim);
+    const size_t d = (size_t)c->d_model, k = (size_t)a->batch * (size_t)a->n_k * (size_t)(a->kv_heads * a->head_dim);
     put("q", a->q, c->out_floats);
     put("k", a->k, k);
     put("v", a->v, k);
@@ -145,7 +145,7 @@ static void *ort_prepare(const bench_peer *p, const bench_case *c)
              "load id=%d op=%s folder=%s layer=%d batch=%d heads=%d kv=%d n_q=%d n_k=%d dim=%d causal=%d "
              "left=%d right=%d mask=%d%s",
              ort.ids, (const char *)p->self, ort.folder, c->layer, a->batch, a->heads, a->kv_heads, a->n_q, a->n_k,
-             a->dim, a->causal != ATTN_CAUSAL_NONE, a->window_left, a->window_right, a->mask ? a->mask_shape[0] : 0,
+             a->head_dim, a->causal != ATTN_CAUSAL_NONE, a->window_left, a->window_right, a->mask ? a->mask_shape[0] : 0,
              lengths);
     answer = ask(line);
     if (strcmp(answer, "ok")) {

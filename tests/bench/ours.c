@@ -7,7 +7,7 @@
 
 enum { FROM_ROWS, FROM_KV };
 
-static const struct ours_kind { int backend, from; } kinds[4] = {
+static const struct ours_kind { attn_backend backend; int from; } kinds[4] = {
     { ATTN_AUTO, FROM_ROWS }, { ATTN_AVX2, FROM_ROWS }, { ATTN_AUTO, FROM_KV }, { ATTN_AVX2, FROM_KV }
 };
 
@@ -30,7 +30,8 @@ static void must(const char *what, attn_status s)
 static const char *ours_open(const bench_peer *p, const bench_setup *s)
 {
     const struct ours_kind *k = (const struct ours_kind *)p->self;
-    int list[8], n = attn_backends(list, 8);
+    attn_backend list[8];
+    int n = attn_backends(list, 8);
     if (k->backend == ATTN_AUTO) return s->avx2 && list[0] == ATTN_AVX512 ? "" : NULL;
     for (int i = 0; i < n && i < 8; i++)                    /* a row of its own only where the automatic one differs */
         if (list[i] == k->backend) return i || s->avx2 ? NULL : "";
@@ -44,7 +45,7 @@ static void ours_fill(ours *o, int keys)
     attn_kv_args shape = { 0 };
     shape.batch = a->batch;
     shape.kv_heads = a->kv_heads;
-    shape.dim = a->dim;
+    shape.head_dim = a->head_dim;
     shape.capacity = a->n_k;
     must("attn_kv_init", attn_kv_init(&o->kv, &shape));
     must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL));

@@ -20,7 +20,7 @@
 const bench_loops *bench_loops_now = &bench_loops_native;
 
 static uint64_t state;
-static int backend, allocate;
+static attn_backend backend, allocate;
 
 static int pick(int lo, int hi)
 {
@@ -107,17 +107,17 @@ static void add_lse(call *c)
     say(c, " lse");
 }
 
-static void call_begin(call *c, int batch, int heads, int kv_heads, int n_q, int n_k, int dim)
+static void call_begin(call *c, int batch, int heads, int kv_heads, int n_q, int n_k, int head_dim)
 {
-    const size_t q = (size_t)batch * (size_t)n_q * (size_t)(heads * dim);
-    const size_t k = (size_t)batch * (size_t)n_k * (size_t)(kv_heads * dim);
+    const size_t q = (size_t)batch * (size_t)n_q * (size_t)(heads * head_dim);
+    const size_t k = (size_t)batch * (size_t)n_k * (size_t)(kv_heads * head_dim);
     memset(c, 0, sizeof *c);
     c->a.batch = batch;
     c->a.heads = heads;
     c->a.kv_heads = kv_heads;
     c->a.n_q = n_q;
     c->a.n_k = n_k;
-    c->a.dim = dim;
+    c->a.head_dim = head_dim;
     c->a.backend = backend;
     c->a.q = random_floats(q, 1);
     c->a.k = random_floats(k, 1);
@@ -127,7 +127,7 @@ static void call_begin(call *c, int batch, int heads, int kv_heads, int n_q, int
     c->out_floats = q;
     memset(c->a.out, 0, q * sizeof(float));
     memset(c->reference, 0, q * sizeof(float));
-    snprintf(c->text, sizeof c->text, "%d,%d,%d,%d,%d,%d", batch, heads, kv_heads, n_q, n_k, dim);
+    snprintf(c->text, sizeof c->text, "%d,%d,%d,%d,%d,%d", batch, heads, kv_heads, n_q, n_k, head_dim);
 }
 
 static void call_ready(call *c)
@@ -200,7 +200,7 @@ static void measure(const call *c, int rounds, double least, double *us, double 
 static void call_random(call *c)
 {
     static const int dims[] = { 8, 16, 24, 32, 40, 48, 64, 64, 64, 80, 96, 128, 128, 160, 256 };
-    int kind, batch, kv_heads, group, n_q, n_k, dim, ragged;
+    int kind, batch, kv_heads, group, n_q, n_k, head_dim, ragged;
     do {
         kind = pick(0, 9);
         batch = chance(50) ? 1 : pick(2, 4);
@@ -208,9 +208,9 @@ static void call_random(call *c)
         group = chance(75) ? 1 : pick(2, 5);
         n_q = kind < 3 ? 1 : kind < 5 ? pick(2, 12) : spread(13, 600);
         n_k = kind == 9 ? n_q : spread(1, 3000);
-        dim = chance(70) ? dims[pick(0, 14)] : pick(1, 200);
-    } while ((double)batch * kv_heads * group * n_q * n_k * dim > 5e7);     /* a loop takes 30 ms at most */
-    call_begin(c, batch, kv_heads * group, kv_heads, n_q, n_k, dim);
+        head_dim = chance(70) ? dims[pick(0, 14)] : pick(1, 200);
+    } while ((double)batch * kv_heads * group * n_q * n_k * head_dim > 5e7);     /* a loop takes 30 ms at most */
+    call_begin(c, batch, kv_heads * group, kv_heads, n_q, n_k, head_dim);
     ragged = batch > 1 && chance(15);
     if (ragged) add_ragged(c);
     if (chance(25)) {
@@ -261,7 +261,7 @@ static double difference(const call *c)
 {
     double worst = 0;
     size_t n = c->out_floats;
-    if (c->a.q_cum) n = (size_t)c->q_cum[c->a.batch] * (size_t)(c->a.heads * c->a.dim);
+    if (c->a.q_cum) n = (size_t)c->q_cum[c->a.batch] * (size_t)(c->a.heads * c->a.head_dim);
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)c->a.out[i] - (double)c->reference[i]);
         if (!(d <= worst)) worst = d == d ? d : HUGE_VAL;
@@ -292,7 +292,7 @@ static int sweep(int n, double seconds)
     char worst_text[256] = "";
     printf("Random calls, attn.h (%s) against the plain loop; named when slower or different.\n",
            attn_backend_name(backend == ATTN_AUTO ? (attn_backends(&backend, 1), backend) : backend));
-    printf("Sizes: batch, heads, kv heads, n_q, n_k, dim.\n");
+    printf("Sizes: batch, heads, kv heads, n_q, n_k, head_dim.\n");
     for (; done < n && bench_now() - begin < seconds; done++) {
         static call c;
         struct bin *in;

@@ -24,7 +24,8 @@
 
 int main(int argc, char **argv)
 {
-    int list[16], n, b, i;
+    attn_backend list[16];
+    int n, b, i;
 #ifdef CROSS_ONLY
     attn__cpu_word = 1u | 1u << CROSS_ONLY;
     list[0] = CROSS_ONLY;

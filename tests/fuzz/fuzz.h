@@ -146,7 +146,7 @@ ORACLE void agree(const attn_args *a)
     oracle_run(&o, a);
     oracle_bound_run(&e, &o, a);
     rows = (size_t)o.shape.batch * (size_t)o.shape.heads * (size_t)o.shape.n_q;
-    n_out = rows * (size_t)o.shape.dim_v, n_weights = rows * (size_t)o.shape.n_k;
+    n_out = rows * (size_t)o.shape.v_head_dim, n_weights = rows * (size_t)o.shape.n_k;
     for (i = 0; i < n_out; i++) if (e.out[i] != e.out[i]) e.out[i] = 0;
     for (i = 0; i < n_weights; i++) if (e.weights[i] != e.weights[i]) e.weights[i] = 0;
     for (i = 0; i < rows; i++) if (e.lse[i] != e.lse[i]) e.lse[i] = 0;
@@ -155,7 +155,7 @@ ORACLE void agree(const attn_args *a)
     oracle_free(&o);
 }
 
-ORACLE int one_answer(int backend) { return backend != ATTN_SSE2 && backend != ATTN_WASM; }
+ORACLE int one_answer(attn_backend backend) { return backend != ATTN_SSE2 && backend != ATTN_WASM; }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@ enum { MOST_CELLS = 1 << 18, MOST_PAIRS = 1 << 21 };      /* no buffers beyond t
 /* ---- what the input breaks ------------------------------------------------------------------------------------------ */
 
 #define INTS(X) \
-    X(batch) X(n_q) X(n_k) X(heads) X(kv_heads) X(dim) X(dim_v) X(layout) X(causal) X(align) X(q_pos) X(window_left) \
+    X(batch) X(n_q) X(n_k) X(heads) X(kv_heads) X(head_dim) X(v_head_dim) X(layout) X(causal) X(align) X(q_pos) X(window_left) \
     X(window_right) X(k_batch) X(mask_shape[0]) X(mask_shape[1]) X(mask_shape[2]) X(keep_shape[0]) X(keep_shape[1]) \
     X(keep_shape[2]) X(bias_shape[0]) X(bias_shape[1]) X(bias_shape[2]) X(weights_stage) X(backend)
 #define STRIDES(X) \
@@ -84,10 +84,10 @@ static attn_args resolved(const attn_args *a)
     const oracle_shape s = oracle_shape_of(a);
     attn_args r = *a;
     const int q_rows = a->q_cum ? a->q_cum[a->batch] : s.n_q, k_rows = a->k_cum ? a->k_cum[a->batch] : s.n_k;
-    resolve(r.q_stride, a->layout, s.heads, q_rows, s.dim);
-    resolve(r.out_stride, a->layout, s.heads, q_rows, s.dim_v);
-    resolve(r.k_stride, a->layout, s.kv_heads, k_rows, s.dim);
-    resolve(r.v_stride, a->layout, s.kv_heads, k_rows, s.dim_v);
+    resolve(r.q_stride, a->layout, s.heads, q_rows, s.head_dim);
+    resolve(r.out_stride, a->layout, s.heads, q_rows, s.v_head_dim);
+    resolve(r.k_stride, a->layout, s.kv_heads, k_rows, s.head_dim);
+    resolve(r.v_stride, a->layout, s.kv_heads, k_rows, s.v_head_dim);
     return r;
 }
 
@@ -130,7 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     attn_status said, did;
     size_t need, why_size, i, q_size = 0, k_size = 0, v_size = 0;
     unsigned f, f2, poison;
-    int width, breaks, kvh, group, b, list[16], n_list, clash = -1, q_rows, k_rows, q_batch, k_batch, work_mode;
+    attn_backend list[16];
+    int width, breaks, kvh, group, b, n_list, clash = -1, q_rows, k_rows, q_batch, k_batch, work_mode;
     float *q, *k, *v;
     char *why;
     attn_kv kv;
@@ -151,13 +152,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a->n_q = from_to(&in, 0, 7);
     a->n_k = (int)u8(&in);
     a->n_k = a->n_k < 235 ? a->n_k % 20 : a->n_k - 114;
-    a->dim = from_to(&in, 1, 12);
-    if (a->n_k > 60) a->n_q %= 3, a->batch = a->batch ? 1 : 0, a->dim = a->dim % 4 + 1;
+    a->head_dim = from_to(&in, 1, 12);
+    if (a->n_k > 60) a->n_q %= 3, a->batch = a->batch ? 1 : 0, a->head_dim = a->head_dim % 4 + 1;
     if (a->n_q == 7) {                    /* a full block of rows */
-        a->n_q = 30, a->batch = a->batch ? 1 : 0, a->n_k %= 9, a->dim = a->dim % 4 + 1;
+        a->n_q = 30, a->batch = a->batch ? 1 : 0, a->n_k %= 9, a->head_dim = a->head_dim % 4 + 1;
         if (group > 2) a->heads = a->kv_heads = kvh;
     }
-    if (f & 1u) a->dim_v = from_to(&in, 1, 20);
+    if (f & 1u) a->v_head_dim = from_to(&in, 1, 20);
     if (f & 2u) a->layout = ATTN_BHSD;
     if (f & 4u) a->causal = from_to(&in, 0, 2);
     if (f & 8u && !a->causal) a->align = coin(&in);
@@ -216,16 +217,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     /* strides: some wider than needed */
     s.heads = a->heads, s.kv_heads = a->kv_heads ? a->kv_heads : a->heads;
-    if (f2 & 2u && a->dim > 0 && a->dim < 1000 && a->heads > 0 && a->heads < 1000 && (unsigned)a->kv_heads < 1000) {
-        const int more = from_to(&in, 0, 9), dv = a->dim_v > 0 && a->dim_v < 1000 ? a->dim_v : a->dim;
+    if (f2 & 2u && a->head_dim > 0 && a->head_dim < 1000 && a->heads > 0 && a->heads < 1000 && (unsigned)a->kv_heads < 1000) {
+        const int more = from_to(&in, 0, 9), dv = a->v_head_dim > 0 && a->v_head_dim < 1000 ? a->v_head_dim : a->head_dim;
         if (a->layout == ATTN_BSHD) {
             const unsigned which = u8(&in);
-            if (which & 1) a->q_stride[1] = a->heads * a->dim + more;
-            if (which & 2) a->k_stride[1] = s.kv_heads * a->dim + more;
+            if (which & 1) a->q_stride[1] = a->heads * a->head_dim + more;
+            if (which & 2) a->k_stride[1] = s.kv_heads * a->head_dim + more;
             if (which & 4) a->v_stride[1] = s.kv_heads * dv + more, a->v_stride[2] = dv;
             if (which & 8) a->out_stride[2] = dv + more;
         } else {
-            a->q_stride[1] = a->dim + more;
+            a->q_stride[1] = a->head_dim + more;
             a->out_stride[1] = dv + more;
         }
     }
@@ -250,8 +251,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* buffers, exactly */
     memset(&s, 0, sizeof s);
     if (!w.insane && a->heads > 0 && a->kv_heads >= 0 && a->batch >= 0 && a->batch <= 4096 && a->n_q >= 0 && a->n_k >= 0 &&
-        a->dim > 0 && a->dim_v >= 0 && a->heads < 1 << 12 && a->kv_heads < 1 << 12 && a->n_q < 1 << 12 && a->n_k < 1 << 12 &&
-        a->dim < 1 << 12 && a->dim_v < 1 << 12 && a->k_batch >= 0 && a->k_batch < 1 << 12) {
+        a->head_dim > 0 && a->v_head_dim >= 0 && a->heads < 1 << 12 && a->kv_heads < 1 << 12 && a->n_q < 1 << 12 && a->n_k < 1 << 12 &&
+        a->head_dim < 1 << 12 && a->v_head_dim < 1 << 12 && a->k_batch >= 0 && a->k_batch < 1 << 12) {
         int sane = 1, d;
         const ptrdiff_t *all[4];
         all[0] = a->q_stride, all[1] = a->k_stride, all[2] = a->v_stride, all[3] = a->out_stride;
@@ -274,10 +275,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     q_batch = a->q_cum ? a->batch > 0 : a->batch;
     k_batch = a->batch <= 0 ? 0 : a->k_cum ? 1 : a->k_batch > 0 ? a->k_batch : a->batch;
     if (!w.insane) {
-        q_size = room(&w, extent(s.q, q_batch, q_rows, s.heads, s.dim));
-        k_size = room(&w, extent(s.k, k_batch, k_rows, s.kv_heads, s.dim));
-        v_size = room(&w, extent(s.v, k_batch, k_rows, s.kv_heads, s.dim_v));
-        w.n_out = room(&w, extent(s.out, q_batch, q_rows, s.heads, s.dim_v));
+        q_size = room(&w, extent(s.q, q_batch, q_rows, s.heads, s.head_dim));
+        k_size = room(&w, extent(s.k, k_batch, k_rows, s.kv_heads, s.head_dim));
+        v_size = room(&w, extent(s.v, k_batch, k_rows, s.kv_heads, s.v_head_dim));
+        w.n_out = room(&w, extent(s.out, q_batch, q_rows, s.heads, s.v_head_dim));
         if (f2 & 128u) w.n_weights = room(&w, (double)a->batch * s.heads * s.n_q * s.n_k);
         w.n_lse = room(&w, (double)a->batch * s.heads * s.n_q);
     }
@@ -324,8 +325,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (which == 2) a->v = v = arena + w.n_out;
             w.out = arena + at;
             mark(map + w.n_out, which == 0 ? s.q : which == 1 ? s.k : s.v, which == 0 ? q_batch : k_batch,
-                 which == 0 ? q_rows : k_rows, which == 0 ? s.heads : s.kv_heads, which == 2 ? s.dim_v : s.dim, 1);
-            clash = mark(map + at, s.out, q_batch, q_rows, s.heads, s.dim_v, 0) > 0;
+                 which == 0 ? q_rows : k_rows, which == 0 ? s.heads : s.kv_heads, which == 2 ? s.v_head_dim : s.head_dim, 1);
+            clash = mark(map + at, s.out, q_batch, q_rows, s.heads, s.v_head_dim, 0) > 0;
             free(map);
         }
     }
@@ -362,7 +363,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         case 10:                           /* a backend of another machine */
             for (a->backend = ATTN_WASM, i = 0; i < (size_t)n_list; i++)
-                if (list[i] == a->backend) a->backend--, i = (size_t)-1;
+                if (list[i] == a->backend) a->backend = (attn_backend)(a->backend - 1), i = (size_t)-1;
             break;
         default: a->weights = a->lse; break;
         }
@@ -421,7 +422,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                         int h;
                         for (h = 0; h < shape->heads; h++) {
                             const ptrdiff_t at = oracle_row_at(shape->out, NULL, b, h, (int)i);
-                            MUST(same_bits(first + at, w.out + at, (size_t)shape->dim_v));
+                            MUST(same_bits(first + at, w.out + at, (size_t)shape->v_head_dim));
                         }
                     }
             }

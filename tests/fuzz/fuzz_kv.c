@@ -6,12 +6,12 @@ enum { MOST_BATCH = 4, MOST_OPS = 24 };
 
 typedef struct model {
     attn_kv_args shape;
-    int dim_v, length[MOST_BATCH];
-    float *k[MOST_BATCH], *v[MOST_BATCH];  /* [capacity][kv_heads * dim], NaN where nothing is */
+    int v_head_dim, length[MOST_BATCH];
+    float *k[MOST_BATCH], *v[MOST_BATCH];  /* [capacity][kv_heads * head_dim], NaN where nothing is */
 } model;
 
-static size_t k_row(const model *m) { return (size_t)(m->shape.kv_heads * m->shape.dim); }
-static size_t v_row(const model *m) { return (size_t)(m->shape.kv_heads * m->dim_v); }
+static size_t k_row(const model *m) { return (size_t)(m->shape.kv_heads * m->shape.head_dim); }
+static size_t v_row(const model *m) { return (size_t)(m->shape.kv_heads * m->v_head_dim); }
 
 static float *nans(size_t n)
 {
@@ -24,7 +24,7 @@ static void model_make(model *m, const attn_kv_args *a)
 {
     int b;
     memset(m, 0, sizeof *m);
-    m->shape = *a, m->dim_v = a->dim_v ? a->dim_v : a->dim;
+    m->shape = *a, m->v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
     for (b = 0; b < a->batch; b++) {
         m->k[b] = nans((size_t)a->capacity * k_row(m));
         m->v[b] = nans((size_t)a->capacity * v_row(m));
@@ -72,7 +72,8 @@ static void read_both(input *in, const attn_kv *c, const model *m)
     attn_exec exec;
     const int batch = from_to(in, 0, MOST_BATCH), n_q = coin(in) ? 1 : from_to(in, 0, 8), group = from_to(in, 1, 3);
     const unsigned f = u8(in);
-    int b, list[16], n, width = from_to(in, 1, 4), longest = 0, lengths[MOST_BATCH], map[MOST_BATCH], too_short;
+    attn_backend list[16];
+    int b, n, width = from_to(in, 1, 4), longest = 0, lengths[MOST_BATCH], map[MOST_BATCH], too_short;
     int mine[MOST_BATCH];
     size_t n_out, n_w, entry_k = (size_t)(s->capacity + 2) * k_row(m), entry_v = (size_t)(s->capacity + 2) * v_row(m);
     float *q, *k, *v, *out, *w;
@@ -85,7 +86,7 @@ static void read_both(input *in, const attn_kv *c, const model *m)
         if (lengths[b] > longest) longest = lengths[b];
     }
     a.heads = s->kv_heads * group, a.kv_heads = group > 1 || f & 4u ? s->kv_heads : 0;
-    a.n_q = n_q, a.dim = s->dim, a.dim_v = f & 4u ? s->dim_v : m->dim_v;
+    a.n_q = n_q, a.head_dim = s->head_dim, a.v_head_dim = f & 4u ? s->v_head_dim : m->v_head_dim;
     a.n_k = f & 8u ? longest + from_to(in, -1, 2) : 0;                /* -1: too narrow, when there is a mask or not */
     if (a.n_k < 0) a.n_k = 0;
     too_short = a.n_k && a.n_k < longest;
@@ -98,9 +99,9 @@ static void read_both(input *in, const attn_kv *c, const model *m)
     exec.pool = &width, exec.width = width, exec.run = scrambled;
     if (f & 64u) a.exec = &exec;
     a.user = &the_heap;
-    n_out = (size_t)(a.batch * n_q * a.heads * m->dim_v);
+    n_out = (size_t)(a.batch * n_q * a.heads * m->v_head_dim);
     n_w = (size_t)(a.batch * n_q * a.heads * (a.n_k ? a.n_k : longest));
-    a.q = q = normals(in, (size_t)(a.batch * n_q * a.heads * s->dim));
+    a.q = q = normals(in, (size_t)(a.batch * n_q * a.heads * s->head_dim));
     out = floats(2 * n_out), w = floats(2 * n_w);
     k = nans((size_t)s->batch * entry_k), v = nans((size_t)s->batch * entry_v);
     for (b = 0; b < s->batch; b++) {
@@ -142,20 +143,20 @@ static unsigned char *make(input *in, attn_kv *c, model *m)
     const unsigned how = u8(in);
     int wrong = 0;
     memset(&a, 0, sizeof a);
-    a.batch = from_to(in, 1, MOST_BATCH), a.kv_heads = from_to(in, 1, 3), a.dim = from_to(in, 1, 18);
-    a.dim_v = how & 1u ? from_to(in, 1, 34) : 0;
+    a.batch = from_to(in, 1, MOST_BATCH), a.kv_heads = from_to(in, 1, 3), a.head_dim = from_to(in, 1, 18);
+    a.v_head_dim = how & 1u ? from_to(in, 1, 34) : 0;
     a.capacity = how & 2u ? from_to(in, 1, 20) : from_to(in, 100, 300);
-    if (!(how & 2u)) a.dim = 1 + a.dim % 4, a.dim_v %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
+    if (!(how & 2u)) a.head_dim = 1 + a.head_dim % 4, a.v_head_dim %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
     a.user = &the_heap;
     if (how >= 224) {
-        int *const field[5] = {&a.batch, &a.kv_heads, &a.dim, &a.dim_v, &a.capacity};
+        int *const field[5] = {&a.batch, &a.kv_heads, &a.head_dim, &a.v_head_dim, &a.capacity};
         const unsigned which = u8(in) % 5u;
         *field[which] = odd_size(in);
         wrong = 1;
     }
     need = attn_kv_size(&a);
     if (wrong && need != SIZE_MAX && need > (size_t)1 << 22) return NULL;
-    if (wrong && need != SIZE_MAX && (a.batch > MOST_BATCH || a.kv_heads > 9 || a.dim > 99 || a.dim_v > 99 || a.capacity > 999))
+    if (wrong && need != SIZE_MAX && (a.batch > MOST_BATCH || a.kv_heads > 9 || a.head_dim > 99 || a.v_head_dim > 99 || a.capacity > 999))
         return NULL;                                                  /* right, but more than the model likes */
     if (how & 4u && need != SIZE_MAX) {
         shift = how >> 3 & 7u;

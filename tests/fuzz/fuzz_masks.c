@@ -148,8 +148,8 @@ static void level_2(input *in)
 {
     const unsigned f = u8(in);
     const int batch = from_to(in, 0, 3), n_q = from_to(in, 0, 9), n_k = f & 1u ? n_q : from_to(in, 0, 9);
-    const int heads = from_to(in, 1, 3), dim = u8(in) > 240u ? 90 : from_to(in, 1, 9);
-    const size_t n_out = (size_t)(batch * n_q * heads * dim), n_in = (size_t)(batch * n_k * heads * dim);
+    const int heads = from_to(in, 1, 3), head_dim = u8(in) > 240u ? 90 : from_to(in, 1, 9);
+    const size_t n_out = (size_t)(batch * n_q * heads * head_dim), n_in = (size_t)(batch * n_k * heads * head_dim);
     float *q = normals(in, n_out), *k = normals(in, n_in), *v = normals(in, n_in), *out = floats(2 * n_out), *mask = NULL;
     const int *lengths = numbers(in, batch, 0, n_k);
     attn_args a;
@@ -162,24 +162,24 @@ static void level_2(input *in)
         for (i = 0; i < (size_t)(batch * n_q * n_k); i += 1 + u8(in) % 3u) mask[i] = -INFINITY;
         a.mask = mask, a.mask_shape[0] = batch ? batch : 1, a.mask_shape[1] = 1, a.mask_shape[2] = n_q ? n_q : 1;
     }
-    a.out = out + n_out, a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = heads, a.dim = dim;
+    a.out = out + n_out, a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = heads, a.head_dim = head_dim;
     if (f & 4u) a.k_lengths = lengths;
     if (f & 8u) the_heap.fail_at = 1;
     if (f & 1u) {
         if (f & 4u) a.q_lengths = lengths;
         if (f & 16u) a.causal = ATTN_CAUSAL_TOP_LEFT;
-        s = attn_self(out, q, k, v, batch, n_q, heads, dim, f & 16u ? 1 : 0, f & 4u ? lengths : NULL, mask);
+        s = attn_self(out, q, k, v, batch, n_q, heads, head_dim, f & 16u ? 1 : 0, f & 4u ? lengths : NULL, mask);
     } else {
-        s = attn_cross(out, q, k, v, batch, n_q, n_k, heads, dim, f & 4u ? lengths : NULL, mask);
+        s = attn_cross(out, q, k, v, batch, n_q, n_k, heads, head_dim, f & 4u ? lengths : NULL, mask);
     }
     MUST(s == (the_heap.fail_at && the_heap.calls ? ATTN_E_MEMORY : ATTN_OK));
     the_heap.fail_at = 0;
     if (s == ATTN_OK) MUST(attn_sdpa(&a) == ATTN_OK && same_bits(out, out + n_out, n_out));
     else MUST(wiped(out, n_out * sizeof *out));
-    MUST(attn_cross(out, q, k, v, batch, -1, n_k, heads, dim, NULL, NULL) == ATTN_E_SIZE);
-    MUST(attn_cross(out, q, k, v, batch, n_q, n_k, 0, dim, NULL, NULL) == ATTN_E_SIZE);
+    MUST(attn_cross(out, q, k, v, batch, -1, n_k, heads, head_dim, NULL, NULL) == ATTN_E_SIZE);
+    MUST(attn_cross(out, q, k, v, batch, n_q, n_k, 0, head_dim, NULL, NULL) == ATTN_E_SIZE);
     MUST(attn_self(out, q, k, v, batch, n_q, heads, odd_size(in) & INT_MIN, 0, NULL, NULL) == ATTN_E_SIZE);
-    MUST(attn_self(out, q, k, v, batch, n_q, heads, dim, 2, NULL, NULL) != ATTN_OK);
+    MUST(attn_self(out, q, k, v, batch, n_q, heads, head_dim, 2, NULL, NULL) != ATTN_OK);
     free(q), free(k), free(v), free(out), free(mask), free((void *)(uintptr_t)lengths);
 }
 

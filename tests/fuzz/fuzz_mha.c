@@ -173,7 +173,7 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
         MUST(attn_rope(q, batch, n_q, s->heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
         MUST(attn_rope(k, batch, n_k, s->kv_heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
     }
-    a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = s->heads, a.kv_heads = s->kv_heads, a.dim = s->head_dim;
+    a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = s->heads, a.kv_heads = s->kv_heads, a.head_dim = s->head_dim;
     a.q = q, a.k = k, a.v = v, a.out = o, a.weights = weights ? all : NULL;
     MUST(attn_sdpa(&a) == ATTN_OK);
     if (weights && !how->weights_mean) memcpy(weights, all, product(batch * s->heads, row) * sizeof *all);
@@ -199,7 +199,8 @@ static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn
 {
     const unsigned f = u8(in), g = u8(in);
     attn_args *a = &o->attn;
-    int list[16], n = attn_backends(list, 16), h;
+    attn_backend list[16];
+    int n = attn_backends(list, 16), h;
     memset(o, 0, sizeof *o);
     memset(w, 0, sizeof *w);
     for (h = 0; h < l->m.shape.heads; h++) w->slopes[h] = number(in), w->sinks[h] = number(in), w->gate[h] = number(in);
@@ -308,7 +309,7 @@ static void self(input *in, layer *l)
 
     /* in steps of any size through a cache; now and then something is refused on the way */
     memset(&ka, 0, sizeof ka);
-    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim, ka.capacity = n, ka.user = &the_heap;
+    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.capacity = n, ka.user = &the_heap;
     MUST(attn_kv_init(&c, &ka) == ATTN_OK);
     o.attn.causal = 0;
     for (; at < n; at += step) {
@@ -381,7 +382,7 @@ static void cross(input *in, layer *l)
     }
 
     memset(&ka, 0, sizeof ka);
-    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim, ka.capacity = n_k > 0 ? n_k : 1, ka.user = &the_heap;
+    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.capacity = n_k > 0 ? n_k : 1, ka.user = &the_heap;
     MUST(attn_kv_init(&c, &ka) == ATTN_OK);
     {
         const int *source = o.attn.k_lengths;
@@ -421,7 +422,7 @@ static void broken(input *in, layer *l)
     memset(&zero, 0, sizeof zero);
     memset(&none, 0, sizeof none);
     memset(&ka, 0, sizeof ka);
-    ka.batch = 2, ka.kv_heads = s->kv_heads, ka.dim = s->head_dim + 1, ka.capacity = 4, ka.user = &the_heap;
+    ka.batch = 2, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim + 1, ka.capacity = 4, ka.user = &the_heap;
     MUST(attn_kv_init(&c, &ka) == ATTN_OK);
     o.attn.user = &the_heap;
     o.memory_v = s->d_value != s->d_key ? memory : NULL;

@@ -91,37 +91,37 @@ static int wrong(problem *p, const char *sentence)
 
 /* ---- the adapter ----------------------------------------------------------------------------------------- */
 
-typedef struct tensor4 {                  /* [batch][heads][rows][dim] however it is stored */
-    size_t batch, heads, rows, dim;
+typedef struct tensor4 {                  /* [batch][heads][rows][head_dim] however it is stored */
+    size_t batch, heads, rows, head_dim;
     ptrdiff_t stride[3];                  /* {batch, row, head} */
 } tensor4;
 
-/* 4D is [batch][heads][rows][dim], 3D is [batch][rows][heads * dim] */
+/* 4D is [batch][heads][rows][head_dim], 3D is [batch][rows][heads * head_dim] */
 static int view4(const onnx_tensor *t, int64_t heads, tensor4 *v)
 {
     if (!t->floats) return 0;
     v->batch = t->dims[0];
     if (t->rank == 4) {
-        v->heads = t->dims[1], v->rows = t->dims[2], v->dim = t->dims[3];
-        v->stride[1] = (ptrdiff_t)v->dim;
-        v->stride[2] = (ptrdiff_t)(v->rows * v->dim);
+        v->heads = t->dims[1], v->rows = t->dims[2], v->head_dim = t->dims[3];
+        v->stride[1] = (ptrdiff_t)v->head_dim;
+        v->stride[2] = (ptrdiff_t)(v->rows * v->head_dim);
     } else if (t->rank == 3 && heads > 0 && t->dims[2] % (size_t)heads == 0) {
-        v->heads = (size_t)heads, v->rows = t->dims[1], v->dim = t->dims[2] / (size_t)heads;
+        v->heads = (size_t)heads, v->rows = t->dims[1], v->head_dim = t->dims[2] / (size_t)heads;
         v->stride[1] = (ptrdiff_t)t->dims[2];
-        v->stride[2] = (ptrdiff_t)v->dim;
+        v->stride[2] = (ptrdiff_t)v->head_dim;
     } else {
         return 0;
     }
-    v->stride[0] = (ptrdiff_t)(v->heads * v->rows * v->dim);
+    v->stride[0] = (ptrdiff_t)(v->heads * v->rows * v->head_dim);
     return 1;
 }
 
-/* concat(past, fresh) along the rows as [batch][heads][past + rows][dim]: this is present_key or present_value */
+/* concat(past, fresh) along the rows as [batch][heads][past + rows][head_dim]: this is present_key or present_value */
 static float *concatenate(const onnx_tensor *past, const tensor4 *past_view, const onnx_tensor *fresh,
                           const tensor4 *view)
 {
     size_t n_past = past ? past_view->rows : 0, n = n_past + view->rows;
-    float *all = guard_floats(view->batch * view->heads * n * view->dim);
+    float *all = guard_floats(view->batch * view->heads * n * view->head_dim);
     for (size_t b = 0; b < view->batch; b++)
         for (size_t h = 0; h < view->heads; h++)
             for (size_t i = 0; i < n; i++) {
@@ -129,7 +129,7 @@ static float *concatenate(const onnx_tensor *past, const tensor4 *past_view, con
                 const float *x = i < n_past ? past->floats : fresh->floats;
                 ptrdiff_t at = (ptrdiff_t)b * from->stride[0] + (ptrdiff_t)h * from->stride[2] +
                                (ptrdiff_t)(i < n_past ? i : i - n_past) * from->stride[1];
-                memcpy(all + ((b * view->heads + h) * n + i) * view->dim, x + at, view->dim * sizeof(float));
+                memcpy(all + ((b * view->heads + h) * n + i) * view->head_dim, x + at, view->head_dim * sizeof(float));
             }
     return all;
 }
@@ -161,14 +161,14 @@ static int adapt_mask(problem *p, const onnx_tensor *m)
 
 static int continues(const tensor4 *past, const tensor4 *fresh)
 {
-    return past->batch == fresh->batch && past->heads == fresh->heads && past->dim == fresh->dim;
+    return past->batch == fresh->batch && past->heads == fresh->heads && past->head_dim == fresh->head_dim;
 }
 
-static void packed_bhsd(ptrdiff_t stride[3], size_t heads, size_t rows, size_t dim)
+static void packed_bhsd(ptrdiff_t stride[3], size_t heads, size_t rows, size_t head_dim)
 {
-    stride[1] = (ptrdiff_t)dim;
-    stride[2] = (ptrdiff_t)(rows * dim);
-    stride[0] = (ptrdiff_t)(heads * rows * dim);
+    stride[1] = (ptrdiff_t)head_dim;
+    stride[2] = (ptrdiff_t)(rows * head_dim);
+    stride[0] = (ptrdiff_t)(heads * rows * head_dim);
 }
 
 /* the operator's numbering of the stages is not ours */
@@ -190,24 +190,24 @@ static int adapt(problem *p)
     if (past != p->has_in[IN_PAST_V]) return wrong(p, "of past_key and past_value one is absent");
     if (past && (!view4(&p->in[IN_PAST_K], 0, &past_k) || !view4(&p->in[IN_PAST_V], 0, &past_v)))
         return wrong(p, "past_key or past_value has a strange shape");
-    if (k.batch != q.batch || v.batch != q.batch || k.dim != q.dim || k.heads != v.heads || k.rows != v.rows ||
+    if (k.batch != q.batch || v.batch != q.batch || k.head_dim != q.head_dim || k.heads != v.heads || k.rows != v.rows ||
         (past && (!continues(&past_k, &k) || !continues(&past_v, &v) || past_k.rows != past_v.rows)))
         return wrong(p, "the shapes of Q, K, V and past do not go together");
 
     size_t n_past = past ? past_k.rows : 0, n_k = n_past + k.rows;
     a->batch = (int)q.batch, a->heads = (int)q.heads, a->kv_heads = (int)k.heads;
-    a->n_q = (int)q.rows, a->n_k = (int)n_k, a->dim = (int)q.dim, a->dim_v = (int)v.dim;
+    a->n_q = (int)q.rows, a->n_k = (int)n_k, a->head_dim = (int)q.head_dim, a->v_head_dim = (int)v.head_dim;
     a->q = p->q = guard_floats(p->in[IN_Q].count);
     memcpy(p->q, p->in[IN_Q].floats, p->in[IN_Q].count * sizeof(float));
     memcpy(a->q_stride, q.stride, sizeof a->q_stride);
     a->k = p->k = concatenate(past ? &p->in[IN_PAST_K] : NULL, &past_k, &p->in[IN_K], &k);
     a->v = p->v = concatenate(past ? &p->in[IN_PAST_V] : NULL, &past_v, &p->in[IN_V], &v);
-    packed_bhsd(a->k_stride, k.heads, n_k, k.dim);
-    packed_bhsd(a->v_stride, v.heads, n_k, v.dim);
+    packed_bhsd(a->k_stride, k.heads, n_k, k.head_dim);
+    packed_bhsd(a->v_stride, v.heads, n_k, v.head_dim);
 
-    /* Y is stored as Q is: 3D [batch][rows][heads * dim_v] or 4D [batch][heads][rows][dim_v] */
+    /* Y is stored as Q is: 3D [batch][rows][heads * v_head_dim] or 4D [batch][heads][rows][v_head_dim] */
     a->layout = p->in[IN_Q].rank == 4 ? ATTN_BHSD : ATTN_BSHD;
-    a->out = p->out = guard_floats(q.batch * q.heads * q.rows * v.dim);
+    a->out = p->out = guard_floats(q.batch * q.heads * q.rows * v.head_dim);
     if (p->has_out[OUT_SCORES]) {
         a->weights = p->weights = guard_floats(q.batch * q.heads * q.rows * n_k);
         a->weights_stage = stage_of(attribute_int(p, "qk_matmul_output_mode"));
@@ -243,8 +243,8 @@ static void run_oracle(const problem *p)
         for (int h = 0; h < s->heads; h++)
             for (int i = 0; i < s->n_q; i++) {
                 size_t row = ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
-                for (int x = 0; x < s->dim_v; x++)
-                    p->out[oracle_out_at(a, s, b, h, i) + x] = (float)o.out[row * (size_t)s->dim_v + (size_t)x];
+                for (int x = 0; x < s->v_head_dim; x++)
+                    p->out[oracle_out_at(a, s, b, h, i) + x] = (float)o.out[row * (size_t)s->v_head_dim + (size_t)x];
                 for (int j = 0; p->weights && j < s->n_k; j++)
                     p->weights[row * (size_t)s->n_k + (size_t)j] = (float)o.weights[row * (size_t)s->n_k + (size_t)j];
             }
@@ -276,14 +276,14 @@ static int same(problem *p, const char *engine, int which, const float *got, siz
     return 1;
 }
 
-static int run_engine(problem *p, int backend, double *worst)
+static int run_engine(problem *p, attn_backend backend, double *worst)
 {
     attn_args *a = &p->a;
     size_t rows = (size_t)a->batch * (size_t)a->heads * (size_t)a->n_q, kv = (size_t)a->batch * (size_t)a->kv_heads;
-    const char *engine = backend < 0 ? "oracle" : attn_backend_name(backend);
+    const char *engine = backend == ATTN_AUTO ? "oracle" : attn_backend_name(backend);
     char why[160];
-    memset(p->out, 0xA5, rows * (size_t)a->dim_v * sizeof(float));
-    if (backend < 0) {
+    memset(p->out, 0xA5, rows * (size_t)a->v_head_dim * sizeof(float));
+    if (backend == ATTN_AUTO) {                                      /* stands for the oracle */
         run_oracle(p);
     } else {
         a->backend = backend;
@@ -295,9 +295,9 @@ static int run_engine(problem *p, int backend, double *worst)
         }
     }
     size_t n_k = (size_t)a->n_k;
-    return same(p, engine, OUT_Y, p->out, rows * (size_t)a->dim_v, worst) &&
-           same(p, engine, OUT_PRESENT_K, p->k, kv * n_k * (size_t)a->dim, worst) &&
-           same(p, engine, OUT_PRESENT_V, p->v, kv * n_k * (size_t)a->dim_v, worst) &&
+    return same(p, engine, OUT_Y, p->out, rows * (size_t)a->v_head_dim, worst) &&
+           same(p, engine, OUT_PRESENT_K, p->k, kv * n_k * (size_t)a->head_dim, worst) &&
+           same(p, engine, OUT_PRESENT_V, p->v, kv * n_k * (size_t)a->v_head_dim, worst) &&
            same(p, engine, OUT_SCORES, p->weights, rows * n_k, worst);
 }
 
@@ -350,7 +350,9 @@ static char *list_folders(const char *directory, size_t *n)
 
 int main(int argc, char **argv)
 {
-    int with_oracle = argc > 1 && strcmp(argv[1], "--oracle") == 0, backends[16], n_backends = 1;
+    int with_oracle = argc > 1 && strcmp(argv[1], "--oracle") == 0;
+    attn_backend backends[16] = { ATTN_AUTO };
+    int n_backends = 1;
     if (argc != 2 + with_oracle) {
         fprintf(stderr, "usage: %s [--oracle] directory-of-onnx-node-tests\n", argv[0]);
         return 2;
@@ -363,10 +365,9 @@ int main(int argc, char **argv)
                "clone: make conformance ONNX=folder\n", directory);
         return 0;
     }
-    if (with_oracle) backends[0] = -1;
-    else n_backends = test_all_backends(backends, 16);
+    if (!with_oracle) n_backends = test_all_backends(backends, 16);
     printf("conformance with");
-    for (int i = 0; i < n_backends; i++) printf(" %s", backends[i] < 0 ? "the oracle" : attn_backend_name(backends[i]));
+    for (int i = 0; i < n_backends; i++) printf(" %s", with_oracle ? "the oracle" : attn_backend_name(backends[i]));
     printf(", tolerance %g\n", TOLERANCE);
 
     int passed = 0, failed = 0, skipped = 0;

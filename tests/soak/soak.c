@@ -118,7 +118,8 @@ static void no_longer_than(unsigned seconds)
 /* ---- what one round has to work with ------------------------------------------------------------------------ */
 static long first_round, cases, judged, sequences, histories;
 static double life_seconds = 600.0;
-static int all[16], n_all, one[16], n_one;
+static attn_backend all[16], one[16];
+static int n_all, n_one;
 
 static struct { control_word word; int lost; attn_exec exec; int threads; } host;
 #if SOAK_THREADS
@@ -126,10 +127,10 @@ static attn_pool *pool;
 static int pool_threads;
 #endif
 
-static int any_backend(rng *r) { return all[rng_int(r, 0, n_all - 1)]; }
-static int fma_backend(rng *r) { return one[rng_int(r, 0, n_one - 1)]; }
+static attn_backend any_backend(rng *r) { return all[rng_int(r, 0, n_all - 1)]; }
+static attn_backend fma_backend(rng *r) { return one[rng_int(r, 0, n_one - 1)]; }
 /* Linears choose the best backend themselves. Where that one has no fma, a layer has the bits of its parts on it alone. */
-static int layer_backend(rng *r) { return all[0] == one[0] ? fma_backend(r) : all[0]; }
+static attn_backend layer_backend(rng *r) { return all[0] == one[0] ? fma_backend(r) : all[0]; }
 
 /* an executor for the next call, or NULL */
 static const attn_exec *draw_exec(rng *r)
@@ -267,7 +268,7 @@ static void book_read(rng *r, const book *b)
     const int heads = b->s.kv_heads * group, fma = fma_backend(r);
     const size_t n_out = (size_t)(batch * n_q * heads) * (b->v_row / (size_t)b->s.kv_heads);
     const size_t n_lse = (size_t)(batch * heads * n_q), n_w = n_lse * (size_t)b->s.capacity;
-    float *q = filled(r, (size_t)(batch * n_q * heads * b->s.dim)), *out = room(2 * n_out), *w = room(2 * n_w);
+    float *q = filled(r, (size_t)(batch * n_q * heads * b->s.head_dim)), *out = room(2 * n_out), *w = room(2 * n_w);
     float *lse = room(2 * n_lse);
     unsigned char *keep = (unsigned char *)room((size_t)(batch * b->s.capacity));
     int map[BOOK_BATCH], lengths[BOOK_BATCH], i;
@@ -278,7 +279,7 @@ static void book_read(rng *r, const book *b)
     memset(w, 0x5A, 2 * n_w * sizeof *w);
     for (i = 0; i < batch * b->s.capacity; i++) keep[i] = (unsigned char)rng_int(r, 0, 3);
     a.q = q, a.kv = &b->kv, a.batch = batch, a.n_q = n_q, a.n_k = b->s.capacity;
-    a.heads = heads, a.kv_heads = b->s.kv_heads, a.dim = b->s.dim, a.dim_v = b->s.dim_v;
+    a.heads = heads, a.kv_heads = b->s.kv_heads, a.head_dim = b->s.head_dim, a.v_head_dim = b->s.v_head_dim;
     a.causal = rng_int(r, 0, 2);
     a.window_left = chance(r, 25) ? rng_int(r, 1, 200) : 0;
     a.softcap = chance(r, 20) ? 5.0f : 0.0f;
@@ -293,9 +294,9 @@ static void book_read(rng *r, const book *b)
     p.out = out + n_out, p.weights = w + n_w, p.lse = lse + n_lse, p.backend = fma_backend(r), p.exec = NULL;
     CHECK(attn_sdpa(&p) == ATTN_OK);
     CHECKF(same_bits(out, out + n_out, n_out) && same_bits(w, w + n_w, n_w) && same_bits(lse, lse + n_lse, n_lse),
-           "cache (%s) and plain rows (%s) differ: batch %d, %d/%d heads, dim %d/%d, n_q %d, capacity %d, causal %d",
-           attn_backend_name(a.backend), attn_backend_name(p.backend), batch, heads, b->s.kv_heads, b->s.dim,
-           b->s.dim_v, n_q, b->s.capacity, a.causal);
+           "cache (%s) and plain rows (%s) differ: batch %d, %d/%d heads, head_dim %d/%d, n_q %d, capacity %d, causal %d",
+           attn_backend_name(a.backend), attn_backend_name(p.backend), batch, heads, b->s.kv_heads, b->s.head_dim,
+           b->s.v_head_dim, n_q, b->s.capacity, a.causal);
     if (chance(r, 15)) {
         oracle o;
         oracle_run(&o, &p);
@@ -313,10 +314,10 @@ static void round_cache(rng *r)
     book b;
     int op, i;
     memset(&b, 0, sizeof b);
-    b.s.batch = rng_int(r, 1, BOOK_BATCH), b.s.kv_heads = rng_int(r, 1, 3), b.s.dim = dims[rng_int(r, 0, 7)];
-    b.s.dim_v = chance(r, 50) ? dims[rng_int(r, 0, 7)] : b.s.dim;
+    b.s.batch = rng_int(r, 1, BOOK_BATCH), b.s.kv_heads = rng_int(r, 1, 3), b.s.head_dim = dims[rng_int(r, 0, 7)];
+    b.s.v_head_dim = chance(r, 50) ? dims[rng_int(r, 0, 7)] : b.s.head_dim;
     b.s.capacity = chance(r, 60) ? rng_int(r, 1, 70) : rng_int(r, 100, 400);
-    b.k_row = (size_t)(b.s.kv_heads * b.s.dim), b.v_row = (size_t)(b.s.kv_heads * b.s.dim_v);
+    b.k_row = (size_t)(b.s.kv_heads * b.s.head_dim), b.v_row = (size_t)(b.s.kv_heads * b.s.v_head_dim);
     b.k = room((size_t)(b.s.batch * b.s.capacity) * b.k_row), b.v = room((size_t)(b.s.batch * b.s.capacity) * b.v_row);
     for (i = 0; i < b.s.batch * b.s.capacity * (int)b.k_row; i++) b.k[i] = NAN;          /* behind the end: nothing */
     for (i = 0; i < b.s.batch * b.s.capacity * (int)b.v_row; i++) b.v[i] = NAN;
@@ -453,7 +454,7 @@ static void round_layer(rng *r)
     int t, step, b;
     memset(&o, 0, sizeof o);
     memset(&shape, 0, sizeof shape);
-    shape.batch = batch, shape.kv_heads = s->kv_heads, shape.dim = s->head_dim, shape.capacity = n;
+    shape.batch = batch, shape.kv_heads = s->kv_heads, shape.head_dim = s->head_dim, shape.capacity = n;
     CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
     x = filled(r, all_rows * d), part = room(all_rows * d), whole = room(all_rows * d), out = room(all_rows * d);
     o.attn.backend = layer_backend(r), o.attn.causal = ATTN_CAUSAL_TOP_LEFT, o.attn.exec = draw_exec(r);
@@ -485,7 +486,7 @@ static void round_layer(rng *r)
         CHECK(attn_linear_run(&m.q, q, x, rows, NULL) == ATTN_OK && attn_linear_run(&m.k, k, x, rows, NULL) == ATTN_OK);
         CHECK(attn_linear_run(&m.v, v, x, rows, NULL) == ATTN_OK);
         a.out = heads, a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = a.n_k = n, a.heads = s->heads;
-        a.kv_heads = s->kv_heads, a.dim = s->head_dim, a.causal = ATTN_CAUSAL_TOP_LEFT, a.backend = layer_backend(r);
+        a.kv_heads = s->kv_heads, a.head_dim = s->head_dim, a.causal = ATTN_CAUSAL_TOP_LEFT, a.backend = layer_backend(r);
         a.window_left = o.attn.window_left;
         HOSTED(r, status, attn_sdpa(&a));
         CHECK(status == ATTN_OK && attn_linear_run(&m.o, out, heads, rows, NULL) == ATTN_OK);
@@ -519,7 +520,7 @@ static void round_cross(rng *r)
     int lengths[3], b, i;
     memset(&o, 0, sizeof o);
     memset(&shape, 0, sizeof shape);
-    shape.batch = batch, shape.kv_heads = m.shape.kv_heads, shape.dim = m.shape.head_dim, shape.capacity = n_k;
+    shape.batch = batch, shape.kv_heads = m.shape.kv_heads, shape.head_dim = m.shape.head_dim, shape.capacity = n_k;
     CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
     for (b = 0; b < batch; b++) lengths[b] = rng_int(r, 0, n_k);
     x = filled(r, n), memory = filled(r, (size_t)(batch * n_k) * d), out[0] = room(n), out[1] = room(n);
@@ -544,9 +545,9 @@ static void round_cross(rng *r)
 static void round_masks(rng *r)
 {
     enum { PAD = 0 };
-    const int batch = rng_int(r, 1, 3), n = rng_int(r, 1, 60), heads = rng_int(r, 1, 3), dim = rng_int(r, 1, 20);
+    const int batch = rng_int(r, 1, 3), n = rng_int(r, 1, 60), heads = rng_int(r, 1, 3), head_dim = rng_int(r, 1, 20);
     const int window = rng_int(r, 1, n), causal = rng_int(r, 0, 1);
-    const size_t size = (size_t)(batch * n * heads * dim), square = (size_t)(n * n);
+    const size_t size = (size_t)(batch * n * heads * head_dim), square = (size_t)(n * n);
     float *q = filled(r, size), *k = filled(r, size), *v = filled(r, size), *out[2];
     float *mask = room((size_t)batch * square), *by = room(square);
     int *ids = (int *)room((size_t)(batch * n)), lengths[3], found[3], b, i;
@@ -572,9 +573,9 @@ static void round_masks(rng *r)
         HOSTED(r, status, attn_mask_merge(mask, batch, by, 1, n, n));
         CHECK(status == ATTN_OK);
     }
-    HOSTED(r, status, attn_self(out[0], q, k, v, batch, n, heads, dim, 0, NULL, mask));
+    HOSTED(r, status, attn_self(out[0], q, k, v, batch, n, heads, head_dim, 0, NULL, mask));
     CHECK(status == ATTN_OK);
-    a.out = out[1], a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = a.n_k = n, a.heads = heads, a.dim = dim;
+    a.out = out[1], a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = a.n_k = n, a.heads = heads, a.head_dim = head_dim;
     a.k_lengths = lengths, a.window_left = window, a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     HOSTED(r, status, attn_sdpa(&a));
     CHECK(status == ATTN_OK);
@@ -598,7 +599,7 @@ static void round_wrong(rng *r)
     c.a.exec = NULL;
     switch (rng_int(r, 0, 7)) {
     case 0: c.a.n_q = -1; wanted = ATTN_E_SIZE; break;
-    case 1: c.a.dim = 0; wanted = ATTN_E_SIZE; break;
+    case 1: c.a.head_dim = 0; wanted = ATTN_E_SIZE; break;
     case 2: c.a.causal = 99; wanted = ATTN_E_OPTION; break;
     case 3: c.a.softcap = bits_float(0x7FC00000u); wanted = ATTN_E_OPTION; break;
     case 4: c.a.scale = bits_float(0x7F800000u); wanted = ATTN_E_OPTION; break;
@@ -630,7 +631,7 @@ static void round_refused(rng *r)
     const size_t size = (size_t)(n * m.shape.d_model);
     uint64_t before;
     memset(&shape, 0, sizeof shape);
-    shape.batch = 1, shape.kv_heads = m.shape.kv_heads, shape.dim = m.shape.head_dim, shape.capacity = n;
+    shape.batch = 1, shape.kv_heads = m.shape.kv_heads, shape.head_dim = m.shape.head_dim, shape.capacity = n;
     x = filled(r, size), out = filled(r, size);
     before = hash_bits(0, out, size);
     heap.refuse = 1;
@@ -767,7 +768,7 @@ static uint64_t job(int j, const attn_exec *exec)
     const attn_mha_args *s = &m->shape;
     const float *x = shared.x + 8 * j;
     const int map[SHARED_BATCH] = {0, 1, 0};
-    int backends[16];
+    attn_backend backends[16];
     size_t n = 0, n_lse = 0;
     attn_status status = ATTN_OK;
     memset(&a, 0, sizeof a);
@@ -777,7 +778,7 @@ static uint64_t job(int j, const attn_exec *exec)
     if (j % 3 == 0) a.k_map = o.attn.k_map = map;
     switch (kind) {
     case 0: case 1: case 2:                                  /* a cache, read at once by all */
-        a.kv = kv, a.heads = s->heads, a.kv_heads = s->kv_heads, a.dim = s->head_dim, a.q = x, a.out = out, a.lse = lse;
+        a.kv = kv, a.heads = s->heads, a.kv_heads = s->kv_heads, a.head_dim = s->head_dim, a.q = x, a.out = out, a.lse = lse;
         a.causal = kind == 1 ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
         a.window_left = kind == 2 ? 30 : 0;
         a.align = kind == 2 ? ATTN_ALIGN_BOTTOM_RIGHT : ATTN_ALIGN_TOP_LEFT;
@@ -799,7 +800,7 @@ static uint64_t job(int j, const attn_exec *exec)
             attn_kv_args shape;
             attn_kv mine;
             memset(&shape, 0, sizeof shape);
-            shape.batch = 1, shape.kv_heads = s->kv_heads, shape.dim = s->head_dim, shape.capacity = 2 * rows;
+            shape.batch = 1, shape.kv_heads = s->kv_heads, shape.head_dim = s->head_dim, shape.capacity = 2 * rows;
             o.attn.k_map = NULL;
             status = attn_kv_init(&mine, &shape);
             if (status == ATTN_OK) status = attn_mha_self_step(m, out, x + 500, 1, rows, &mine, &o);
@@ -870,7 +871,7 @@ static void fixed_layer(uint64_t seed, int n_k, attn_mha *m, attn_kv *kv, float 
         free(*table);
         *m = layer_draw(&r, 0, table);
     }
-    shape.batch = SHARED_BATCH, shape.kv_heads = m->shape.kv_heads, shape.dim = m->shape.head_dim, shape.capacity = n_k;
+    shape.batch = SHARED_BATCH, shape.kv_heads = m->shape.kv_heads, shape.head_dim = m->shape.head_dim, shape.capacity = n_k;
     counts[0] = n_k, counts[1] = n_k / 2, counts[2] = n_k - 1;
     CHECK(attn_kv_init(kv, &shape) == ATTN_OK);
     CHECK(attn_kv_append(kv, shared.x, shared.x + 100, n_k, counts) == ATTN_OK);

@@ -1,0 +1,290 @@
+/* count.c: makes the calls whose instructions `make count` counts, one after the other, and prints
+ * their names. tests/count.sh runs it under callgrind, which counts what happens inside measured()
+ * and writes one total whenever that returns.
+ *
+ * Counts must be the same on every machine:
+ *   - AVX2 is asked for by name: valgrind has no AVX-512.
+ *   - Inputs come from a generator of integers, and every array has its fixed place.
+ *   - memcpy, memmove and memset stand below: those of C libraries differ.
+ * A name says: query rows x keys, heads x head_dim, then the layout, or what is special. */
+#include "attn.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- memory functions, in the manner of glibc's for AVX2 ------------------------------------- */
+typedef char vector32 __attribute__((vector_size(32), aligned(1), may_alias));
+typedef char vector16 __attribute__((vector_size(16), aligned(1), may_alias));
+typedef unsigned long long word8 __attribute__((aligned(1), may_alias));
+typedef unsigned word4 __attribute__((aligned(1), may_alias));
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2")))
+#else
+#define AVX2                              /* only so that it compiles */
+#endif
+/* Without it compilers recognise memcpy in the loop and replace it by a call, of itself. */
+#define KEEP_LOOP __asm__ volatile("" ::: "memory")
+
+/* A short block is two pieces that may overlap; both are read before either is written. */
+#define TWO_PIECES(type) \
+    if (n >= sizeof(type)) { \
+        const type first = *(const type *)s, last = *(const type *)(s + n - sizeof(type)); \
+        *(type *)d = first; \
+        *(type *)(d + n - sizeof(type)) = last; \
+        return; \
+    }
+
+AVX2 static void move_bytes(char *d, const char *s, size_t n)
+{
+    size_t i;
+    if (n > 64) {
+        const vector32 first = *(const vector32 *)s, last = *(const vector32 *)(s + n - 32);
+        if (d <= s || d >= s + n)
+            for (i = 32; i < n - 32; i += 32) {
+                *(vector32 *)(d + i) = *(const vector32 *)(s + i);
+                KEEP_LOOP;
+            }
+        else
+            for (i = n - 32; i > 32; i -= 32) {
+                *(vector32 *)(d + i - 32) = *(const vector32 *)(s + i - 32);
+                KEEP_LOOP;
+            }
+        *(vector32 *)d = first;
+        *(vector32 *)(d + n - 32) = last;
+        return;
+    }
+    TWO_PIECES(vector32)
+    TWO_PIECES(vector16)
+    TWO_PIECES(word8)
+    TWO_PIECES(word4)
+    if (n) {
+        const char first = s[0], middle = s[n / 2], last = s[n - 1];
+        d[0] = first;
+        d[n / 2] = middle;
+        d[n - 1] = last;
+    }
+}
+
+AVX2 static void set_bytes(char *d, char byte, size_t n)
+{
+    size_t i = 0;
+    if (n >= 32) {
+        const vector32 bytes = (vector32){0} + byte;
+        for (; i < n - 32; i += 32) {
+            *(vector32 *)(d + i) = bytes;
+            KEEP_LOOP;
+        }
+        *(vector32 *)(d + n - 32) = bytes;
+        return;
+    }
+    for (; i < n; i++) {
+        d[i] = byte;
+        KEEP_LOOP;
+    }
+}
+
+AVX2 void *memcpy(void *restrict to, const void *restrict from, size_t n)
+{
+    move_bytes(to, from, n);
+    return to;
+}
+
+AVX2 void *memmove(void *to, const void *from, size_t n)
+{
+    move_bytes(to, from, n);
+    return to;
+}
+
+AVX2 void *memset(void *to, int byte, size_t n)
+{
+    set_bytes(to, (char)byte, n);
+    return to;
+}
+
+/* ---- where everything lies ------------------------------------------------------------------- */
+enum { FLOATS = 1 << 21, WORK = 1 << 25 };
+static float query[FLOATS / 8], key[FLOATS], value[FLOATS], out[FLOATS / 8], weights[FLOATS / 4];
+static double work[WORK / 8], cache_memory[WORK / 8], packed[WORK / 8];
+static attn_args call;
+static attn_kv cache;
+static attn_linear linear;
+static attn_mha layer;
+static attn_mha_opts options;
+static int linear_rows;
+
+static void fill(float *x, size_t n, unsigned seed)         /* numbers in -1 .. 1 */
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)(int)(seed >> 8) / 8388608.0f - 1.0f;
+    }
+}
+
+/* ---- the cases ------------------------------------------------------------------------------- */
+enum form { ROW_HEAD, HEAD_ROW, CACHE };
+typedef struct count_case {
+    int rows, keys, heads, kv_heads, width;
+    enum form form;
+    const char *special;                  /* NULL, or what `more` does, named instead of the form */
+    void (*more)(void);                   /* NULL, or sets more of `call` */
+} count_case;
+
+static void causal(void) { call.causal = ATTN_CAUSAL_TOP_LEFT; }
+
+static void padded(void)
+{
+    static const int lengths[8] = { 128, 17, 90, 64, 1, 111, 40, 128 };
+    call.batch = 8;
+    call.k_lengths = lengths;
+}
+
+static void ragged(void)
+{
+    static const int begins[7] = { 0, 5, 105, 106, 170, 203, 251 };
+    call.batch = 6;
+    call.q_cum = call.k_cum = begins;
+}
+
+static const count_case cases[] = {
+    { 1, 1, 1, 1, 64, ROW_HEAD, NULL, NULL },    { 1, 1, 1, 1, 64, CACHE, NULL, NULL },
+    { 1, 4, 1, 1, 64, ROW_HEAD, NULL, NULL },    { 1, 4, 1, 1, 64, CACHE, NULL, NULL },
+    { 4, 6, 2, 2, 4, ROW_HEAD, NULL, NULL },     { 4, 6, 2, 2, 4, CACHE, NULL, NULL },
+    { 1, 1, 8, 8, 64, ROW_HEAD, NULL, NULL },    { 1, 4, 8, 8, 64, ROW_HEAD, NULL, NULL },
+    { 1, 16, 8, 8, 64, ROW_HEAD, NULL, NULL },   { 1, 64, 8, 8, 64, ROW_HEAD, NULL, NULL },
+    { 1, 256, 8, 8, 64, ROW_HEAD, NULL, NULL },  { 1, 1500, 8, 8, 64, ROW_HEAD, NULL, NULL },
+    { 1, 1, 8, 8, 64, HEAD_ROW, NULL, NULL },    { 1, 4, 8, 8, 64, HEAD_ROW, NULL, NULL },
+    { 1, 16, 8, 8, 64, HEAD_ROW, NULL, NULL },   { 1, 64, 8, 8, 64, HEAD_ROW, NULL, NULL },
+    { 1, 256, 8, 8, 64, HEAD_ROW, NULL, NULL },  { 1, 1500, 8, 8, 64, HEAD_ROW, NULL, NULL },
+    { 1, 1, 8, 8, 64, CACHE, NULL, NULL },       { 1, 4, 8, 8, 64, CACHE, NULL, NULL },
+    { 1, 16, 8, 8, 64, CACHE, NULL, NULL },      { 1, 64, 8, 8, 64, CACHE, NULL, NULL },
+    { 1, 256, 8, 8, 64, CACHE, NULL, NULL },     { 1, 1500, 8, 8, 64, CACHE, NULL, NULL },
+    { 1, 1024, 32, 8, 128, ROW_HEAD, NULL, NULL }, { 1, 1024, 32, 8, 128, HEAD_ROW, NULL, NULL },
+    { 1, 1024, 32, 8, 128, CACHE, NULL, NULL },
+    { 8, 256, 8, 8, 64, ROW_HEAD, NULL, NULL },  { 8, 256, 8, 8, 64, CACHE, NULL, NULL },
+    { 197, 197, 12, 12, 64, ROW_HEAD, NULL, NULL }, { 197, 197, 12, 12, 64, CACHE, NULL, NULL },
+    { 512, 512, 2, 2, 64, ROW_HEAD, NULL, NULL }, { 512, 512, 2, 2, 64, CACHE, NULL, NULL },
+    { 512, 512, 2, 2, 64, ROW_HEAD, "causal", causal },
+    { 32, 128, 4, 4, 64, ROW_HEAD, "padded, 8 entries", padded },
+    { 100, 100, 4, 4, 64, ROW_HEAD, "ragged, 6 entries", ragged }
+};
+
+static attn_status call_attention(void) { return attn_sdpa(&call); }
+static attn_status call_layer(void) { return attn_mha_self(&layer, out, query, 1, 64, &options); }
+
+static attn_status call_step(void)
+{
+    return attn_mha_self_step(&layer, out, query, 1, 1, &cache, &options);
+}
+
+static attn_status call_linear(void)
+{
+    return attn_linear_run(&linear, out, query, linear_rows, NULL);
+}
+
+/* Callgrind counts this function and everything called from it. The status is written after the
+   call: a call in tail position would be a jump out of measured(). */
+static volatile attn_status status;
+void measured(attn_status (*what)(void));
+__attribute__((noinline)) void measured(attn_status (*what)(void)) { status = what(); }
+
+static int measure(const char *name, attn_status (*what)(void))
+{
+    measured(what);
+    puts(name);
+    if (status == ATTN_OK) return 0;
+    fprintf(stderr, "count: %s: %s\n", name, attn_status_str(status));
+    return 1;
+}
+
+static int make_cache(int keys, int capacity, int kv_heads, int width)
+{
+    attn_kv_args a = {0};
+    a.batch = 1;
+    a.kv_heads = kv_heads;
+    a.head_dim = width;
+    a.capacity = capacity;
+    a.mem = cache_memory;
+    a.mem_size = sizeof cache_memory;
+    return attn_kv_init(&cache, &a) != ATTN_OK ||
+           attn_kv_append(&cache, key, value, keys, NULL) != ATTN_OK;
+}
+
+static int attention(const count_case *c)
+{
+    static const char *const forms[] = { "[row][head]", "[head][row]", "cache" };
+    const attn_args none = {0};
+    char grouped[32] = "", name[128];
+    call = none;
+    call.out = out;
+    call.q = query;
+    call.batch = 1;
+    call.n_q = c->rows;
+    call.heads = c->heads;
+    call.kv_heads = c->kv_heads;
+    call.head_dim = c->width;
+    call.layout = c->form == HEAD_ROW ? ATTN_BHSD : ATTN_BSHD;
+    call.work = work;
+    call.work_size = sizeof work;
+    call.backend = ATTN_AVX2;
+    if (c->form == CACHE) {
+        if (make_cache(c->keys, c->keys, c->kv_heads, c->width)) return 1;
+        call.kv = &cache;
+    } else {
+        call.n_k = c->keys;
+        call.k = key;
+        call.v = value;
+    }
+    if (c->more) c->more();
+    if (c->heads != c->kv_heads) snprintf(grouped, sizeof grouped, " on %d", c->kv_heads);
+    snprintf(name, sizeof name, "%d x %d, %d%s x %d, %s", c->rows, c->keys, c->heads, grouped,
+             c->width, c->special ? c->special : forms[c->form]);
+    return measure(name, call_attention);
+}
+
+static int layers(void)
+{
+    enum { MODEL = 256, LAYER_HEADS = 4, PAST = 100, WIDE = 512 };
+    const size_t matrix = (size_t)MODEL * MODEL;
+    attn_mha_args a = {0};
+    a.d_model = MODEL;
+    a.heads = LAYER_HEADS;
+    a.w_q = weights;
+    a.w_k = weights + matrix;
+    a.w_v = weights + 2 * matrix;
+    a.w_o = weights + 3 * matrix;
+    a.mem = packed;
+    a.mem_size = sizeof packed;
+    if (attn_mha_init(&layer, &a, NULL, 0) != ATTN_OK) return 1;
+    options.attn.work = work;
+    options.attn.work_size = sizeof work;
+    options.attn.backend = ATTN_AVX2;
+    if (measure("layer of 256, 4 heads, 64 rows", call_layer)) return 1;
+    if (make_cache(PAST, 2 * PAST, LAYER_HEADS, MODEL / LAYER_HEADS)) return 1;
+    if (measure("its step, after 100 keys", call_step)) return 1;
+
+    if (attn_linear_init(&linear, weights, NULL, WIDE, WIDE, packed, sizeof packed, NULL)) return 1;
+    linear_rows = 1;
+    if (measure("linear 512 to 512, 1 row", call_linear)) return 1;
+    linear_rows = 64;
+    return measure("linear 512 to 512, 64 rows", call_linear);
+}
+
+int main(void)
+{
+    size_t i, c;
+    int best, failed = 0;
+    /* The question is asked here, so that no counted call asks the processor. */
+    if (attn_backends(&best, 1) < 1 || best != ATTN_AVX2) {
+        fputs("count: AVX2 is not the best backend here; run this under valgrind\n", stderr);
+        return 1;
+    }
+    fill(query, sizeof query / sizeof *query, 1);
+    fill(key, sizeof key / sizeof *key, 2);
+    fill(value, sizeof value / sizeof *value, 3);
+    fill(weights, sizeof weights / sizeof *weights, 4);
+    for (i = 0; i < sizeof weights / sizeof *weights; i++) weights[i] /= 16;
+    for (c = 0; c < sizeof cases / sizeof *cases && !failed; c++) failed = attention(&cases[c]);
+    if (!failed) failed = layers();
+    if (failed) fputs("count: a call, or a cache or layer for it, failed\n", stderr);
+    return failed;
+}
