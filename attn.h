@@ -1059,6 +1059,10 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #define ATTN__CPUID(leaf, r) __cpuid_count(leaf, 0, (r)[0], (r)[1], (r)[2], (r)[3])
 #define ATTN__XGETBV(low)    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low) : "c"(0) : "edx")
 #endif
+/* Tests play an older processor: the usable backends are and-ed with this expression, bit ATTN_x for each of them. */
+#ifndef ATTN_CPU_MASK
+#define ATTN_CPU_MASK (~0u)
+#endif
 /* Which instruction sets may be used: the CPU must have them and the operating system must save their registers.
  * Bit 0: asked already. Bit ATTN_x: backend usable. One word, written once to the same value by whoever comes first. */
 static unsigned attn__cpu_word;
@@ -1083,10 +1087,10 @@ static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
     unsigned word = __atomic_load_n(&attn__cpu_word, __ATOMIC_RELAXED);
-    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask(), __ATOMIC_RELAXED);
+    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask() & (ATTN_CPU_MASK | 1u), __ATOMIC_RELAXED);
 #else
     unsigned word = *(volatile unsigned *)&attn__cpu_word;
-    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask();
+    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask() & (ATTN_CPU_MASK | 1u);
 #endif
     return word;
 }
