@@ -3641,8 +3641,8 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, 
     int i, items;
     attn_status status = attn__check(a, &s, why, 1);
     if (status != ATTN_OK) return status;
-    if (attn__plan_make(a, &s, &p)) return attn__check_work(a, (size_t)-1, why);
-    if (a->work && a->work_size < p.bytes) return attn__check_work(a, p.bytes, why);
+    if (attn__plan_make(a, &s, &p)) p.bytes = (size_t)-1;
+    if ((status = attn__check_work(a, p.bytes, why)) != ATTN_OK) return status;
     if (s.batch == 0 || s.n_q == 0) {
         attn__nothing_to_do(&s, why);
         if (a->masked_rows) *a->masked_rows = 0;
