@@ -623,32 +623,39 @@ long attn_counters[ATTN__C_COUNT];
 #define ATTN__FETCH(p) ((void)(p))
 #endif
 
-enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
+enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
 /* ---- what the parts of the implementation say to each other ---------------------------------------------- */
-/* attn_args with every default resolved: written by attn__check, read by the driver and the scalar specification */
+/* attn_args with every default resolved: written by attn__check, read by the driver and the specification. */
 typedef struct attn__shape {
-    int batch, heads, kv_heads, group;    /* group = heads / kv_heads */
-    int n_q, n_k;                         /* widest entry (ragged, kv: longest); also the size of mask/weights/lse */
-    int head_dim, v_head_dim, k_batch;
+    int batch, heads, kv_heads;
+    int group;                            /* heads that share one K/V head: heads / kv_heads */
+    int n_q, n_k;                         /* of the longest entry; also the size of mask, weights and lse */
+    int head_dim, v_head_dim;
+    int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
     ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is shared */
     float scale;
 } attn__shape;
 
-/* one query entry: who exists in it */
+/* One entry of the batch: which of its rows and keys exist, and where they are. */
 typedef struct attn__entry {
-    int rows, start, end;                 /* rows that exist; keys start <= j < end (true index) */
-    int kv;                               /* K/V entry (or cache slot) it reads */
+    int rows;                             /* query rows that exist */
+    int start, end;                       /* keys start <= j < end exist */
+    int kv;                               /* the K/V entry (of a cache: the slot) that it reads */
     long long pos;                        /* position of row 0 */
-    const float *q, *k, *v;               /* row 0, head 0, of this entry (k, v NULL with a cache) */
+    const float *q, *k, *v;               /* row 0 of head 0 of this entry (k, v NULL with a cache) */
     float *out;
 } attn__entry;
 
 /* How a cache lies in memory.
-   K of slot s, head g: k_panels + (s*kv_heads + g) * k_size;  key j, component c at (j/16)*16*head_dim + c*16 + j%16
-   V likewise with v_size;  key j, column x at (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
-   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written as zeros. */
+   K of slot s, head g: k_panels + (s*kv_heads + g) * k_size;
+      key j, component c at (j/16)*16*head_dim + c*16 + j%16
+   V likewise with v_size;
+      key j, column x at (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16, dv16 = v_head_dim
+      rounded up to 16
+   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written
+   as zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -660,19 +667,83 @@ ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
     return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->v_head_dim, 16);
 }
 
-/* c[r][x] = chain over t < depth of a[r][t] * b[t][x], columns in panels of 16:
-   b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16.  The one matrix product of the library. */
+/* The one matrix product of the library, columns in panels of 16:
+      c[r][x] = chain over t < depth of a[r][t] * b[t][x]
+   where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. */
 typedef struct attn__gemm {
-    const float *a; ptrdiff_t a_row;
-    const float *b; ptrdiff_t b_step, b_panel;
-    const float *from; ptrdiff_t from_row;      /* chains start at from[r][x] (from_row 0: one row for all); NULL: +0 */
-    float *c; ptrdiff_t c_row;                  /* 16 * panels columns are written */
-    const float *fold_a, *fold_b;               /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const float *ahead; ptrdiff_t ahead_row;    /* what will be read next, row by row (0: they touch), or NULL */
+    const float *a;                       /* left-hand rows, a_row floats apart */
+    ptrdiff_t a_row;
+    const float *b;                       /* right-hand panels; floats from step to step, panel to panel */
+    ptrdiff_t b_step, b_panel;
+    const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
+    ptrdiff_t from_row;                   /* 0: one row for all */
+    float *c;                             /* 16 * panels columns of each row are written */
+    ptrdiff_t c_row;
+    const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
+    const float *ahead;                   /* what will be read next, to be prefetched, or NULL */
+    ptrdiff_t ahead_row;                  /* floats from row to row of it (0: the rows touch) */
     int rows, panels, depth;
 } attn__gemm;
 
-typedef struct attn__kernels attn__kernels;     /* one table per backend, section 12 */
+/* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the cells
+   that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is none. */
+typedef struct attn__row {
+    int lo, hi;                           /* keys lo <= j < hi of the chunk, by position alone */
+    const float *mask, *bias;
+    const unsigned char *keep;
+    float *weights;                       /* where scores are written for the caller */
+    float slope, dist;                    /* ALiBi; dist = position of the row - that of the first key */
+} attn__row;
+
+/* Scores of one chunk to probabilities, several rows at once. */
+typedef struct attn__soft {
+    float *s;                             /* [rows][128]: scores in, probabilities out */
+    float *vis;                           /* [rows][128] out: 1 visible, 0 hidden; NULL: not wanted */
+    ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it, or 0 */
+    const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
+    int *seen;                            /* [rows] set to 1 where the row sees a key of this chunk */
+    float *m, *l;                         /* [rows] out: largest visible score, sum of probabilities */
+    int rows, n;                          /* rows; keys of the chunk that exist */
+    int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
+    int arrays;                           /* 0: nothing but ranges of keys decides */
+    int simple;                           /* 1: no softcap, ALiBi or weights */
+    int alibi;                            /* 1: slope and dist are used */
+    attn_stage stage;                     /* of the weights */
+    float softcap;                        /* 0: none */
+} attn__soft;
+
+/* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
+typedef struct attn__kernels {
+    attn_backend backend;
+    int rows;                             /* of the register tile */
+    /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last panel */
+    void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
+    void (*gemm)(const attn__gemm *g);
+    /* to = from * by */
+    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n,
+                  float by);
+    /* n rows of V to panels of 16 columns, [column/16][128][16]; 1 when a value is not finite */
+    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim);
+    /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart) */
+    void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
+                   ptrdiff_t c_head);
+    /* 1 when a value of the right-hand side is not finite */
+    int  (*dirty)(const attn__gemm *g);
+    /* the product, but row r leaves out the steps t with vis[r*128 + t] == 0 */
+    void (*select)(const attn__gemm *g, const float *vis);
+    void (*soft)(const attn__soft *f);
+    /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole vectors
+       are read and written: room for ATTN__BAND rows */
+    void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
+    /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
+    void (*fold_out)(float *o, const float *x, float a, float b, int n);
+    /* out = o / L, row by row */
+    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L, int rows,
+                   int n);
+    /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
+    void (*weigh)(float *w, int n, float M, float L);
+} attn__kernels;
+
 static const attn__kernels *attn__table(attn_backend backend);   /* ATTN_AUTO: the best here; NULL: not usable here */
 
 /* Runs n tasks, on e when given, each under the default floating-point environment (no flushing, round to nearest). */
@@ -829,47 +900,10 @@ ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one Na
     return x != x ? attn__nan() : x;
 }
 
-/* One row of scores of one group of rows: who may be seen by position, and what is added. Filled by the driver. */
-typedef struct attn__row {
-    int lo, hi;                           /* keys of the chunk by position alone: lo <= j < hi */
-    const float *mask, *bias;             /* at the chunk's first key, or NULL */
-    const unsigned char *keep;
-    float *weights;
-    float slope, dist;                    /* ALiBi; dist = position of the row - index of the chunk's first key */
-} attn__row;
+/* ---- one row of attention -------------------------------------------------------------------------------- */
 
-typedef struct attn__soft {
-    float *s, *vis;                       /* [rows][128]: scores in, probabilities out; 1 visible, 0 hidden, or NULL */
-    ptrdiff_t ahead;                      /* floats from a row's mask to the same row's of the next group, or 0 */
-    const attn__row *row;                 /* [rows], or NULL: every row sees all n keys */
-    int *seen;                            /* [rows] has it seen any key so far? Set where it does here */
-    float *m, *l;                         /* [rows] chunk state out */
-    int rows, n;                          /* rows; keys of the chunk that exist */
-    int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
-    int arrays, simple;                   /* arrays 0: nothing but ranges of keys; simple: mask, bias, keep at most */
-    int alibi;
-    attn_stage stage;
-    float softcap;
-} attn__soft;
-
-struct attn__kernels {
-    attn_backend backend;
-    int rows;                    /* rows of the register tile */
-    void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
-    void (*gemm)(const attn__gemm *g);
-    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n, float by);
-    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim);
-    void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    int  (*dirty)(const attn__gemm *g);
-    void (*select)(const attn__gemm *g, const float *vis);
-    void (*soft)(const attn__soft *f);
-    void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
-    void (*fold_out)(float *o, const float *x, float a, float b, int n);
-    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L, int rows, int n);
-    void (*weigh)(float *w, int n, float M, float L);
-};
-
-/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start. */
+/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start. The
+   driver asks the same function. */
 static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *from, int *to)
 {
     const long long p = e->pos + i;
@@ -881,127 +915,178 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
     *to = lo < hi ? (int)(hi - e->start) : 0;
 }
 
-/* raw scores are wanted for hidden keys, too */
+/* RAW and CAPPED scores are wanted of hidden keys, too. */
 ATTN__INLINE int attn__wants_raw(const attn_args *a)
 {
     return a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
-ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)       /* of lse; times n_k: of weights */
+/* The place of a row in lse, and (times n_k) in weights. */
+ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
 
-ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
-                                    ptrdiff_t *step)
+/* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from the
+   first one that exists. */
+ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e, int g,
+                                    int key, ptrdiff_t *step)
 {
-    if (!a->kv) { *step = 1; return e->k + g * s->k[2] + (e->start + j) * s->k[1]; }
+    if (!a->kv) {
+        *step = 1;
+        return e->k + g * s->k[2] + (e->start + key) * s->k[1];
+    }
     *step = 16;
-    return a->kv->k_panels + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
-         + (size_t)(j / 16 * 16) * (size_t)s->head_dim + j % 16;
+    return a->kv->k_panels
+         + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
+         + (size_t)(key / 16 * 16) * (size_t)s->head_dim + key % 16;
 }
 
-ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
-                                      int x)
+/* Column x of the value of that key. */
+ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g,
+                                      int key, int x)
 {
     const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
-    if (!a->kv) return e->v + g * s->v[2] + (e->start + j) * s->v[1] + x;
-    return a->kv->v_panels + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
-         + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16
-         + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(j % ATTN__CHUNK * 16 + x % 16);
+    if (!a->kv) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
+    return a->kv->v_panels
+         + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
+         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * dv16
+         + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(key % ATTN__CHUNK * 16 + x % 16);
+}
+
+/* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the first
+   key that exists. */
+typedef struct attn__query {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__entry *e;
+    int h, i;                             /* its head and its row */
+    int from, to;                         /* keys from <= key < to are visible by position */
+    const float *q, *mask, *bias;
+    const unsigned char *keep;
+} attn__query;
+
+static int attn__scalar_sees(const attn__query *r, int key)
+{
+    return key >= r->from && key < r->to && !(r->keep && !r->keep[key]) &&
+           !(r->mask && r->mask[key] == -attn__inf()) && !(r->bias && r->bias[key] == -attn__inf());
+}
+
+/* The score of a key up to a stage: the product, then softcap, then what is added to it. */
+static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
+{
+    const attn_args *a = r->a;
+    ptrdiff_t step;
+    const float *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    float t = 0.0f;
+    int c;
+    for (c = 0; c < r->s->head_dim; c++) t = attn__fma(r->q[c] * r->s->scale, k[c * step], t);
+    if (stage == ATTN_SCORES_RAW) return t;
+    if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
+    if (stage == ATTN_SCORES_CAPPED) return t;
+    if (a->alibi_slopes) {
+        /* Two exact steps, from the row to the chunk and on to the key, as the kernels do it. */
+        const int in_chunk = key % ATTN__CHUNK;
+        const float chunk_pos = (float)(r->e->pos + r->i - r->e->start - (key - in_chunk));
+        const float away = chunk_pos - (float)in_chunk;
+        t = attn__fma(a->alibi_slopes[r->h], away < 0.0f ? away : 0.0f - away, t);
+    }
+    if (r->bias) t += r->bias[key];
+    if (r->mask) t += r->mask[key];
+    return t;
+}
+
+/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability of
+   key[j], l their sum. A sink is such a chunk without keys. */
+static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key, const float *p, int n,
+                              float *M, float *L, float *out)
+{
+    const float top = *M > m ? *M : m;
+    const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
+    const float b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
+    int j, x;
+    *L = attn__fma(*L, a, l * b);
+    *M = top;
+    for (x = 0; x < r->s->v_head_dim; x++) {
+        float o = 0.0f;
+        for (j = 0; j < n; j++)
+            o = attn__fma(p[j], *attn__value(r->a, r->s, r->e, r->h / r->s->group, key[j], x), o);
+        out[x] = attn__fma(out[x], a, o * b);
+    }
+}
+
+/* The chunk of 128 keys that begins at `first`. Returns how many of them the row sees. */
+static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *L, float *out)
+{
+    const int end = attn__min(first + ATTN__CHUNK, r->e->end - r->e->start);
+    float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top;
+    int key[ATTN__CHUNK], n = 0, j, half;
+
+    for (j = first; j < end; j++) {                         /* scores of the keys that are seen */
+        if (!attn__scalar_sees(r, j)) continue;
+        key[n] = j;
+        p[n] = attn__scalar_score(r, j, ATTN_SCORES_BIASED);
+        if (p[n] > m || p[n] != p[n]) m = p[n];
+        n++;
+    }
+    if (n == 0) return 0;
+
+    top = m == -attn__inf() ? 0.0f : m;                     /* probabilities; their sum: 16 lanes, a tree */
+    for (j = 0; j < 16; j++) lane[j] = 0.0f;
+    for (j = 0; j < n; j++) {
+        p[j] = attn__exp(p[j] - top);
+        lane[key[j] % 16] += p[j];
+    }
+    for (half = 8; half > 0; half /= 2)
+        for (j = 0; j < half; j++) lane[j] += lane[j + half];
+
+    attn__scalar_fold(r, m, lane[0], key, p, n, M, L, out);
+    return n;
+}
+
+/* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
+static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
+{
+    const int exists = key >= 0 && key < r->e->end - r->e->start;
+    const int shown = exists && (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
+    if (r->a->weights_stage == ATTN_PROBABILITIES)
+        return shown ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L) : 0.0f;
+    return shown ? attn__clean(attn__scalar_score(r, key, r->a->weights_stage)) : -attn__inf();
 }
 
 /* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
 {
-    const int g = h / s->group, keys = e->end - e->start;
-    const int all_scores = attn__wants_raw(a), stage = a->weights ? (int)a->weights_stage : -1;
-    const size_t cell = attn__place(s, b, h, i);
-    const float *q = e->q + h * s->q[2] + i * s->q[1];
-    const float *mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
-    const float *bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
-    const unsigned char *keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
+    const size_t place = attn__place(s, b, h, i);
     float *out = e->out + h * s->out[2] + i * s->out[1];
-    float *weights = a->weights ? a->weights + cell * (size_t)s->n_k : NULL;
+    float *weights = a->weights ? a->weights + place * (size_t)s->n_k : NULL;
     float M = -attn__inf(), L = 0.0f;
-    int from, to, c0, j, c, x, seen = 0;
-    attn__visible(a, e, i, &from, &to);
+    int first, j, x, seen = 0;
+    attn__query r;
+    r.a = a;
+    r.s = s;
+    r.e = e;
+    r.h = h;
+    r.i = i;
+    r.q = e->q + h * s->q[2] + i * s->q[1];
+    r.mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
+    r.bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
+    r.keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
+    attn__visible(a, e, i, &r.from, &r.to);
+
     for (x = 0; x < s->v_head_dim; x++) out[x] = 0.0f;
-    for (j = 0; weights && j < s->n_k; j++)
-        weights[j] = stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
-    if (weights) weights += e->start;
+    for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
+        seen += attn__scalar_chunk(&r, first, &M, &L, out);
+    if (a->sinks && seen)                                   /* one more key, which has no value */
+        attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0, &M, &L, out);
 
-    for (c0 = 0; c0 < keys; c0 += ATTN__CHUNK) {
-        const int n = keys - c0 < ATTN__CHUNK ? keys - c0 : ATTN__CHUNK;
-        const float chunk_pos = (float)(e->pos + i - e->start - c0);
-        float p[ATTN__CHUNK], lane[16], m = -attn__inf(), M1, fa, fb, top;
-        int visible[ATTN__CHUNK], any = 0;
-        if ((c0 >= to || c0 + n <= from) && !all_scores) continue;
-
-        for (j = 0; j < n; j++) {                           /* scores: scale, softcap, ALiBi, bias, mask */
-            const int key = c0 + j;
-            ptrdiff_t step;
-            const float *k = attn__key(a, s, e, g, key, &step);
-            float t = 0.0f;
-            visible[j] = key >= from && key < to && !(keep && !keep[key]) && !(mask && mask[key] == -attn__inf()) &&
-                         !(bias && bias[key] == -attn__inf());
-            if (!visible[j] && !all_scores) continue;
-            for (c = 0; c < s->head_dim; c++) t = attn__fma(q[c] * s->scale, k[c * step], t);
-            if (stage == ATTN_SCORES_RAW) weights[key] = attn__clean(t);
-            if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
-            if (stage == ATTN_SCORES_CAPPED) weights[key] = attn__clean(t);
-            if (!visible[j]) continue;
-            if (a->alibi_slopes) {
-                const float away = chunk_pos - (float)j;
-                t = attn__fma(a->alibi_slopes[h], away < 0.0f ? away : 0.0f - away, t);
-            }
-            if (bias) t += bias[key];
-            if (mask) t += mask[key];
-            if (stage == ATTN_SCORES_BIASED || stage == ATTN_PROBABILITIES) weights[key] = attn__clean(t);
-            p[j] = t;
-            any = 1;
-            if (t > m || t != t) m = t;
-        }
-        if (!any) continue;
-        seen = 1;
-
-        top = m == -attn__inf() ? 0.0f : m;                 /* probabilities and their sum: 16 lanes, then a tree */
-        for (j = 0; j < 16; j++) lane[j] = 0.0f;
-        for (j = 0; j < n; j++)
-            if (visible[j]) lane[j % 16] += p[j] = attn__exp(p[j] - top);
-        for (c = 8; c > 0; c /= 2)
-            for (j = 0; j < c; j++) lane[j] += lane[j + c];
-
-        M1 = M > m ? M : m;                                 /* fold the chunk into what came before */
-        fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1);
-        fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
-        L = attn__fma(L, fa, lane[0] * fb);
-        M = M1;
-        for (x = 0; x < s->v_head_dim; x++) {
-            float o = 0.0f;
-            for (j = 0; j < n; j++)
-                if (visible[j]) o = attn__fma(p[j], *attn__value(a, s, e, g, c0 + j, x), o);
-            out[x] = attn__fma(out[x], fa, o * fb);
-        }
-    }
-    if (a->sinks && seen) {
-        const float m = a->sinks[h], M1 = M > m ? M : m;
-        const float fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1);
-        const float fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
-        L = attn__fma(L, fa, m == -attn__inf() ? 0.0f : fb);
-        M = M1;
-        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
-    }
     for (x = 0; seen && x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
-    if (stage == ATTN_PROBABILITIES)
-        for (weights -= e->start, j = 0; j < s->n_k; j++)
-            weights[j] = !seen || attn__bits(weights[j]) == attn__bits(attn__mark()) ? 0.0f
-                       : attn__clean(attn__exp(weights[j] - M) / L);
-    if (a->lse) a->lse[cell] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
+    for (j = 0; weights && j < s->n_k; j++) weights[j] = attn__scalar_weight(&r, j - e->start, M, L);
+    if (a->lse) a->lse[place] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
     return !seen;
 }
 
-/* The product of section 2, and packing, in plain C: what projections use on this backend. */
+/* ---- the product of section 2, and packing, in plain C: what projections use on this backend -------------- */
 static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
     ptrdiff_t c;                                            /* c * 16 may leave an int */
