@@ -2453,58 +2453,58 @@ typedef struct attn__plan {
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* The next n * width floats of a slot, in whole lines. What cannot be addressed makes *at SIZE_MAX. */
-static size_t attn__reserve(size_t *at, size_t n, size_t width)
+/* The next n * width floats of a slot, in whole lines. */
+ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long long width)
 {
-    const size_t here = *at;
-    size_t more;
-    if (attn__mul(n, width, &more) || attn__add(more, 15, &more) ||
-        attn__add(here, more / 16 * 16, at)) *at = (size_t)-1;
-    return here;
+    const unsigned long long here = *at;
+    *at += (n * width + 15) / 16 * 16;
+    return (size_t)here;
 }
 
-/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size. */
+/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size, SIZE_MAX when that cannot
+   be addressed. 1536 rows at most, or 48 of any width: 64 bits always suffice to add it up. */
 static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                attn__cut *cut, int kv_heads)
 {
     const int few = cut->each <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
-    const size_t rows = (size_t)attn__min(kv_heads * cut->each, plan->block_rows);
-    const size_t band = rows < ATTN__BAND ? rows : (size_t)ATTN__BAND;
-    const size_t bands = (size_t)kv_heads * (((size_t)cut->each + ATTN__SPLIT - 1) / ATTN__SPLIT);
-    const size_t dv16 = (size_t)plan->dv16, keys = (size_t)plan->chunk_keys;
-    const size_t width = (size_t)kv_heads * (size_t)s->head_dim;
-    const size_t widest = (size_t)(s->head_dim > ATTN__PACKED_WIDTH ? s->head_dim : (int)ATTN__PACKED_WIDTH);
-    size_t at = 16;                                         /* the count of empty rows stands first */
+    const int rows = attn__min(kv_heads * cut->each, plan->block_rows), band = attn__min(rows, ATTN__BAND);
+    const int bands = kv_heads * ((cut->each - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
+    const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
+    const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
+                                                                       : (unsigned)ATTN__PACKED_WIDTH;
+    const unsigned dv16 = (unsigned)plan->dv16;
+    unsigned long long at = 16;                             /* the count of empty rows stands first */
 
-    cut->q = attn__reserve(&at, rows, (size_t)plan->q_row);
+    cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
     cut->o = attn__reserve(&at, rows, dv16);
     cut->M = attn__reserve(&at, bands, ATTN__BAND);
     cut->L = attn__reserve(&at, bands, ATTN__BAND);
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
-    cut->chains = cut->k = cut->v = at;
+    cut->chains = cut->k = cut->v = (size_t)at;
     if (!a->kv) {
         if (few) cut->chains = attn__reserve(&at, band, dv16);
         if (cut->each > ATTN__DIRECT) cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     }
-    cut->k_head = keys * (size_t)s->head_dim;
+    cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : dv16);
     /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only where
        keys may have to be left out) */
     if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
-        cut->v = attn__reserve(&at, (size_t)kv_heads, cut->v_head);
-    (void)attn__reserve(&at, 1, 16);                        /* slots at other places of their pages */
-    return at;
+        cut->v = attn__reserve(&at, kv_heads, cut->v_head);
+    at += 16;                                               /* slots at other places of their pages */
+    return at < (size_t)-1 ? (size_t)at : (size_t)-1;
 }
 
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than that
    runs where it is, with the same bits. */
 static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
-    const double scores = (double)s->batch * s->heads * s->n_q * n_k;
-    const double flops = scores * 2.0 * ((double)s->head_dim + s->v_head_dim);
-    if (!a->exec || a->exec->width <= 1 || flops < (double)ATTN_SERIAL_FLOPS) return 1;
+    double scores;
+    if (!a->exec || a->exec->width <= 1) return 1;
+    scores = (double)s->batch * s->heads * s->n_q * n_k;
+    if (scores * 2.0 * ((double)s->head_dim + s->v_head_dim) < (double)ATTN_SERIAL_FLOPS) return 1;
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
@@ -2819,7 +2819,8 @@ static void attn__block_clear(attn__block *block)
 typedef struct attn__kv_source {
     const float *k;                       /* panels of K, or the chunk's first row where it lies */
     const float *v;                       /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns behind the last whole panel, packed */
+    const float *v_tail;                  /* rows of V: the columns behind its last whole panel, packed */
+    int panels;                           /* of v, whole ones */
     ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the next */
     int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when nobody looked */
 } attn__kv_source;
@@ -2942,20 +2943,26 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
 }
 
 /* Panels of a cache are read as they are. */
-static void attn__source_cache(const attn__block *block, const attn__chunk_view *view, int local,
-                               attn__kv_source *source)
+static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
     const attn__shape *s = block->w->s;
-    const size_t at = (size_t)block->e.kv * (size_t)s->kv_heads + (size_t)(block->kv_head + local);
-    const size_t first = (size_t)view->first;
+    const int dv16 = block->w->plan->dv16;
+    const size_t k_size = attn__kv_k_size(&kv->shape), v_size = attn__kv_v_size(&kv->shape);
+    const size_t at = (size_t)block->e.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
+    const float *k = kv->k_panels + at * k_size + (size_t)view->first * (size_t)s->head_dim;
+    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)dv16;
+    attn__kv_source *source = view->source, *end = source + block->kv_heads;
     ATTN__COUNT(CACHE);
-    source->k = kv->k_panels + at * attn__kv_k_size(&kv->shape) + first * (size_t)s->head_dim;
-    source->v = kv->v_panels + at * attn__kv_v_size(&kv->shape) + first * (size_t)block->w->plan->dv16;
-    source->v_step = 16;
-    source->v_panel = ATTN__CHUNK * 16;
-    source->v_tail = NULL;
-    source->not_finite = -1;
+    for (; source < end; source++, k += k_size, v += v_size) {
+        source->k = k;
+        source->v = v;
+        source->v_step = 16;
+        source->v_panel = ATTN__CHUNK * 16;
+        source->panels = dv16 / 16;
+        source->v_tail = NULL;
+        source->not_finite = -1;
+    }
 }
 
 /* Packs K of the chunk for every K/V head of the block. */
@@ -3142,7 +3149,7 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     g.b = source->v + view->lo * source->v_step;
     g.b_step = source->v_step;
     g.b_panel = source->v_panel;
-    g.panels = source->v_tail ? block->w->s->v_head_dim / 16 : block->w->plan->dv16 / 16;
+    g.panels = source->panels;
     g.depth = view->hi - view->lo;
     if (kernels->dirty(&g)) return 1;
     if (!source->v_tail) return 0;
@@ -3164,6 +3171,16 @@ static int attn__must_select(const attn__block *block, const attn__band *band, c
     return source->not_finite;
 }
 
+/* What the products of a band with V have in common. */
+ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band *band, attn__gemm *g)
+{
+    g->a_row = ATTN__CHUNK;
+    g->c_row = g->from_row = block->w->plan->dv16;
+    g->rows = band->per_head;
+    g->from = g->ahead = NULL;
+    g->ahead_row = 0;
+}
+
 /* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where they go:
    from, c, the fold, and what is read next. */
 static void attn__band_outputs(const attn__block *block, const attn__band *band, attn__chunk_view *view,
@@ -3173,33 +3190,31 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     attn__kv_source *source = view->source + local;
     const int first = (local - band->first_head) * band->per_head;
     const int select = attn__must_select(block, band, view, source);
-    const int whole = source->v_tail ? block->w->s->v_head_dim / 16 : block->w->plan->dv16 / 16;
     float *visible = block->visible + first * ATTN__CHUNK;
-    int r, j, tail;
+    int r, j;
     if (select && !band->soft.arrays)                       /* the soft-max has not written who sees whom */
         for (r = 0; r < band->per_head; r++) {
             const attn__row *row = band->row + first + r;
             for (j = lo; j < hi; j++) visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->a_row = ATTN__CHUNK;
-    g->c_row = g->from_row = block->w->plan->dv16;
-    g->rows = band->per_head;
+    g->b = source->v + lo * source->v_step;
+    g->b_step = source->v_step;
+    g->b_panel = source->v_panel;
+    g->panels = source->panels;
     g->depth = hi - lo;
-    for (tail = 0; tail < 2; tail++) {                      /* whole panels, then those packed alone */
-        g->b = tail ? source->v_tail + lo * 16 : source->v + lo * source->v_step;
-        g->b_step = tail ? 16 : source->v_step;
-        g->b_panel = source->v_panel;
-        g->panels = tail ? 1 : whole;
-        if (g->panels > 0) {
-            if (select) { ATTN__COUNT(SELECT); kernels->select(g, visible + lo); }
-            else kernels->gemm(g);
-        }
-        if (!source->v_tail) break;
-        g->c += whole * 16;
-        if (g->from) g->from += whole * 16;
-        g->ahead = NULL;
-    }
+    if (select) ATTN__COUNT(SELECT);
+    if (select) kernels->select(g, visible + lo);
+    else kernels->gemm(g);
+    if (!source->v_tail) return;
+    g->b = source->v_tail + lo * 16;                        /* the columns that were packed alone */
+    g->b_step = 16;
+    g->c += source->panels * 16;
+    if (g->from) g->from += source->panels * 16;
+    g->ahead = NULL;
+    g->panels = 1;
+    if (select) kernels->select(g, visible + lo);
+    else kernels->gemm(g);
 }
 
 /* ---- many rows: K and V packed, one K/V head -------------------------------------------------------------------- */
@@ -3216,7 +3231,7 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     int x;
     if (block->w->a->kv) {
         const float *v;
-        attn__source_cache(block, view, 0, source);
+        attn__cache_sources(block, view);
         if (!needed) return;
         v = source->v + lo * 16;
         source->v = block->v;
@@ -3230,6 +3245,7 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     source->k = block->k;
     source->v = block->v;
     source->v_tail = NULL;
+    source->panels = block->w->plan->dv16 / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
     source->not_finite = kernels->pack_v(block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo),
@@ -3249,8 +3265,7 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
         if (!attn__band_open(block, band, &view, start)) continue;
         attn__band_scores(block, band, view.source, 0, NULL);
         if (!attn__band_fold(block, band, &view, NULL)) continue;
-        g.from = g.ahead = NULL;
-        g.ahead_row = 0;
+        attn__band_product(block, band, &g);
         g.c = block->o + (ptrdiff_t)start * dv16;
         g.fold_a = band->fold_a;
         g.fold_b = band->fold_b;
@@ -3267,10 +3282,10 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
     const attn__shape *s = block->w->s;
     const int whole = s->v_head_dim / 16 * 16, lo = view->lo;
     int local;
+    if (block->w->a->kv) { attn__cache_sources(block, view); return; }
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         float *tail = block->v + (size_t)local * block->cut->v_head;
-        if (block->w->a->kv) { attn__source_cache(block, view, local, source); continue; }
         ATTN__COUNT(ROWS);
         source->k = block->direct ? attn__plain(block->e.k, s->k, block, local, view->first)
                                   : block->k + (size_t)local * block->cut->k_head;
@@ -3278,12 +3293,13 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         source->v_step = s->v[1];
         source->v_panel = 16;
         source->v_tail = whole < s->v_head_dim ? tail : NULL;
+        source->panels = whole / 16;
         source->not_finite = -1;
         if (source->v_tail)
             (void)block->w->kernels->pack_v(tail + lo * 16, source->v + lo * s->v[1] + whole, s->v[1], view->hi - lo,
                                             s->v_head_dim - whole, NULL);
     }
-    if (!block->w->a->kv && !block->direct) attn__pack_k(block, view);
+    if (!block->direct) attn__pack_k(block, view);
 }
 
 /* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by side,
@@ -3368,6 +3384,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band, 
     const int dv16 = block->w->plan->dv16;
     attn__gemm g;
     int j, end, local;
+    attn__band_product(block, band, &g);
     for (j = band->lo; j < band->hi; j = end) {
         end = view->v_slices ? attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi) : band->hi;
         for (local = band->first_head; local < band->end_head; local++) {
