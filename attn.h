@@ -680,6 +680,12 @@ static long attn_counters[ATTN__C_COUNT];
 #define ATTN__COUNT(name) ((void)0)
 #endif
 
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#define ATTN__MSAN
+#endif
+#endif
+
 /* asks the memory for what will be read soon; never faults */
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__FETCH(p) __builtin_prefetch(p)
@@ -5607,7 +5613,14 @@ ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 ATTN__V attn__m attn__vnan(attn__v a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+#ifndef ATTN__MSAN
 ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm256_blendv_ps(b, a, m); }
+#else                                     /* what clang's sanitizer knows: it takes blendv for a sum of both */
+ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b)
+{
+    return _mm256_or_ps(_mm256_and_ps(m, a), _mm256_andnot_ps(m, b));
+}
+#endif
 ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm256_andnot_ps(m, a); }
 ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm256_or_ps(a, b); }
 ATTN__V int attn__many(attn__m m) { return _mm256_movemask_ps(m) != 0; }
