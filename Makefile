@@ -101,7 +101,7 @@ build/test: $(OBJECTS)
 
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build/obj
-	@$(CC) $(FLAGS) -DATTN_COUNTERS -c $< -o $@
+	@$(CC) $(FLAGS) -c $< -o $@
 
 build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build

@@ -3,7 +3,6 @@
  * share, and here the system can be made to refuse things and the processor to lack them.
  *
  * make test CC=clang CFLAGS='-O1 -g -fsanitize=thread' ARGS=pool      must stay silent */
-#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #define ATTN_THREADS
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
