@@ -700,16 +700,19 @@ static long attn_counters[ATTN__C_COUNT];
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
-/* ---- what the parts of the implementation say to each other ---------------------------------------------- */
-/* attn_args with every default resolved: written by attn__check, read by the driver and the specification. */
+/* ---- what the parts of the implementation say to each other ---------------------------------- */
+/* attn_args with every default resolved: written by attn__check, read by the driver and the
+   specification. */
 typedef struct attn__shape {
     int batch, heads, kv_heads;
     int group;                            /* heads that share one K/V head: heads / kv_heads */
-    int n_q, n_k;                         /* of the longest entry; also the size of mask, weights and lse */
+    int n_q, n_k;                         /* of the longest entry; also the size of mask, weights
+                                             and lse */
     int head_dim, v_head_dim;
     int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is shared */
+    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is
+                                             shared */
     float scale;
 } attn__shape;
 
@@ -719,18 +722,16 @@ typedef struct attn__entry {
     int start, end;                       /* keys start <= j < end exist */
     int kv;                               /* the K/V entry (of a cache: the slot) that it reads */
     long long pos;                        /* position of row 0 */
-    const float *q, *k, *v;               /* row 0 of head 0 of this entry (k, v NULL with a cache) */
+    const float *q, *k, *v;               /* row 0 of head 0 of this entry (k, v NULL with a
+                                             cache) */
     float *out;
 } attn__entry;
 
-/* How a cache lies in memory.
-   K of slot s, head g: k_panels + (s*kv_heads + g) * k_size;
-      key j, component c at (j/16)*16*head_dim + c*16 + j%16
-   V likewise with v_size;
-      key j, column x at (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16, dv16 = v_head_dim
-      rounded up to 16
-   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written
-   as zeros. */
+/* How a cache lies in memory. K of slot s, head g: k_panels + (s*kv_heads + g) * k_size; key j,
+   component c at (j/16)*16*head_dim + c*16 + j%16 V likewise with v_size; key j, column x at
+   (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16, dv16 = v_head_dim rounded up to 16 K panels
+   are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written as
+   zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -748,7 +749,8 @@ ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
-    const float *b;                       /* right-hand panels; floats from step to step, panel to panel */
+    const float *b;                       /* right-hand panels; floats from step to step, panel
+                                             to panel */
     ptrdiff_t b_step, b_panel;
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
@@ -760,26 +762,33 @@ typedef struct attn__gemm {
     int rows, panels, depth;
 } attn__gemm;
 
-/* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the cells
-   that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is none. */
+/* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
+   cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
+   none. */
 typedef struct attn__row {
     int lo, hi;                           /* keys lo <= j < hi of the chunk, by position alone */
     const float *mask, *bias;
     const unsigned char *keep;
     float *weights;                       /* where scores are written for the caller */
-    float slope, dist;                    /* ALiBi; dist = position of the row - that of the first key */
+    float slope, dist;                    /* ALiBi; dist = position of the row - that of the
+                                             first key */
 } attn__row;
 
 /* Scores of one chunk to probabilities, several rows at once. */
 typedef struct attn__soft {
     float *s;                             /* [rows][128]: scores in, probabilities out */
-    float *vis;                           /* [rows][128] out: 1 visible, 0 hidden; NULL: not wanted */
-    ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it, or 0 */
+    float *vis;                           /* [rows][128] out: 1 visible, 0 hidden; NULL: not
+                                             wanted */
+    ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it,
+                                             or 0 */
     const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
-    int *seen;                            /* [rows] set to 1 where the row sees a key of this chunk */
-    float *m, *l;                         /* [rows] out: largest visible score, sum of probabilities */
+    int *seen;                            /* [rows] set to 1 where the row sees a key of this
+                                             chunk */
+    float *m, *l;                         /* [rows] out: largest visible score, sum of
+                                             probabilities */
     int rows, n;                          /* rows; keys of the chunk that exist */
-    int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
+    int lo, end;                          /* scores lo <= j < end are computed, both multiples of
+                                             16 */
     int arrays;                           /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap, ALiBi or weights */
     int alibi;                            /* 1: slope and dist are used */
@@ -791,14 +800,15 @@ typedef struct attn__soft {
 typedef struct attn__kernels {
     attn_backend backend;
     int rows;                             /* of the register tile */
-    /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last panel */
+    /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last
+       panel */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
     void (*gemm)(const attn__gemm *g);
     /* to = from * by */
-    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n,
-                  float by);
-    /* n rows of V to panels of 16 columns, [column/16][128][16]; 1 when a value is not finite. A row r
-       with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
+    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
+                  int n, float by);
+    /* n rows of V to panels of 16 columns, [column/16][128][16]; 1 when a value is not finite. A
+       row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
     /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart) */
@@ -809,52 +819,62 @@ typedef struct attn__kernels {
     /* the product, but row r leaves out the steps t with vis[r*128 + t] == 0 */
     void (*select)(const attn__gemm *g, const float *vis);
     void (*soft)(const attn__soft *f);
-    /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole vectors
-       are read and written: room for ATTN__BAND rows */
+    /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
+       vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
     /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
     /* out = o / L, row by row */
-    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L, int rows,
-                   int n);
+    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L,
+                   int rows, int n);
     /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
     void (*weigh)(float *w, int n, float M, float L);
 } attn__kernels;
 
-static const attn__kernels *attn__table(attn_backend backend);   /* ATTN_AUTO: the best here; NULL: not usable here */
+/* ATTN_AUTO: the best here; NULL: not usable here */
+static const attn__kernels *attn__table(attn_backend backend);
 
-/* Runs n tasks, on e when given, each under the default floating-point environment (no flushing, round to nearest). */
+/* Runs n tasks, on e when given, each under the default floating-point environment (no flushing,
+   round to nearest). */
 static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg);
 
 /* A sentence being written: size 0 is fine, always terminated. */
 typedef struct attn__text { char *at; size_t size, len; } attn__text;
 
-/* Why a call is refused. Every public function that can refuse opens one and hands it down; attn__fail
-   tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
+/* Why a call is refused. Every public function that can refuse opens one and hands it down;
+   attn__fail tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
 typedef struct attn__why {
-    const char *function;                 /* who refuses: the sentence begins with it; NULL: no such beginning */
+    const char *function;                 /* who refuses: the sentence begins with it; NULL: no
+                                             such beginning */
     void *user;                           /* of the call, for ATTN_REFUSED */
     int asked;                            /* by attn_check: nobody else is told */
-    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths; NULL: those */
-    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said yet */
+    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths;
+                                             NULL: those */
+    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said
+                                             yet */
     char room[256];
 } attn__why;
 
-/* ============================================================================================================
+/* =================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
- *    The kernels of section 12 do these operations in this order; nothing but their number at once differs.
- * ========================================================================================================== */
+ *    The kernels of section 12 do these operations in this order; nothing but their number at once
+ *    differs.
+ * ============================================================================================== */
 ATTN__INLINE unsigned attn__bits(float x) { unsigned u; memcpy(&u, &x, sizeof u); return u; }
 ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); return x; }
 ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
-ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }   /* the one NaN that is ever stored */
-ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }  /* a hidden cell of unfinished weights */
+/* the one NaN that is ever stored */
+ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }
+/* a hidden cell of unfinished weights */
+ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }
 
-/* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded to odd with the help
- * of its exact error, and rounding that to float is then the only rounding that counts. */
+/* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded
+ * to odd with the help of its exact error, and rounding that to float is then the only rounding
+ * that counts. */
 static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
 {
-    const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p, error = (p - (s - t)) + (d - t);
+    const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p,
+        error = (p - (s - t)) + (d - t);
     unsigned long long u;
     double odd;
     if (!(error > 0.0 || error < 0.0)) return (float)s;     /* exact, infinite or NaN */
@@ -864,18 +884,21 @@ static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
     return (float)odd;
 }
 
-/* The list names targets whose compilers make it one instruction; elsewhere libm would be called (or worse). */
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && (defined(__FMA__) || defined(__aarch64__) || \
-    defined(__ARM_FEATURE_FMA) || defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
+/* The list names targets whose compilers make it one instruction; elsewhere libm would be called
+   (or worse). */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && \
+    (defined(__FMA__) || defined(__aarch64__) || defined(__ARM_FEATURE_FMA) || \
+    defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
     (defined(__powerpc64__) && !defined(__NO_FPRS__)))
 ATTN__INLINE float attn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
 ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact(a, b, c); }
 #endif
 
-/* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low bits of the sum
- * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4 ulp elsewhere. The shape of q
- * (pairs, r without its last correction) keeps the chain of dependent operations short: kernels wait for it. */
+/* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low
+ * bits of the sum with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4
+ * ulp elsewhere. The shape of q (pairs, r without its last correction) keeps the chain of dependent
+ * operations short: kernels wait for it. */
 #define ATTN__LOG2E   1.44269504f
 #define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
 #define ATTN__LN2_HI  0.693147182f
@@ -908,12 +931,12 @@ static float attn__log(float x)
     static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
                                 0.142017562f, -0.13160181f, 0.127615873f, -0.0763451227f };
     unsigned u;
-    float f, z, y, fz, e = 0.0f;         /* one operation an assignment: excess precision ends there */
+    float f, z, y, fz, e = 0.0f;  /* one operation an assignment: excess precision ends there */
     int i;
     if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
     if (x == attn__inf()) return x;
     if (x < 1.17549435e-38f) { x *= 8388608.0f; e = -23.0f; }
-    u = attn__bits(x) - 0x3f3504f3u;                        /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
+    u = attn__bits(x) - 0x3f3504f3u;  /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
     e += (float)((int)(u >> 23) - (u >> 31 ? 512 : 0));
     f = attn__float((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
     z = f * f;
@@ -953,8 +976,9 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
-/* 1 / sqrt(head_dim). Heron's method: divisions and sums only, so no compiler can contract it. It runs before any task, so
- * it is made one: the caller's rounding mode has no say in it and the caller's exception flags stay as they are. */
+/* 1 / sqrt(head_dim). Heron's method: divisions and sums only, so no compiler can contract it. It
+ * runs before any task, so it is made one: the caller's rounding mode has no say in it and the
+ * caller's exception flags stay as they are. */
 typedef struct attn__root { int head_dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
@@ -978,10 +1002,10 @@ ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one Na
     return x != x ? attn__nan() : x;
 }
 
-/* ---- one row of attention -------------------------------------------------------------------------------- */
+/* ---- one row of attention -------------------------------------------------------------------- */
 
-/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start. The
-   driver asks the same function. */
+/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start.
+   The driver asks the same function. */
 static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *from, int *to)
 {
     const long long p = e->pos + i;
@@ -996,7 +1020,8 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
 /* RAW and CAPPED scores are wanted of hidden keys, too. */
 ATTN__INLINE int attn__wants_raw(const attn_args *a)
 {
-    return a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
+    return a->weights && (a->weights_stage == ATTN_SCORES_RAW ||
+                          a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
 /* The place of a row in lse, and (times n_k) in weights. */
@@ -1005,10 +1030,10 @@ ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
 
-/* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from the
-   first one that exists. */
-ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e, int g,
-                                    int key, ptrdiff_t *step)
+/* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from
+   the first one that exists. */
+ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
+                                    int g, int key, ptrdiff_t *step)
 {
     if (!a->kv) {
         *step = 1;
@@ -1021,8 +1046,8 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
 }
 
 /* Column x of the value of that key. */
-ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g,
-                                      int key, int x)
+ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
+                                      const attn__entry *e, int g, int key, int x)
 {
     const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
     if (!a->kv) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
@@ -1032,8 +1057,8 @@ ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, 
          + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(key % ATTN__CHUNK * 16 + x % 16);
 }
 
-/* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the first
-   key that exists. */
+/* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
+   first key that exists. */
 typedef struct attn__query {
     const attn_args *a;
     const attn__shape *s;
@@ -1074,10 +1099,10 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
     return t;
 }
 
-/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability of
-   key[j], l their sum. A sink is such a chunk without keys. */
-static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key, const float *p, int n,
-                              float *M, float *L, float *out)
+/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability
+   of key[j], l their sum. A sink is such a chunk without keys. */
+static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
+                              const float *p, int n, float *M, float *L, float *out)
 {
     const float top = *M > m ? *M : m;
     const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
@@ -1109,7 +1134,7 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     }
     if (n == 0) return 0;
 
-    top = m == -attn__inf() ? 0.0f : m;                     /* probabilities; their sum: 16 lanes, a tree */
+    top = m == -attn__inf() ? 0.0f : m;  /* probabilities; their sum: 16 lanes, a tree */
     for (j = 0; j < 16; j++) lane[j] = 0.0f;
     for (j = 0; j < n; j++) {
         p[j] = attn__exp(p[j] - top);
@@ -1128,12 +1153,15 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
     const int exists = key >= 0 && key < r->e->end - r->e->start;
     const int shown = exists && (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
     if (r->a->weights_stage == ATTN_PROBABILITIES)
-        return shown ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L) : 0.0f;
+        return shown
+             ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L)
+             : 0.0f;
     return shown ? attn__clean(attn__scalar_score(r, key, r->a->weights_stage)) : -attn__inf();
 }
 
 /* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
-static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
+static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
+                            int h, int i)
 {
     const size_t place = attn__place(s, b, h, i);
     float *out = e->out + h * s->out[2] + i * s->out[1];
@@ -1156,15 +1184,17 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
         seen += attn__scalar_chunk(&r, first, &M, &L, out);
     if (a->sinks && seen)                                   /* one more key, which has no value */
-        attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0, &M, &L, out);
+        attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0,
+                          &M, &L, out);
 
     for (x = 0; seen && x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
-    for (j = 0; weights && j < s->n_k; j++) weights[j] = attn__scalar_weight(&r, j - e->start, M, L);
+    for (j = 0; weights && j < s->n_k; j++)
+        weights[j] = attn__scalar_weight(&r, j - e->start, M, L);
     if (a->lse) a->lse[place] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
     return !seen;
 }
 
-/* ---- the product of section 2, and packing, in plain C: what projections use on this backend -------------- */
+/* ---- the product of section 2, and packing, in plain C: what projections use on this backend - */
 static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
     ptrdiff_t c;                                            /* c * 16 may leave an int */
@@ -1187,7 +1217,8 @@ static void attn__gemm_scalar(const attn__gemm *g)
         }
 }
 
-static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar, attn__gemm_scalar,
+static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
+                                                   attn__gemm_scalar,
                                                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
 /* =================================================================================================
@@ -2883,16 +2914,17 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     return ATTN_OK;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
  *   block   rows that go through the chunks together: rows of one K/V head, or of several K/V heads
- *           where each has few. Row r of a K/V head is position r / group, head r % group: the rows of
- *           a group stand side by side, so that K and V are read once for all of them
- *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in L1
+ *           where each has few. Row r of a K/V head is position r / group, head r % group: the rows
+ *           of a group stand side by side, so that K and V are read once for all of them
+ *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in
+ *           L1
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
  *   tile    the rows and columns of a product that are held in registers
@@ -2900,31 +2932,35 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
  *   item    what a task takes next: a block, or a part of a block's chunks
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *
- * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of two
- * ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and very few
- * also K, where it lies (attn__chunk_few). Panels of a cache serve both as they are.
+ * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
+ * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
+ * very few also K, where it lies (attn__chunk_few). Panels of a cache serve both as they are.
  *
- * When there are fewer blocks than threads and few rows, the chunks of a block are dealt out as parts.
- * Their states are kept and folded in key order afterwards: the same operations, so the same bits.
- * ========================================================================================================== */
+ * When there are fewer blocks than threads and few rows, the chunks of a block are dealt out as
+ * parts. Their states are kept and folded in key order afterwards: the same operations, so the
+ * same bits.
+ * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it lies */
+    ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
+                                             lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
-    ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in cache */
-    ATTN__STATE_O = 80                    /* in a state: m, l, seen [SPLIT] each, in use; outputs from here */
+    ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
+                                             cache */
+    ATTN__STATE_O = 80  /* in a state: m, l, seen [SPLIT] each, in use; outputs from here */
 };
 
-/* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer: q' and
-   outputs, which are read once a chunk, stay closer. */
+/* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
+   q' and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* ---- the plan: how a call is cut into blocks, and its work memory ------------------------------------------ */
+/* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
 
-/* One way to cut entries into blocks, and the layout of a slot for it, in floats from its beginning. */
+/* One way to cut entries into blocks, and the layout of a slot for it, in floats from its
+   beginning. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
     int spans;                            /* blocks side by side that take all K/V heads */
@@ -2933,21 +2969,25 @@ typedef struct attn__cut {
     size_t M, L;                          /* rows, ATTN__BAND for each band: the fold so far */
     size_t ranges;                        /* rows: ints from, to, seen */
     size_t scores, visible;               /* [rows of a band][128] */
-    size_t chains;                        /* rows of a band: outputs of a chunk between two slices */
+    size_t chains;                        /* rows of a band: outputs of a chunk between two
+                                             slices */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
     size_t size;                          /* of the slot */
 } attn__cut;
 
 typedef struct attn__plan {
-    attn__cut few, many;                  /* for entries of up to ATTN__FEW rows, and of more (attn__cut_of) */
+    attn__cut few, many;                  /* for entries of up to ATTN__FEW rows, and of more
+                                             (attn__cut_of) */
     int slots;                            /* tasks at once */
-    int parts;                            /* items that share the chunks of a block; 1: blocks are not split */
+    int parts;                            /* items that share the chunks of a block; 1: blocks
+                                             are not split */
     int chunks;                           /* of the longest entry */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int dv16;                             /* v_head_dim in whole panels */
-    ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache aliases */
+    ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache
+                                             aliases */
     size_t state;                         /* floats of one state */
     size_t table, slot;                   /* floats of the table of items, and of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
@@ -2963,19 +3003,21 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
     return (size_t)here;
 }
 
-/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size, SIZE_MAX when that cannot
-   be addressed. 1536 rows at most, or 48 of any width: 64 bits always suffice to add it up. */
+/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size, SIZE_MAX when that
+   cannot be addressed. 1536 rows at most, or 48 of any width: 64 bits always suffice to add it
+   up. */
 static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                attn__cut *cut, int kv_heads)
 {
     const int few = cut->each <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
-    const int rows = attn__min(kv_heads * cut->each, plan->block_rows), band = attn__min(rows, ATTN__BAND);
+    const int rows = attn__min(kv_heads * cut->each, plan->block_rows),
+        band = attn__min(rows, ATTN__BAND);
     const int bands = kv_heads * ((cut->each - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
-                                                                       : (unsigned)ATTN__PACKED_WIDTH;
+        : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned dv16 = (unsigned)plan->dv16;
-    unsigned long long at = 16;                             /* the count of empty rows stands first */
+    unsigned long long at = 16;  /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
     cut->o = attn__reserve(&at, rows, dv16);
@@ -2987,20 +3029,21 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->chains = cut->k = cut->v = (size_t)at;
     if (!a->kv) {
         if (few) cut->chains = attn__reserve(&at, band, dv16);
-        if (cut->each > ATTN__DIRECT) cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
+        if (cut->each > ATTN__DIRECT)
+            cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     }
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : dv16);
-    /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only where
-       keys may have to be left out) */
+    /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only
+       where keys may have to be left out) */
     if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
-    at += 16;                                               /* slots at other places of their pages */
+    at += 16;  /* slots at other places of their pages */
     return at < (size_t)-1 ? (size_t)at : (size_t)-1;
 }
 
-/* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than that
-   runs where it is, with the same bits. */
+/* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
+   that runs where it is, with the same bits. */
 static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
     double scores;
@@ -3010,13 +3053,16 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Few rows: K/V heads share a block, as long as no thread idles for it. `all` rows of each K/V head. */
-static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan *plan, int all, int threads)
+/* Few rows: K/V heads share a block, as long as no thread idles for it. `all` rows of each K/V
+   head. */
+static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
+                           int threads)
 {
     attn__cut *cut = &plan->few;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
-    const int fit = a->kv ? most : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
+    const int fit = a->kv ? most
+                  : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
     cut->each = attn__min(all, ATTN__FEW);
@@ -3035,7 +3081,8 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
 }
 
 /* Many rows: smaller blocks when threads would idle, and equal ones. */
-static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan *plan, int all, int threads)
+static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
+                            int threads)
 {
     attn__cut *cut = &plan->many;
     const long long pairs = (long long)s->batch * s->kv_heads;
@@ -3053,14 +3100,16 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
 
-/* The size of the workspace. It depends on sizes only and never shrinks when they grow: room for as many
-   tasks as this call and every smaller one can have, each with the largest slot. Returns 1 on overflow. */
+/* The size of the workspace. It depends on sizes only and never shrinks when they grow: room for as
+   many tasks as this call and every smaller one can have, each with the largest slot. Returns 1 on
+   overflow. */
 static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
     const int rows = attn__clamp(all, 1, plan->block_rows), threads = attn__threads(a, s, n_k);
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const long long pairs = (long long)s->batch * s->kv_heads, chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    const long long pairs = (long long)s->batch * s->kv_heads,
+        chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
     const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
@@ -3068,12 +3117,14 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     attn__cut cut;
 
     plan->slots = (int)slots;
-    cut.each = attn__min(rows, ATTN__FEW);                  /* what few rows need; only they have states */
+    cut.each = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
     plan->slot = all <= ATTN__FEW && plan->few.kv_heads == sharing
                ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
-    if (slots > 1 && chunks > 1 &&
-        (attn__mul(plan->state, (size_t)chunks, &states) ||
-         attn__mul(states, (size_t)(pairs < 2ll * threads ? pairs : 2ll * threads), &states))) return 1;
+    if (slots > 1 && chunks > 1) {
+        const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
+        if (attn__mul(plan->state, (size_t)chunks, &states) ||
+            attn__mul(states, (size_t)split, &states)) return 1;
+    }
     if (attn__mul(plan->slot, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
     if (all > ATTN__FEW) {
@@ -3086,7 +3137,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     }
     if (plan->slot == (size_t)-1 || attn__add(bytes, plan->table, &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes)) return 1;
-    return attn__add(bytes, 64, &plan->bytes);              /* 64: the first line may begin anywhere */
+    return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
 }
 
 /* Everything about the shape of a call. Returns 1 when there is an overflow. */
@@ -3096,8 +3147,8 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k, threads = attn__threads(a, s, s->n_k);
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
 
-    plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
-                                   32 * ATTN__BAND);
+    plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
+                                   ATTN__BAND, 32 * ATTN__BAND);
     plan->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
     plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
     plan->chunks = (s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
@@ -3119,7 +3170,7 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     return 0;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A call that is being worked on: what all tasks read. */
 typedef struct attn__work {
@@ -3127,7 +3178,8 @@ typedef struct attn__work {
     const attn__shape *s;
     const attn__plan *plan;
     const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1]: entry b has items first_item[b] .. [b + 1] - 1 */
+    int *first_item;                      /* [batch + 1]: entry b has items first_item[b] .. [b +
+                                             1] - 1 */
     int padding;                          /* rows that do not exist are written all the same */
     float *slots, *states;
     void (*run_item)(const struct attn__work *w, int item, int slot);
@@ -3141,27 +3193,34 @@ typedef struct attn__block {
     int b;                                /* the entry */
     int kv_head, kv_heads;                /* its K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, each;                      /* of each K/V head the rows first .. first + each - 1 */
-    int rows;                             /* in all; row r of the block belongs to its K/V head r / each */
-    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are written here */
-    int few, direct;                      /* V is read where it lies; K is, too (not with a cache) */
+    int rows;                             /* in all; row r of the block belongs to its K/V head r
+                                             / each */
+    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
+                                             written here */
+    int few, direct;                      /* V is read where it lies; K is, too (not with a
+                                             cache) */
     int band;                             /* rows of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int whole;                            /* every row sees every key, as far as positions tell */
-    int lo, hi;                           /* keys that some row may see by position, counted from e.start */
-    int *from, *to;                       /* [each] the same for each row of a K/V head; unless whole */
+    int lo, hi;                           /* keys that some row may see by position, counted from
+                                             e.start */
+    int *from, *to;                       /* [each] the same for each row of a K/V head; unless
+                                             whole */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o, *chains, *M, *L, *k, *v, *scores, *visible;    /* as in attn__cut */
-    size_t *empty;                        /* rows of this slot's blocks that masks left nothing to see */
+    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
+                                             to see */
 } attn__block;
 
-static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)   /* rows: of a K/V head of an entry */
+/* rows: of a K/V head of an entry */
+static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
     return rows <= ATTN__FEW ? &plan->few : &plan->many;
 }
 
-/* Counts the items of every entry. An entry has blocks for the rows that exist, and at least one when it
-   has padding to write. */
+/* Counts the items of every entry. An entry has blocks for the rows that exist, and at least one
+   when it has padding to write. */
 static int attn__list_items(const attn__work *w)
 {
     const attn_args *a = w->a;
@@ -3184,7 +3243,7 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     const attn__shape *s = w->s;
     const attn__cut *cut;
     int b = 0, above = s->batch, all, blocks, later;
-    while (above - b > 1) {                                 /* the last entry that begins at or before item */
+    while (above - b > 1) {  /* the last entry that begins at or before item */
         const int middle = b + (above - b) / 2;
         if (w->first_item[middle] <= item) b = middle;
         else above = middle;
@@ -3199,7 +3258,8 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->spans;
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
-    /* the last rows first: with causal masks they take longest, and the shorter blocks fill the gaps */
+    /* the last rows first: with causal masks they take longest, and the shorter blocks fill the
+       gaps */
     later = item % blocks;
     block->first = (blocks - 1 - later) * cut->each;
     block->each = attn__clamp(all - block->first, 0, cut->each);
@@ -3216,8 +3276,8 @@ static void attn__row_at(const attn__block *block, int local, int r, int *h, int
     *h = (block->kv_head + local) * group + (at - *i * group);
 }
 
-/* How many rows of the block from r on, below `end`, lie one stride apart, and along which axis: all
-   heads of a single position, the heads of a group, or the positions of one head. */
+/* How many rows of the block from r on, below `end`, lie one stride apart, and along which axis:
+   all heads of a single position, the heads of a group, or the positions of one head. */
 static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, int *i, int *axis)
 {
     const attn__shape *s = block->w->s;
@@ -3285,8 +3345,9 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 
     for (r = 0; r < block->rows; r += n) {
         n = attn__run_of_rows(block, r, block->rows, &h, &i, &axis);
-        w->kernels->scale(block->q + r * plan->q_row, plan->q_row, block->e.q + h * s->q[2] + i * s->q[1],
-                          s->q[axis], n, s->head_dim, s->scale);
+        w->kernels->scale(block->q + r * plan->q_row, plan->q_row,
+                          block->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
+                          s->scale);
         for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
     attn__block_ranges(block);
@@ -3315,16 +3376,19 @@ static void attn__block_clear(attn__block *block)
     memset(block->o, 0, (size_t)block->rows * (size_t)dv16 * sizeof(float));
 }
 
-/* ---- a chunk: which keys of it, and where they are ---------------------------------------------------------- */
+/* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
     const float *k;                       /* panels of K, or the chunk's first row where it lies */
     const float *v;                       /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns behind its last whole panel, packed */
+    const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
+                                             packed */
     int panels;                           /* of v, whole ones */
-    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the next */
-    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when nobody looked */
+    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
+                                             next */
+    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
+                                             nobody looked */
 } attn__kv_source;
 
 /* A chunk as a block sees it. */
@@ -3332,21 +3396,28 @@ typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
     int first, keys;                      /* its first key, counted from e.start; how many exist */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
-    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are wanted */
-    int gaps;                             /* some of lo..hi are hidden from every row of a K/V head */
-    unsigned char needed[ATTN__CHUNK];    /* with arrays: K/V heads of the block that need the key */
-    int k_slices, v_slices;               /* read 16 keys of every head, then the next 16: as memory lies */
+    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
+                                             wanted */
+    int gaps;                             /* some of lo..hi are hidden from every row of a K/V
+                                             head */
+    unsigned char needed[ATTN__CHUNK];    /* with arrays: K/V heads of the block that need the
+                                             key */
+    int k_slices, v_slices;               /* read 16 keys of every head, then the next 16: as
+                                             memory lies */
 } attn__chunk_view;
 
-/* The keys of `left` [n] that these cells hide stay in it; the others are needed by `heads` more K/V heads.
-   Returns how many stay. */
-static int attn__keys_left(const attn__row *row, int heads, unsigned char *left, int n, unsigned char *needed)
+/* The keys of `left` [n] that these cells hide stay in it; the others are needed by `heads` more
+   K/V heads. Returns how many stay. */
+static int attn__keys_left(const attn__row *row, int heads, unsigned char *left, int n,
+                           unsigned char *needed)
 {
     int x, stay = 0;
     for (x = 0; x < n; x++) {
         const int j = left[x];
-        const int hidden = j < row->lo || j >= row->hi || (row->mask && row->mask[j] == -attn__inf()) ||
-                           (row->bias && row->bias[j] == -attn__inf()) || (row->keep && !row->keep[j]);
+        const int hidden = j < row->lo || j >= row->hi ||
+                           (row->mask && row->mask[j] == -attn__inf()) ||
+                           (row->bias && row->bias[j] == -attn__inf()) ||
+                           (row->keep && !row->keep[j]);
         left[stay] = (unsigned char)j;
         stay += hidden;
         needed[j] = (unsigned char)(needed[j] + (hidden ? 0 : heads));
@@ -3355,7 +3426,8 @@ static int attn__keys_left(const attn__row *row, int heads, unsigned char *left,
 }
 
 /* The cells of mask, bias and keep for row i of head h, at the chunk that begins at `first`. */
-ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int h, int i, int first)
+ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int h, int i,
+                                   int first)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
@@ -3365,8 +3437,8 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
-/* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The last
-   row comes first, for it often sees all of them; the search ends when no key is left. */
+/* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
+   last row comes first, for it often sees all of them; the search ends when no key is left. */
 static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -3382,7 +3454,7 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         for (j = view->lo, n = 0; j < view->hi; j++) left[n++] = (unsigned char)j;
         for (i = bottom; i >= (by_row ? top : bottom) && n > 0; i--) {
-            const int r = i > top ? i * s->group - block->first : 0;     /* a row of this position */
+            const int r = i > top ? i * s->group - block->first : 0;  /* a row of this position */
             row.lo = view->lo;
             row.hi = view->hi;
             if (by_row && !block->whole) {
@@ -3390,7 +3462,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
                 row.hi = block->to[r] - view->first;
             }
             for (h = 0; h < heads && n > 0; h++) {
-                attn__row_arrays(block, &row, (block->kv_head + local) * s->group + h, i, view->first);
+                attn__row_arrays(block, &row, (block->kv_head + local) * s->group + h, i,
+                                 view->first);
                 n = attn__keys_left(&row, by_head ? 1 : block->kv_heads, left, n, view->needed);
             }
         }
@@ -3402,8 +3475,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
         if (view->needed[j] < block->kv_heads) view->gaps = 1;
 }
 
-/* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every row is
-   as if it did not exist: nobody reads its V, which may not even be initialised. */
+/* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every
+   row is as if it did not exist: nobody reads its V, which may not even be initialised. */
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
     const attn_args *a = block->w->a;
@@ -3427,7 +3500,8 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->hi = attn__min(hi, view->keys);
     }
     /* one to four rows always leave out what they do not see, and need not know */
-    if (block->arrays && block->each > ATTN__DIRECT && view->lo < view->hi) attn__chunk_needs(block, view);
+    if (block->arrays && block->each > ATTN__DIRECT && view->lo < view->hi)
+        attn__chunk_needs(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
     view->score_lo = block->all_scores ? 0 : view->lo;
@@ -3438,8 +3512,8 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
 }
 
 /* Row `key` (counted from e.start) of K or V where it lies. */
-static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block, int local,
-                                int key)
+static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
+                                int local, int key)
 {
     return rows + (block->kv_head + local) * step[2] + (block->e.start + key) * step[1];
 }
@@ -3476,26 +3550,31 @@ static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
     for (j = view->score_lo / 16 * 16; j < view->score_hi; j += n) {
         n = attn__min(most, view->score_hi - j);
         for (local = 0; local < block->kv_heads; local++)
-            block->w->kernels->pack_k(block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
-                                      attn__plain(block->e.k, s->k, block, local, view->first + j), s->k[1], n,
-                                      s->head_dim);
+            block->w->kernels->pack_k(
+                block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
+                attn__plain(block->e.k, s->k, block, local, view->first + j), s->k[1], n,
+                s->head_dim);
     }
 }
 
-/* ---- a band: scores, probabilities, fold --------------------------------------------------------------------- */
+/* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* Rows of a block that go through a chunk together. What does not change is set once for a block. */
+/* Rows of a block that go through a chunk together. What does not change is set once for a
+   block. */
 typedef struct attn__band {
     int number;                           /* in its block */
     int start, rows;                      /* rows start .. start + rows - 1 of the block */
-    int first_head, end_head;             /* K/V heads they belong to, counted from the block's first */
+    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
+                                             first */
     int per_head;                         /* rows of each of them */
-    int lo, hi;                           /* keys of the chunk that some of these rows see by position */
+    int lo, hi;                           /* keys of the chunk that some of these rows see by
+                                             position */
     int uneven;                           /* its rows differ in what they see by position */
     attn__soft soft;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
-    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];    /* factors of the outputs so far, and of the chunk's */
+    /* factors of the outputs so far, and of the chunk's */
+    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
 static void attn__band_for(attn__band *band, const attn__block *block)
@@ -3517,7 +3596,8 @@ static void attn__band_for(attn__band *band, const attn__block *block)
 }
 
 /* What each row of the band may see of the chunk by position. */
-static void attn__band_ranges(const attn__block *block, attn__band *band, const attn__chunk_view *view)
+static void attn__band_ranges(const attn__block *block, attn__band *band,
+                              const attn__chunk_view *view)
 {
     int r, i = block->few ? 0 : band->start;                /* few: a band begins with a K/V head */
     band->lo = view->keys;
@@ -3542,7 +3622,8 @@ static void attn__band_ranges(const attn__block *block, attn__band *band, const 
 }
 
 /* Opens the band that begins at row `start`; 0 when no score of it is wanted. */
-static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view, int start)
+static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
+                           int start)
 {
     const int all = block->all_scores;
     int lo, hi;
@@ -3572,7 +3653,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
 }
 
 /* Mask, bias, keep, ALiBi and weights of every row of the band. */
-static void attn__band_arrays(const attn__block *block, attn__band *band, const attn__chunk_view *view)
+static void attn__band_arrays(const attn__block *block, attn__band *band,
+                              const attn__chunk_view *view)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
@@ -3580,22 +3662,26 @@ static void attn__band_arrays(const attn__block *block, attn__band *band, const 
     int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
     ATTN__COUNT(MASKED);
     band->soft.ahead = 0;                                   /* to the same row of the next band */
-    if (s->group == 1 && band->start + 2 * band->rows <= block->rows && band->end_head - band->first_head == 1)
+    if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
+        band->end_head - band->first_head == 1)
         band->soft.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
         if (in_head == block->each) { in_head = 0; local++; }
         attn__row_at(block, local, in_head, &h, &i);
         attn__row_arrays(block, row, h, i, view->first);
-        row->weights = a->weights ? a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k + key : NULL;
+        row->weights = NULL;
+        if (a->weights)
+            row->weights = a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k + key;
         row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
         row->dist = (float)(block->e.pos + i - key);
     }
 }
 
-/* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or NULL. */
-static void attn__band_scores(const attn__block *block, const attn__band *band, const attn__kv_source *source,
-                              int local, const float *ahead)
+/* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or
+   NULL. */
+static void attn__band_scores(const attn__block *block, const attn__band *band,
+                              const attn__kv_source *source, int local, const float *ahead)
 {
     const attn__shape *s = block->w->s;
     const int row = (local - band->first_head) * band->per_head, lo = band->soft.lo;
@@ -3618,9 +3704,10 @@ static void attn__band_scores(const attn__block *block, const attn__band *band, 
     block->w->kernels->gemm(&g);
 }
 
-/* Scores become probabilities and chunk states, which are folded, or kept when there is a `state` (the
-   band is the whole block then). Returns 0 when no row sees a key. */
-static int attn__band_fold(const attn__block *block, attn__band *band, const attn__chunk_view *view, float *state)
+/* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
+   (the band is the whole block then). Returns 0 when no row sees a key. */
+static int attn__band_fold(const attn__block *block, attn__band *band, const attn__chunk_view *view,
+                           float *state)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int at = band->number * ATTN__BAND;
@@ -3629,7 +3716,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     kernels->soft(&band->soft);
     if (band->lo >= band->hi) return 0;                     /* only the scores were wanted */
     if (!state) {
-        kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b, band->rows);
+        kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
+                      band->rows);
         return 1;
     }
     memcpy(state, band->m, ATTN__SPLIT * sizeof(float));
@@ -3640,10 +3728,11 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     return 1;
 }
 
-/* ---- a band's outputs ------------------------------------------------------------------------------------------ */
+/* ---- a band's outputs ------------------------------------------------------------------------ */
 
 /* Is some of V not finite, among the keys that the block needs? */
-static int attn__look_at_v(const attn__block *block, const attn__chunk_view *view, const attn__kv_source *source)
+static int attn__look_at_v(const attn__block *block, const attn__chunk_view *view,
+                           const attn__kv_source *source)
 {
     const attn__kernels *kernels = block->w->kernels;
     attn__gemm g;
@@ -3661,20 +3750,22 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     return kernels->dirty(&g);
 }
 
-/* Must each row choose its keys, because a product with 0 would not be 0, or would read a V that it must
-   not read? All of V finite: hidden keys add exact zeros, so no row needs the per-row select. */
-static int attn__must_select(const attn__block *block, const attn__band *band, const attn__chunk_view *view,
-                             attn__kv_source *source)
+/* Must each row choose its keys, because a product with 0 would not be 0, or would read a V that it
+   must not read? All of V finite: hidden keys add exact zeros, so no row needs the per-row
+   select. */
+static int attn__must_select(const attn__block *block, const attn__band *band,
+                             const attn__chunk_view *view, attn__kv_source *source)
 {
     if (!band->uneven && !block->arrays) return 0;
-    if (block->each <= ATTN__DIRECT) return 1;              /* fewer steps, and nobody needs to look at V */
+    if (block->each <= ATTN__DIRECT) return 1;  /* fewer steps, and nobody needs to look at V */
     if (view->gaps && block->few) return 1;
     if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
     return source->not_finite;
 }
 
 /* What the products of a band with V have in common. */
-ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band *band, attn__gemm *g)
+ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band *band,
+                                     attn__gemm *g)
 {
     g->a_row = ATTN__CHUNK;
     g->c_row = g->from_row = block->w->plan->dv16;
@@ -3683,10 +3774,10 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
     g->ahead_row = 0;
 }
 
-/* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where they go:
-   from, c, the fold, and what is read next. */
-static void attn__band_outputs(const attn__block *block, const attn__band *band, attn__chunk_view *view,
-                               int local, int lo, int hi, attn__gemm *g)
+/* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where
+   they go: from, c, the fold, and what is read next. */
+static void attn__band_outputs(const attn__block *block, const attn__band *band,
+                               attn__chunk_view *view, int local, int lo, int hi, attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
     attn__kv_source *source = view->source + local;
@@ -3694,10 +3785,11 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const int select = attn__must_select(block, band, view, source);
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
-    if (select && !band->soft.arrays)                       /* the soft-max has not written who sees whom */
+    if (select && !band->soft.arrays)  /* the soft-max has not written who sees whom */
         for (r = 0; r < band->per_head; r++) {
             const attn__row *row = band->row + first + r;
-            for (j = lo; j < hi; j++) visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
+            for (j = lo; j < hi; j++)
+                visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
     g->b = source->v + lo * source->v_step;
@@ -3719,7 +3811,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     else kernels->gemm(g);
 }
 
-/* ---- many rows: K and V packed, one K/V head -------------------------------------------------------------------- */
+/* ---- many rows: K and V packed, one K/V head ------------------------------------------------- */
 
 /* Packs K and V of the chunk. V of keys that no row needs is not read: it is 0. A cache is packed
    already, and its V is copied only where keys must be left out. */
@@ -3739,7 +3831,8 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         source->v = block->v;
         source->not_finite = 0;
         for (x = 0; x < block->w->plan->dv16; x += 16, v += source->v_panel)
-            source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n, 16, needed);
+            source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n,
+                                                  16, needed);
         return;
     }
     ATTN__COUNT(PACKED);
@@ -3750,8 +3843,9 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     source->panels = block->w->plan->dv16 / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
-    source->not_finite = kernels->pack_v(block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo),
-                                         s->v[1], n, s->v_head_dim, needed);
+    source->not_finite = kernels->pack_v(
+        block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo), s->v[1], n,
+        s->v_head_dim, needed);
 }
 
 static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
@@ -3775,10 +3869,10 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
     }
 }
 
-/* ---- few rows: K and V where they lie, or in the cache ------------------------------------------------------------ */
+/* ---- few rows: K and V where they lie, or in the cache --------------------------------------- */
 
-/* Where the chunk is read. Columns behind the last whole panel are packed, so that no vector reads past
-   the end of a row; so is K, unless it is read where it lies. */
+/* Where the chunk is read. Columns behind the last whole panel are packed, so that no vector reads
+   past the end of a row; so is K, unless it is read where it lies. */
 static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -3798,14 +3892,14 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         source->panels = whole / 16;
         source->not_finite = -1;
         if (source->v_tail)
-            (void)block->w->kernels->pack_v(tail + lo * 16, source->v + lo * s->v[1] + whole, s->v[1], view->hi - lo,
-                                            s->v_head_dim - whole, NULL);
+            (void)block->w->kernels->pack_v(tail + lo * 16, source->v + lo * s->v[1] + whole,
+                                            s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
     }
     if (!block->direct) attn__pack_k(block, view);
 }
 
-/* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by side,
-   memory is read from end to end: 16 keys of every head, then the next 16. */
+/* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by
+   side, memory is read from end to end: 16 keys of every head, then the next 16. */
 static void attn__direct_scores(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -3825,8 +3919,9 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
         n = attn__min(most, end - j);
         g.b = view->source->k + j * s->k[1];
         g.c = block->scores + j;
-        g.ahead = NULL;                                     /* the next 16 keys; behind the last ones V */
-        if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys) g.ahead = g.b + n * s->k[1];
+        g.ahead = NULL;  /* the next 16 keys; behind the last ones V */
+        if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
+            g.ahead = g.b + n * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
             g.ahead = view->source->v + view->lo * s->v[1];
         block->w->kernels->scores(&g, n, block->kv_heads, block->each * q_row, s->k[2],
@@ -3834,23 +3929,26 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     }
 }
 
-/* What is read after the K panels of head `local`: those of the next head, behind the last one V of the
-   first. Where plain K was packed, a share of V of the chunk, if V lies in one piece; else NULL. */
-static const float *attn__ahead_of_k(const attn__block *block, const attn__band *band, const attn__chunk_view *view,
-                                     int local)
+/* What is read after the K panels of head `local`: those of the next head, behind the last one V of
+   the first. Where plain K was packed, a share of V of the chunk, if V lies in one piece; else
+   NULL. */
+static const float *attn__ahead_of_k(const attn__block *block, const attn__band *band,
+                                     const attn__chunk_view *view, int local)
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source;
     if (block->w->a->kv)
         return local + 1 < band->end_head ? source[local + 1].k : source[band->first_head].v;
-    if (view->keys < ATTN__CHUNK || s->v[1] != block->kv_heads * (ptrdiff_t)s->v_head_dim) return NULL;
+    if (view->keys < ATTN__CHUNK || s->v[1] != block->kv_heads * (ptrdiff_t)s->v_head_dim)
+        return NULL;
     return source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
 }
 
-/* What is read after keys lo .. hi-1 of V of head `local` goes into g->ahead: with slices the same keys of
-   the next head or the next 16 keys; V of the next head of a cache; at last K of the next chunk. */
-static void attn__ahead_of_v(const attn__block *block, const attn__band *band, const attn__chunk_view *view,
-                             int local, int lo, int hi, attn__gemm *g)
+/* What is read after keys lo .. hi-1 of V of head `local` goes into g->ahead: with slices the same
+   keys of the next head or the next 16 keys; V of the next head of a cache; at last K of the next
+   chunk. */
+static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
+                             const attn__chunk_view *view, int local, int lo, int hi, attn__gemm *g)
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source;
@@ -3861,34 +3959,39 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band, c
     g->ahead = NULL;
     g->ahead_row = 0;
     if (block->w->a->kv) {
-        if (local + 1 < block->kv_heads) g->ahead = last ? source[local + 1].k : source[local + 1].v;
+        if (local + 1 < block->kv_heads)
+            g->ahead = last ? source[local + 1].k : source[local + 1].v;
         else if (next < keys) g->ahead = source[0].k + (ptrdiff_t)ATTN__CHUNK * s->head_dim;
     } else if (view->v_slices && !ATTN__ALIASES(s->v[1])) {
         g->ahead_row = s->v[1];
         if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
         else if (hi + share <= band->hi) g->ahead = source[band->first_head].v + hi * s->v[1];
-        else if (more && s->k[1] == s->v[1]) g->ahead = attn__plain(block->e.k, s->k, block, 0, next);
+        else if (more && s->k[1] == s->v[1])
+            g->ahead = attn__plain(block->e.k, s->k, block, 0, next);
     } else if (hi < band->hi) {
-        /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would evict
-           the current ones: each head asks for a share of the memory that follows */
-        if (s->v[1] == block->kv_heads * (ptrdiff_t)s->v_head_dim && view->first + hi + share <= keys)
+        /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
+           evict the current ones: each head asks for a share of the memory that follows */
+        if (s->v[1] == block->kv_heads * (ptrdiff_t)s->v_head_dim &&
+            view->first + hi + share <= keys)
             g->ahead = source[0].v + hi * s->v[1] + (ptrdiff_t)local * share * s->v_head_dim;
     } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
-        g->ahead = attn__plain(block->e.k, s->k, block, 0, next) + (ptrdiff_t)local * share * s->head_dim;
+        g->ahead = attn__plain(block->e.k, s->k, block, 0, next)
+            + (ptrdiff_t)local * share * s->head_dim;
     }
 }
 
-/* Outputs of the band, slice by slice where V is read so: a chain that has begun goes on in `chains`, and
-   the last slice folds it, or keeps it when there is a `state`. */
-static void attn__few_outputs(const attn__block *block, const attn__band *band, attn__chunk_view *view,
-                              float *state)
+/* Outputs of the band, slice by slice where V is read so: a chain that has begun goes on in
+   `chains`, and the last slice folds it, or keeps it when there is a `state`. */
+static void attn__few_outputs(const attn__block *block, const attn__band *band,
+                              attn__chunk_view *view, float *state)
 {
     const int dv16 = block->w->plan->dv16;
     attn__gemm g;
     int j, end, local;
     attn__band_product(block, band, &g);
     for (j = band->lo; j < band->hi; j = end) {
-        end = view->v_slices ? attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi) : band->hi;
+        end = band->hi;
+        if (view->v_slices) end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = (local - band->first_head) * band->per_head;
             float *chains = block->chains + (ptrdiff_t)row * dv16;
@@ -3923,11 +4026,12 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, view.source + local, local,
                               attn__ahead_of_k(block, band, &view, local));
-        if (attn__band_fold(block, band, &view, state)) attn__few_outputs(block, band, &view, state);
+        if (attn__band_fold(block, band, &view, state))
+            attn__few_outputs(block, band, &view, state);
     }
 }
 
-/* ---- a block's results --------------------------------------------------------------------------------------------- */
+/* ---- a block's results ----------------------------------------------------------------------- */
 
 /* What stands in a cell of the weights until its score arrives. */
 static float attn__cell_before(const attn_args *a)
@@ -3936,7 +4040,8 @@ static float attn__cell_before(const attn_args *a)
 }
 
 /* Columns first .. last-1 of the weights of row r of a K/V head. */
-static void attn__block_fill(const attn__block *block, int local, int r, int first, int last, float cell)
+static void attn__block_fill(const attn__block *block, int local, int r, int first, int last,
+                             float cell)
 {
     const attn__shape *s = block->w->s;
     float *weights;
@@ -3952,7 +4057,8 @@ static void attn__block_before(const attn__block *block, int first, int last)
     int r;
     if (!block->w->a->weights) return;
     for (r = 0; r < block->rows; r++)
-        attn__block_fill(block, r / block->each, r % block->each, first, last, attn__cell_before(block->w->a));
+        attn__block_fill(block, r / block->each, r % block->each, first, last,
+                         attn__cell_before(block->w->a));
 }
 
 /* A row without a single visible key (it exists and is counted), or a row of padding. */
@@ -3963,7 +4069,7 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
     int h, i, x;
     attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
-    if (exists || !a->q_cum)                                /* ragged: out has no room for padding */
+    if (exists || !a->q_cum)  /* ragged: out has no room for padding */
         for (x = 0; x < s->v_head_dim; x++) block->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
     if (a->lse) a->lse[attn__place(s, block->b, h, i)] = -attn__inf();
     if (!a->weights) return;
@@ -4021,7 +4127,8 @@ static void attn__block_close(attn__block *block)
         for (r = start; r < start + rows; r += n) {
             n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
             block->w->kernels->finish(block->e.out + h * s->out[2] + i * s->out[1], s->out[axis],
-                                      block->o + (ptrdiff_t)r * dv16, dv16, L + (r - start), n, s->v_head_dim);
+                                      block->o + (ptrdiff_t)r * dv16, dv16, L + (r - start), n,
+                                      s->v_head_dim);
         }
         for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
     }
@@ -4030,7 +4137,7 @@ static void attn__block_close(attn__block *block)
             attn__block_nothing(block, local, r - block->first, 0);
 }
 
-/* ---- items ---------------------------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 /* The chunks that some row of the block may see; all of them when raw scores are wanted. */
 static void attn__block_chunks(const attn__block *block, int *first, int *last)
@@ -4142,7 +4249,7 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     }
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------------------------------ */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 /* The next item that nobody has taken, or with a compiler that has no atomics a fixed share. */
 static int attn__take(attn__work *w, int slot, int round)
@@ -4160,7 +4267,8 @@ static void attn__task(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
     int item, round;
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) w->run_item(w, item, slot);
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++)
+        w->run_item(w, item, slot);
 }
 
 static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
@@ -4171,8 +4279,10 @@ static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, i
     attn__run(w->a->exec, attn__min(items, w->plan->slots), attn__task, w);
 }
 
-/* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were empty. */
-static size_t attn__work_all(const attn_args *a, const attn__shape *s, const attn__plan *plan, char *at)
+/* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were
+   empty. */
+static size_t attn__work_all(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                             char *at)
 {
     size_t empty = 0;
     attn__work w;
@@ -4196,11 +4306,12 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     } else {
         attn__work_run(&w, attn__item_block, items);
     }
-    for (i = 0; i < plan->slots; i++) empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot);
+    for (i = 0; i < plan->slots; i++)
+        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot);
     return empty;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
@@ -4226,7 +4337,8 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
     if (!why) return;
-    attn__say(why, "$ is 0: nothing is written", s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    attn__say(why, "$ is 0: nothing is written",
+              s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
     ATTN__DEBUG_PRINT(why->room);
 #else
     (void)s;
@@ -4234,8 +4346,8 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* Every public call that attends comes here and has opened `why`. `room`: memory that may be used instead
-   of an allocation, or NULL. */
+/* Every public call that attends comes here and has opened `why`. `room`: memory that may be used
+   instead of an allocation, or NULL. */
 static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
@@ -4253,8 +4365,8 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, 
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
         if (!at)
-            return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace", "",
-                              (long long)plan.bytes, 0, 0);
+            return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
+                              "", (long long)plan.bytes, 0, 0);
         empty = attn__work_all(a, &s, &plan, at);
         if (own) ATTN_FREE(a->user, own);
     }
@@ -4270,8 +4382,9 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
 }
 
 /* The room on the stack saves small calls of level 2 the allocation. */
-static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k, const float *v,
-                                 int batch, int heads, int head_dim, const float *mask, attn__why *why)
+static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
+                                 const float *v, int batch, int heads, int head_dim,
+                                 const float *mask, attn__why *why)
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     a->out = out;
@@ -4290,8 +4403,9 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
     return attn__sdpa(a, room.bytes, sizeof room, why);
 }
 
-ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
-                              int head_dim, int causal, const int *lengths, const float *mask)
+ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
+                              int n, int heads, int head_dim, int causal, const int *lengths,
+                              const float *mask)
 {
     attn_args a;
     attn__why why;
@@ -4306,8 +4420,9 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
-ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
-                               int heads, int head_dim, const int *source_lengths, const float *mask)
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
+                               int batch, int n_q, int n_k, int heads, int head_dim,
+                               const int *source_lengths, const float *mask)
 {
     attn_args a;
     attn__why why;
