@@ -5413,7 +5413,7 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
                                   int n)
 {
     int x;
-    for (x = n; x < 16; x++) c[x] = 0.0f;
+    for (x = 0; x < 16; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
                              attn__min(ATTN__LANES, n - x) - 1, NULL);
