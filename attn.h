@@ -1371,8 +1371,8 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
     attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) !=
-        ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT)
+        attn__env_set(ATTN__ENV_DEFAULT);
     for (i = from; i < to; i++) task(job->arg, i);
     if (exists && attn__env_get() != before) attn__env_set(before);
 }
