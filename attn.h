@@ -581,18 +581,23 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
 
 #ifdef ATTN_THREADS
-/* ---- THREADS -------------------------------------------------------------------------------------------------
-   A small pool for those who have none. No globals; threads exist from create to destroy and nowhere else, spin for
-   some microseconds after a job and sleep then. Several threads may use one pool: they take turns. A task that uses
-   its own pool gets its tasks run at once, in place. pthreads (link with -pthread where that is not automatic) or
-   Win32. */
+/* ---- THREADS ------------------------------------------------------------------------------------
+   A small pool for those who have none: pthreads (link with -pthread where that is not automatic)
+   or Win32. Its threads exist from create to destroy and nowhere else. After a job they look for
+   the next one for some microseconds, then they sleep.
+   Thread safe: several threads may use one pool at once; their jobs take turns.
+   Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
+   one behind the other. So no two pools can wait for each other.
+   After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
+   destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
+   attn_pool_destroy while you fork. Pools that the child creates are as good as any. */
 typedef struct attn_pool attn_pool;
 
-/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors. NULL: out of range, or the
-   system did not give them. Uses ATTN_MALLOC(NULL, ...). */
+/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors, at most
+   256. NULL: out of range, or the system did not give them. Uses ATTN_MALLOC(NULL, ...). */
 ATTNDEF attn_pool  *attn_pool_create(int threads);
-ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);           /* for attn_args.exec; NULL: one thread */
-ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses it any more; NULL is fine */
+ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; NULL: one thread */
+ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
 #endif
 
 #ifdef __cplusplus
@@ -603,6 +608,11 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 /* ============================================================================================================
  * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
  * ========================================================================================================== */
+#if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
+    (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "attn.h: the implementation needs C99: compile this one file with -std=c99 or later"
+#undef ATTN_IMPLEMENTATION               /* so that this is the only message */
+#endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
 
@@ -1491,8 +1501,8 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
     attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) !=
-        ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT)
+        attn__env_set(ATTN__ENV_DEFAULT);
     for (i = from; i < to; i++) task(job->arg, i);
     if (exists && attn__env_get() != before) attn__env_set(before);
 }
@@ -5362,16 +5372,17 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
     return attn__mha_plan(&r, &need) == ATTN_OK ? need : (size_t)-1;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 10  THREADS
- * ========================================================================================================== */
-
+ *
+ * The pool runs one job at a time; callers queue for it. A worker joins the job under the lock and
+ * leaves it under the lock; between, one atomic counter hands out the tasks. The caller works too,
+ * and when the counter has run out it closes the job (a worker that wakes late finds it closed) and
+ * waits for those who joined. Workers look for the next job for a few microseconds before they
+ * sleep, because the next one often follows at once.
+ * ============================================================================================== */
 #ifdef ATTN_THREADS
-/* ---- the pool --------------------------------------------------------------------------------------------------
-   One job at a time, the callers queue for it. A worker joins the job under the lock and leaves it under the lock;
-   between, tasks are handed out by one atomic counter. The caller works too, and when the counter has run out it closes
-   the job (whoever wakes late finds it closed) and waits for those who joined. Workers look for the next job a few
-   microseconds long, since the next one often follows at once, then they sleep. */
+/* ---- what the system gives: a lock, bells to sleep by, threads ------------------------------- */
 #if defined(_WIN32)
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -5383,7 +5394,6 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
 typedef SRWLOCK            attn__lock;
 typedef CONDITION_VARIABLE attn__bell;
 typedef HANDLE             attn__thread;
-typedef DWORD              attn__name;
 #define ATTN__WORKER       DWORD WINAPI
 #define ATTN__WORKER_END   0
 static int  attn__lock_make(attn__lock *l) { InitializeSRWLock(l); return 1; }
@@ -5392,7 +5402,10 @@ static void attn__lock_take(attn__lock *l) { AcquireSRWLockExclusive(l); }
 static void attn__lock_give(attn__lock *l) { ReleaseSRWLockExclusive(l); }
 static int  attn__bell_make(attn__bell *b) { InitializeConditionVariable(b); return 1; }
 static void attn__bell_drop(attn__bell *b) { (void)b; }
-static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)SleepConditionVariableSRW(b, l, INFINITE, 0); }
+static void attn__bell_wait(attn__bell *b, attn__lock *l)
+{
+    (void)SleepConditionVariableSRW(b, l, INFINITE, 0);
+}
 static void attn__bell_ring(attn__bell *b) { WakeConditionVariable(b); }
 static void attn__bell_ring_all(attn__bell *b) { WakeAllConditionVariable(b); }
 static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *arg)
@@ -5400,15 +5413,18 @@ static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *
     *t = CreateThread(NULL, 0, f, arg, 0, NULL);
     return *t != NULL;
 }
-static void attn__thread_join(attn__thread t) { (void)WaitForSingleObject(t, INFINITE); (void)CloseHandle(t); }
-static attn__name attn__name_mine(void) { return GetCurrentThreadId(); }
-static int  attn__name_same(attn__name a, attn__name b) { return a == b; }
-static int  attn__processors(void)
+static void attn__thread_join(attn__thread t)
+{
+    (void)WaitForSingleObject(t, INFINITE);
+    (void)CloseHandle(t);
+}
+static int attn__processors(void)
 {
     SYSTEM_INFO info;
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
+static long attn__process(void) { return 0; }        /* nothing forks here */
 #elif !defined(__unix__) && !defined(__APPLE__) && !defined(__HAIKU__)
 #error "attn.h: ATTN_THREADS knows pthreads and Win32; here give an attn_exec of your own"
 #else
@@ -5416,7 +5432,7 @@ static int  attn__processors(void)
 #include <unistd.h>
 typedef pthread_mutex_t attn__lock;
 typedef pthread_cond_t  attn__bell;
-typedef pthread_t       attn__thread, attn__name;
+typedef pthread_t       attn__thread;
 #define ATTN__WORKER     void *
 #define ATTN__WORKER_END NULL
 static int  attn__lock_make(attn__lock *l) { return pthread_mutex_init(l, NULL) == 0; }
@@ -5433,14 +5449,16 @@ static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg)
     return pthread_create(t, NULL, f, arg) == 0;
 }
 static void attn__thread_join(attn__thread t) { (void)pthread_join(t, NULL); }
-static attn__name attn__name_mine(void) { return pthread_self(); }
-static int  attn__name_same(attn__name a, attn__name b) { return pthread_equal(a, b) != 0; }
 static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+static long attn__process(void) { return (long)getpid(); }
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
-static int  attn__atomic_next(attn__atomic *x) { return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED); }
+static int  attn__atomic_next(attn__atomic *x)
+{
+    return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED);
+}
 static int  attn__atomic_get(attn__atomic *x) { return __atomic_load_n(x, __ATOMIC_RELAXED); }
 static void attn__atomic_set(attn__atomic *x, int to) { __atomic_store_n(x, to, __ATOMIC_RELAXED); }
 #else
@@ -5450,6 +5468,7 @@ static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
+/* tells the processor that this thread is only looking */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define ATTN__BREATHE() __asm__ __volatile__("pause")
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -5460,48 +5479,69 @@ static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchang
 #define ATTN__BREATHE() ((void)0)
 #endif
 
+/* Is this thread inside a task of any pool? A task that waited for a pool could wait for itself, by
+   way of other pools even; so it never waits. Without thread-local variables nobody knows, and so
+   nobody waits for a busy pool (ATTN_NO_THREAD_LOCAL: define it where the compiler has none). */
+#if defined(ATTN_NO_THREAD_LOCAL)
+#elif defined(__GNUC__) || defined(__clang__)
+static __thread int attn__in_task;
+#define ATTN__IN_TASK attn__in_task
+#elif defined(_MSC_VER)
+static __declspec(thread) int attn__in_task;
+#define ATTN__IN_TASK attn__in_task
+#endif
+
+/* ---- the pool -------------------------------------------------------------------------------- */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
 
 struct attn_pool {
     attn__lock lock;                      /* guards everything but the three atomics */
-    attn__bell job, done, idle;           /* a job is there; nobody works on it any more; the next caller may come */
-    attn__atomic next, number, inside;    /* the next task; of the latest job; workers who joined it */
-    int workers, looks, sleeping, busy, open, stop;
+    attn__bell job, done, idle;           /* a job is there; nobody is inside; the next caller */
+    attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
+    int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
+    int looks;                            /* how often a thread looks before it sleeps */
+    int busy, open, stop;                 /* a job runs; it may still be joined; the end */
+    long process;                         /* that created the pool: only there it has threads */
     int n;                                /* the job */
     void (*task)(void *arg, int i);
     void *arg;
-    attn__name caller;                    /* whose job it is */
     attn__thread thread[ATTN__POOL_MOST];
-    attn__name name[ATTN__POOL_MOST];     /* of the workers that have begun */
-    int named;
 };
 
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
+#ifdef ATTN__IN_TASK
+    ATTN__IN_TASK = 1;
+#endif
     while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
+#ifdef ATTN__IN_TASK
+    ATTN__IN_TASK = 0;
+#endif
 }
 
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
-    int seen = 0, looks;
+    int seen = 0, looks;                  /* the number of the latest job that it knows */
     attn__lock_take(&p->lock);
-    p->name[p->named++] = attn__name_mine();
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
             attn__lock_give(&p->lock);
-            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--) ATTN__BREATHE();
+            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
+                ATTN__BREATHE();
             attn__lock_take(&p->lock);
         }
-        for (p->sleeping++; !p->stop && attn__atomic_get(&p->number) == seen;) attn__bell_wait(&p->job, &p->lock);
+        p->sleeping++;
+        while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
         if (!p->open) continue;
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
-        attn__pool_work(p, p->n, p->task, p->arg);           /* the job stays as it is while somebody is inside */
+        /* read without the lock: the job stays as it is while somebody is inside */
+        attn__pool_work(p, p->n, p->task, p->arg);
         attn__lock_take(&p->lock);
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
         if (!p->open && attn__atomic_get(&p->inside) == 0) attn__bell_ring(&p->done);
@@ -5510,37 +5550,39 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     return ATTN__WORKER_END;
 }
 
-/* Is this thread inside a task of this pool? Then waiting for the pool would be waiting for itself. */
-static int attn__pool_nested(const attn_pool *p)
+/* Makes the pool this caller's, waiting for its turn. 0: the tasks are to be run in place. */
+static int attn__pool_begin(attn_pool *p, int n)
 {
-    const attn__name me = attn__name_mine();
-    int i;
-    if (p->busy && attn__name_same(p->caller, me)) return 1;
-    for (i = 0; i < p->named; i++) if (attn__name_same(p->name[i], me)) return 1;
-    return 0;
+    if (!p || p->workers == 0 || n < 2) return 0;
+#ifdef ATTN__IN_TASK
+    if (ATTN__IN_TASK) return 0;
+#endif
+    if (p->process != attn__process()) return 0;     /* a child of fork(): even the lock is broken */
+    attn__lock_take(&p->lock);
+#ifdef ATTN__IN_TASK
+    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
+#else
+    if (p->busy) { attn__lock_give(&p->lock); return 0; }
+#endif
+    p->busy = p->open = 1;
+    return 1;                             /* and holds the lock */
 }
 
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks, alone = !p || p->workers == 0 || n < 2;
-    if (!alone) {
-        attn__lock_take(&p->lock);
-        alone = attn__pool_nested(p);
-        if (alone) attn__lock_give(&p->lock);
-    }
-    if (alone) {
+    int i, looks, number;
+    if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
     }
-    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-    p->busy = p->open = 1;
-    p->caller = attn__name_mine();
     p->n = n;
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
-    attn__atomic_set(&p->number, (int)(((unsigned)attn__atomic_get(&p->number) + 1u) & 0x7FFFFFFFu));
+    number = attn__atomic_get(&p->number);
+    attn__atomic_set(&p->number, number == INT_MAX ? 0 : number + 1);
+    /* no more threads are woken than there are tasks for them */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
     attn__lock_give(&p->lock);
@@ -5556,6 +5598,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__lock_give(&p->lock);
 }
 
+/* Gives back the first `made` of lock and bells, and the memory. */
 static void attn__pool_drop(attn_pool *p, int made)
 {
     if (made > 0) attn__lock_drop(&p->lock);
@@ -5567,17 +5610,19 @@ static void attn__pool_drop(attn_pool *p, int made)
 
 ATTNDEF attn_pool *attn_pool_create(int threads)
 {
-    const int processors = attn__processors();
+    const int processors = attn__processors(), most = attn__min(processors, ATTN__POOL_MOST);
     attn_pool *p;
     int made = 0;
     if (threads < 0 || threads > ATTN__POOL_MOST) return NULL;
-    if (threads == 0) threads = processors < 1 ? 1 : processors > ATTN__POOL_MOST ? ATTN__POOL_MOST : processors;
+    if (threads == 0) threads = most < 1 ? 1 : most;
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
     memset(p, 0, sizeof *p);
-    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;  /* else spinning would keep others from working */
-    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) || (made++, !attn__bell_make(&p->done)) ||
-        (made++, !attn__bell_make(&p->idle))) {
+    p->process = attn__process();
+    /* With more threads than processors, one that looks keeps another one from working. */
+    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;
+    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
+        (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
         attn__pool_drop(p, made);
         return NULL;
     }
@@ -5599,6 +5644,11 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 {
     int i;
     if (!p) return;
+    if (p->process != attn__process()) {
+        /* Nothing to join here, and the lock may have been held when the process forked. */
+        attn__pool_drop(p, 0);
+        return;
+    }
     attn__lock_take(&p->lock);
     p->stop = 1;
     attn__bell_ring_all(&p->job);
@@ -5609,7 +5659,16 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #endif /* ATTN_THREADS */
 
 #endif /* ATTN_IMPLEMENTATION */
-#else  /* ATTN__ISA: the kernel pass. Everything from here to the end is read once per instruction set. */
+#endif /* !ATTN__ISA */
+
+/* Editors see the kernels, too: as those of AVX2, once more, under names of their own. */
+#if (defined(__INTELLISENSE__) || defined(ATTN_IDE)) && defined(ATTN__X86) && \
+    !defined(ATTN__ISA) && !defined(ATTN__EDITOR)
+#define ATTN__ISA 3
+#define ATTN__EDITOR
+#endif
+
+#ifdef ATTN__ISA   /* the kernel pass: from here to the end, once for each instruction set */
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
@@ -6441,7 +6500,7 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
                                   int n)
 {
     int x;
-    for (x = n; x < 16; x++) c[x] = 0.0f;
+    for (x = 0; x < 16; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
                              attn__min(ATTN__LANES, n - x) - 1, NULL);
