@@ -129,91 +129,102 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- 1. LOOK ------------------------------------------------------------------------------------------------
-   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden. Every builder
-   writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2 or 3. The same can be said
-   without a matrix (causal, window_left, k_lengths, keep ...): faster, and with the same bits.
+/* ---- 1. LOOK ------------------------------------------------------------------------------------
+   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
+   Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2
+   or 3. The same can be said without a matrix (causal, window_left, k_lengths, keep ...): faster,
+   and with the same bits.
 
-   All of them are thread safe (they write m alone and allocate nothing) and return ATTN_E_SIZE for a negative size,
-   ATTN_E_NULL for a NULL where cells are to be read or written, ATTN_E_OVERFLOW for a matrix that no memory could
-   hold; then nothing has been written. A size of 0 is legal and writes nothing. */
+   All of them are thread safe: they write m alone and allocate nothing. All is checked before the
+   first cell is written: ATTN_E_SIZE for a negative size, ATTN_E_NULL for a NULL where something is
+   to be read or written, ATTN_E_OVERFLOW for a matrix that no memory could hold, ATTN_E_OVERLAP
+   when what is written lies among what is read. A size of 0 is legal and writes nothing. */
 
 /* m [n_q][n_k]. Row i stands at position i + pos and sees the keys up to there: j <= i + pos.
-   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows see nothing.
+   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows
+   see nothing.
        3 x 3, pos 0      2 x 5, pos 3          1 = visible
          1 0 0             1 1 1 1 0
          1 1 0             1 1 1 1 1
-         1 1 1                                                                                                     */
+         1 1 1                                                                                    */
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
 
-/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its own counted in both:
-   p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
+/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its
+   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
        4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
                            1 0 0 0              1 1 0 0              1 1 1 1
                            1 1 0 0              1 1 1 0              0 1 1 1
                            0 1 1 0              0 1 1 1              0 0 1 1
-                           0 0 1 1              0 0 1 1              0 0 0 1                                       */
+                           0 0 1 1              0 0 1 1              0 0 0 1                      */
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos);
 
-/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they stand, never a row:
-   a padded row still sees the real tokens, which hurts nobody. For self attention; in a decoder, merge with
-   attn_mask_causal.
+/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they
+   stand, never a row: a padded row still sees the real tokens, which hurts nobody. For self
+   attention; in a decoder, merge with attn_mask_causal.
        ids 7 8 9 pad       1 1 1 0
                            1 1 1 0
                            1 1 1 0
-                           1 1 1 0   <- the padded row                                                             */
+                           1 1 1 0   <- the padded row                                            */
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);
 
-/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked at: hides the
-   columns whose token is pad_id. For cross attention; the ids of the rows play no part.
+/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked
+   at: hides the columns whose token is pad_id. For cross attention; ids of the rows play no part.
        source_ids 7 8 pad, n_q 2       1 1 0
-                                       1 1 0                                                                       */
-ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k);
+                                       1 1 0                                                      */
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
+                                    int n_k);
 
-/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff j < k_lengths[b].
-   A length not in 0..n_k: ATTN_E_LENGTHS. */
+/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff
+   j < k_lengths[b]. A length not in 0..n_k: ATTN_E_LENGTHS. */
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k);
 
-/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of PyTorch's
-   scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention have the opposite polarity. */
+/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of
+   PyTorch's scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention
+   have the opposite polarity. */
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells);
 
-/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never a NaN from
-   -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides: say -INFINITY from the start.)
-   by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch, else ATTN_E_SHAPE. m and by may not
-   overlap.
+/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never
+   a NaN from -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides:
+   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or
+   batch, else ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
-         1 1 0        1 1 1        1 1 0                                                                           */
-ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k);
+         1 1 0        1 1 1        1 1 0                                                          */
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
+                                    int n_k);
 
-/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens behind a pad (left
-   padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length is written. Use attn_mask_padding. */
+/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens
+   behind a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
+   is written. Use attn_mask_padding. */
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
 
-/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as relative_attention_bias.weight
-   stands in the checkpoint. Pass it as attn_args.bias, with scale 1 (T5 does not scale). Row i stands at i + pos.
+/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as
+   relative_attention_bias.weight stands in the checkpoint. Pass it as attn_args.bias, with scale 1
+   (T5 does not scale). Row i stands at i + pos.
    buckets       32 in T5; at most 512 (256 one-way)
-   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4 (one-way buckets/2)
-   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share bucket 0
-   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE; one_way neither 0 nor
-   1: ATTN_E_OPTION.
-       buckets of row 0 with 8 buckets, max_distance 16, both ways:      keys ahead 0 1 2 3 4 5 6 7 8
-                                                                         bucket     0 5 6 6 6 6 7 7 7              */
-ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
-                                 int n_q, int n_k, int pos);
+   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4
+                 (one-way buckets/2)
+   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
+                 bucket 0
+   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE;
+   one_way neither 0 nor 1: ATTN_E_OPTION.
+       buckets of row 0 with 8 buckets,       keys ahead 0 1 2 3 4 5 6 7 8
+       max_distance 16, both ways:            bucket     0 5 6 6 6 6 7 7 7                        */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
+                                 int one_way, int heads, int n_q, int n_k, int pos);
 
-/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and columns [n_k]; NULL:
-   none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two decimals. Columns are aligned by code
-   points (scripts of double width, CJK, look shifted). As snprintf: at most size bytes are written, terminated unless
-   size is 0; returns the length of the whole without the terminator. No rows, no columns or no m: nothing is drawn.
+/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
+   columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
+   decimals. Columns are aligned by code points (scripts of double width, CJK, look shifted). As
+   snprintf: at most size bytes are written, terminated unless size is 0; returns the length of the
+   whole without the terminator. No rows, no columns or no m: nothing is drawn.
                 The  cat  sat <pad>
        The        0 -inf -inf  -inf
        cat        0    0 -inf  -inf
        sat        0    0    0  -inf
-       <pad>      0    0    0  -inf                                                                                */
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
-                                const char *const *col_names);
+       <pad>      0    0    0  -inf                                                               */
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names);
 
 /* The same to stdout, without a buffer. Not there with ATTN_NO_STDIO. */
 #ifndef ATTN_NO_STDIO
@@ -1807,65 +1818,146 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     return ATTN_OK;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 6  MASKS AND BIASES
  *
- * The definitions of section 1 written as plain loops, in no hurry; all is checked before the first cell is written.
- * ========================================================================================================== */
+ * Level 1: the definitions of section 1 as plain loops, in no hurry. Everything is checked before
+ * the first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
+ * (section 3), which makes one range of keys for each row from lengths, starts, causal and windows,
+ * by `look` in the soft-max kernel (section 12), which hides single keys of that range by mask,
+ * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
+ * ============================================================================================== */
 
-/* May batch x n_q x n_k floats be made at m from what stands at `from`? Nothing is asked of either without a cell. */
-static attn_status attn__check_matrix(const float *m, const void *from, int batch, int n_q, int n_k)
+/* NULL is refused where at least one byte is read or written. */
+static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
-    size_t bytes;
-    if (batch < 0 || n_q < 0 || n_k < 0) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n_q, n_k, 1, sizeof *m)) return ATTN_E_OVERFLOW;
-    return bytes > 0 && (!m || !from) ? ATTN_E_NULL : ATTN_OK;
+    if (at || bytes == 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+}
+
+/* What is written may not lie among what is read. Unsigned differences of the addresses: each tells
+   whether one of the two begins inside the other. */
+static attn_status attn__check_apart(attn__why *why, const char *out_name, const void *out,
+                                     size_t out_bytes, const char *in_name, const void *in,
+                                     size_t in_bytes)
+{
+    const size_t ahead = (size_t)in - (size_t)out, behind = (size_t)out - (size_t)in;
+    if (out_bytes == 0 || in_bytes == 0 || (ahead >= out_bytes && behind >= in_bytes))
+        return ATTN_OK;
+    attn__say(why, "$ overlaps ", out_name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
+}
+
+/* May a matrix of two or three dimensions be written at m? *bytes: all of it. */
+static attn_status attn__check_matrix(attn__why *why, const char *name, const float *m,
+                                      const attn__size *size, int dims, size_t *bytes)
+{
+    const int outer = dims > 2 ? size[0].value : 1;
+    const int rows = size[dims - 2].value, columns = size[dims - 1].value;
+    const attn_status status = attn__check_all(why, size, dims);
+    *bytes = 0;
+    if (status != ATTN_OK) return status;
+    if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
+        attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
+        return attn__fail(why, ATTN_E_OVERFLOW, "more than the address space", "", 0, 0, 0);
+    }
+    return attn__check_given(why, name, m, *bytes);
 }
 
 ATTN__INLINE float attn__cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
-ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
-    const attn_status status = attn__check_matrix(m, m, 1, n_q, n_k);
     int i, j;
-    if (status != ATTN_OK) return status;
-    if (left < 0 || right < 0) return ATTN_E_OPTION;
     for (i = 0; i < n_q; i++)
         for (j = 0; j < n_k; j++) {
-            const long long ahead = j - ((long long)i + pos);     /* how far the key lies ahead of the row */
+            const long long ahead = j - ((long long)i + pos);     /* of the row's own position */
             *m++ = attn__cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
         }
+}
+
+ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+{
+    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_mask_window", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    if (left < 0)
+        return attn__fail(&why, ATTN_E_OPTION, "left is #; unlimited is 0", "", left, 0, 0);
+    if (right < 0)
+        return attn__fail(&why, ATTN_E_OPTION, "right is #; unlimited is 0", "", right, 0, 0);
+    attn__write_window(m, n_q, n_k, left, right, pos);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 {
-    return attn_mask_window(m, n_q, n_k, 0, 1, pos);              /* nothing beyond the own key */
+    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_mask_causal", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
+    return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k)
+/* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
+static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float *m,
+                                  const char *ids_name, const int *ids, int pad_id)
 {
-    const attn_status status = attn__check_matrix(m, source_ids, batch, n_q, n_k);
+    const int batch = size[0].value, n_q = size[1].value, n_k = size[2].value;
     int b, i, j;
-    if (status != ATTN_OK || !source_ids) return status;
-    for (b = 0; b < batch; b++, source_ids += n_k)
+    size_t bytes, ids_bytes;
+    attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
+    if (status != ATTN_OK || bytes == 0) return status;
+    ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
+    if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
+        return status;
+    for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(source_ids[j] != pad_id);
+            for (j = 0; j < n_k; j++) *m++ = attn__cell(ids[j] != pad_id);
     return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
+                                    int n_k)
+{
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn__why_open(&why, "attn_mask_cross", NULL);
+    return attn__mask_ids(&why, size, m, "source_ids", source_ids, pad_id);
 }
 
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n)
 {
-    return attn_mask_cross(m, ids, pad_id, batch, n, n);
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "n", n, 0 } };
+    attn__why why;
+    attn__why_open(&why, "attn_mask_padding", NULL);
+    return attn__mask_ids(&why, size, m, "ids", ids, pad_id);
 }
 
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k)
 {
-    const attn_status status = attn__check_matrix(m, k_lengths, batch, n_q, n_k);
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *k_lengths;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
     int b, i, j;
-    if (status != ATTN_OK || n_q == 0 || n_k == 0) return status;
+    attn__why_open(&why, "attn_mask_lengths", NULL);
+    status = attn__check_matrix(&why, "m", m, size, 3, &bytes);
+    if (status != ATTN_OK || bytes == 0) return status;
+    if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
+        return status;
     for (b = 0; b < batch; b++)
-        if (k_lengths[b] < 0 || k_lengths[b] > n_k) return ATTN_E_LENGTHS;
+        if (k_lengths[b] < 0 || k_lengths[b] > n_k)
+            return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
+                              k_lengths[b], n_k);
     for (b = 0; b < batch; b++)
         for (i = 0; i < n_q; i++)
             for (j = 0; j < n_k; j++) *m++ = attn__cell(j < k_lengths[b]);
@@ -1874,67 +1966,113 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
+    const size_t bytes = cells * sizeof *m;
+    attn__why why;
+    attn_status status;
     size_t c;
-    if (cells > ATTN__BYTES_MAX / sizeof *m) return ATTN_E_OVERFLOW;
-    if (cells > 0 && (!m || !keep)) return ATTN_E_NULL;
+    attn__why_open(&why, "attn_mask_keep", NULL);
+    if (cells > ATTN__BYTES_MAX / sizeof *m)
+        return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
+                          0);
+    if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK ||
+        (status = attn__check_given(&why, "keep", keep, cells)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
+        return status;
     for (c = 0; c < cells; c++) m[c] = attn__cell(keep[c] != 0);
     return ATTN_OK;
 }
 
-typedef struct attn__merge { float *m; const float *by; size_t cells; int by_batch; } attn__merge;
-static void attn__merge_task(void *arg, int b)                    /* a task: sums are not rounded as the host likes */
+typedef struct attn__merge {
+    float *m;
+    const float *by;
+    size_t cells;                                         /* of one entry */
+    int by_batch;
+} attn__merge;
+
+/* Task: one entry. It is a task because attn__run rounds sums as IEEE 754 does, whatever the host
+   has set. */
+static void attn__merge_task(void *arg, int b)
 {
-    const attn__merge *j = (const attn__merge *)arg;
-    const float hidden = attn__cell(0), *by = j->by + (j->by_batch > 1 ? (size_t)b * j->cells : 0);
-    float *m = j->m + (size_t)b * j->cells;
+    const attn__merge *job = (const attn__merge *)arg;
+    const float hidden = attn__cell(0);
+    const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
+    float *m = job->m + (size_t)b * job->cells;
     size_t c;
-    for (c = 0; c < j->cells; c++)                                /* selected, not added: -inf + inf would be NaN */
+    for (c = 0; c < job->cells; c++)                      /* selected: -inf + inf would be NaN */
         m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
 }
 
-ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
+                                    int n_k)
 {
-    const attn_status status = attn__check_matrix(m, m, batch, n_q, n_k);
-    attn__merge job = { m, by, (size_t)n_q * (size_t)n_k, by_batch };
-    if (status != ATTN_OK) return status;
-    if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
-    if (batch == 0 || job.cells == 0) return ATTN_OK;
-    if (!by) return ATTN_E_NULL;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__merge job = { m, by, 0, by_batch };
+    attn__why why;
+    attn_status status;
+    size_t bytes, by_bytes;
+    attn__why_open(&why, "attn_mask_merge", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 3, &bytes)) != ATTN_OK) return status;
+    if (by_batch != 1 && by_batch != batch)
+        return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
+                          by_batch, batch, 0);
+    if (bytes == 0) return ATTN_OK;
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
+    if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
+        return status;
+    job.cells = bytes / (size_t)batch / sizeof *m;
     attn__run(NULL, batch, attn__merge_task, &job);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n)
 {
-    const size_t row = (size_t)(n > 0 ? n : 0);
-    size_t bytes, c;
-    int b, length;
-    if (batch < 0 || n < 0) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids)) return ATTN_E_OVERFLOW;
-    if ((batch > 0 && !lengths) || (bytes > 0 && !ids)) return ATTN_E_NULL;
-    for (c = 1; c < bytes / sizeof *ids; c++)                     /* a token behind a pad of its row */
-        if (c % row != 0 && ids[c - 1] == pad_id && ids[c] != pad_id) return ATTN_E_LENGTHS;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 } };
+    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *lengths;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    int b, j;
+    attn__why_open(&why, "attn_lengths", NULL);
+    if ((status = attn__check_all(&why, size, 2)) != ATTN_OK) return status;
+    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
+        return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
+                          batch, n, 0);
+    if ((status = attn__check_given(&why, "lengths", lengths, ints)) != ATTN_OK ||
+        (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
+        return status;
+    for (b = 0; b < batch; b++)                           /* look at all before one is written */
+        for (j = 1; j < n; j++) {
+            const int *id = ids + (ptrdiff_t)b * n + j;
+            if (id[-1] == pad_id && id[0] != pad_id)
+                return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
+                                  "length says that, attn_mask_padding does", "", b, j, 0);
+        }
     for (b = 0; b < batch; b++) {
-        for (length = 0; length < n && ids[(size_t)b * row + (size_t)length] != pad_id; ) length++;
-        lengths[b] = length;
+        for (j = 0; j < n && ids[(ptrdiff_t)b * n + j] != pad_id; ) j++;
+        lengths[b] = j;
     }
     return ATTN_OK;
 }
 
-/* ---- T5's relative positions ----------------------------------------------------------------------------- */
-/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the distances up to D evenly
- * on a logarithmic scale. By definition a distance n >= E falls into bucket
- *     E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
- * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in whole numbers,
+/* ---- T5's relative positions ----------------------------------------------------------------- */
+/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the
+ * distances up to D evenly on a logarithmic scale. By definition a distance n >= E falls into
+ *     bucket E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
+ * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in
+ * whole numbers,
  *     n^(B-E)  >=  D^t * E^(B-E-t).
- * Both sides are integers: compared exactly, they give the boundaries without a logarithm and without a rounding. The
- * models' own code computes logarithms in float. Where both sides are equal (T5: 16, 32 and 64) its quotient comes out
- * exact too, and elsewhere no quotient of T5 (32 buckets, 128) or WavLM (320, 800) lies within a rounding of an
- * integer: the buckets are theirs. */
+ * Both sides are integers: compared exactly, they give the boundaries without a rounding. Rounded
+ * logarithms cannot, however many digits they have: both sides may be equal (T5: at 16, 32 and 64),
+ * and no digit tells equal from nearly equal. The models' own code computes logarithms in float.
+ * Where both sides are equal its quotient comes out exact too, and elsewhere no quotient of T5 (32
+ * buckets, 128) or WavLM (320, 800) lies within a rounding of an integer: buckets are theirs. */
 enum { ATTN__T5_BUCKETS = 256,                    /* in one direction; T5 has 16 or 32, WavLM 160 */
        ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };    /* what D^(B-E) needs, D < 2^31 */
 
-typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;     /* 32 bits each, lowest first */
+/* A positive integer, 32 bits a word, lowest first, no leading zeros. */
+typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;
 
 /* x *= by^times */
 static void attn__big_mul(attn__big *x, int by, int times)
@@ -1951,7 +2089,7 @@ static void attn__big_mul(attn__big *x, int by, int times)
     }
 }
 
-/* No leading zeros on either side: the longer one is larger. */
+/* Without leading zeros the longer one is larger. */
 static int attn__big_less(const attn__big *x, const attn__big *y)
 {
     int i = x->n - 1;
@@ -1960,14 +2098,15 @@ static int attn__big_less(const attn__big *x, const attn__big *y)
     return x->word[i] < y->word[i];
 }
 
-/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs max > buckets / 2 */
+/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs
+   max > buckets / 2 */
 static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
     for (c = 0; c <= exact; c++) first[c] = c;
     for (t = 1; t < steps; t++) {
-        int low = first[exact + t - 1], high = max;               /* the boundary is one of these: max reaches all */
+        int low = first[exact + t - 1], high = max;       /* between these: max reaches every t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
@@ -1982,37 +2121,70 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
-                                 int n_q, int n_k, int pos)
+/* Sizes that make a table: `side` buckets in one direction. */
+static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance, int one_way,
+                                  int *side)
 {
-    const attn_status status = attn__check_matrix(bias, bias, heads, n_q, n_k);
-    const int side = one_way ? buckets : buckets / 2;             /* buckets of one direction */
-    int first[ATTN__T5_BUCKETS], h, i, j;
+    const int ways = one_way ? 1 : 2;
+    const attn_status status = attn__check_option(why, "one_way", one_way, 1);
     if (status != ATTN_OK) return status;
-    if (one_way != 0 && one_way != 1) return ATTN_E_OPTION;
-    if (heads < 1 || side < 2 || side > ATTN__T5_BUCKETS || max_distance <= side / 2) return ATTN_E_SIZE;
-    if (n_q == 0 || n_k == 0) return ATTN_OK;
-    if (!table) return ATTN_E_NULL;
-    attn__t5_boundaries(first, side, max_distance);
-    for (h = 0; h < heads; h++)
-        for (i = 0; i < n_q; i++) {
-            int c = 0;                                            /* walks down to the row's own place, then up again */
-            for (j = 0; j < n_k; j++) {
-                const long long ahead = j - ((long long)i + pos);
-                const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
-                while (c + 1 < side && distance >= first[c + 1]) c++;
-                while (distance < first[c]) c--;
-                *bias++ = table[(size_t)(ahead > 0 && !one_way ? side + c : c) * (size_t)heads + (size_t)h];
-            }
-        }
+    *side = buckets / ways;
+    if (*side < 2 || *side > ATTN__T5_BUCKETS)
+        return attn__fail(why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
+                          (long long)ATTN__T5_BUCKETS * ways);
+    if (max_distance <= *side / 2)
+        return attn__fail(why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
+                          "distances with a bucket of their own", "", max_distance, *side / 2, 0);
     return ATTN_OK;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------------------- */
-/* Where the pieces of a picture go: attn_mask_format's text, or stdout. */
-typedef void attn__sink(void *to, const char *s, size_t n);
+/* One head. first: the boundaries; stride: heads, from bucket to bucket of the table. */
+static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
+                           int one_way, int n_q, int n_k, int pos)
+{
+    int i, j;
+    for (i = 0; i < n_q; i++) {
+        int bucket = 0;                   /* walks down to the row's own position, then up again */
+        for (j = 0; j < n_k; j++) {
+            const long long ahead = j - ((long long)i + pos);
+            const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
+            const int half = ahead > 0 && !one_way ? side : 0;
+            while (bucket + 1 < side && distance >= first[bucket + 1]) bucket++;
+            while (distance < first[bucket]) bucket--;
+            *bias++ = table[(ptrdiff_t)(half + bucket) * stride];
+        }
+    }
+}
 
-/* How many columns a UTF-8 name takes: its code points, which are the bytes that do not continue one. */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
+                                 int one_way, int heads, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    int first[ATTN__T5_BUCKETS], side, h;
+    attn__why why;
+    attn_status status;
+    size_t bytes, table_bytes;
+    attn__why_open(&why, "attn_bias_t5", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
+        return status;
+    if (bytes == 0) return ATTN_OK;
+    table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
+    if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
+                                    table_bytes)) != ATTN_OK)
+        return status;
+    attn__t5_boundaries(first, side, max_distance);
+    for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
+        attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
+    return ATTN_OK;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. */
+typedef void attn__writer(void *to, const char *s, size_t n);
+
+/* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
 static size_t attn__columns_of(const char *name)
 {
     size_t n = 0;
@@ -2020,60 +2192,83 @@ static size_t attn__columns_of(const char *name)
     return n;
 }
 
-/* One cell or name, filled up with blanks to width columns. */
-static void attn__draw(attn__sink *put, void *to, const char *name, size_t width, int right)
+/* One cell or name, filled up with blanks to `width` columns. */
+static void attn__draw(attn__writer *put, void *to, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__columns_of(name);
     for (; right && blanks > 0; blanks--) put(to, " ", 1);
-    for (; name && *name; name++) put(to, (unsigned char)*name < 32 ? "?" : name, 1);     /* a token may be "\n" */
+    for (; name && *name; name++)         /* a token may be "\n": it stays on its line */
+        put(to, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) put(to, " ", 1);
 }
 
-/* All cells are as wide as the widest one; a column grows with its name. So nothing has to be remembered per column. */
-static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, int n_k, const char *const *row_names,
-                          const char *const *col_names)
+/* Row i, or with i -1 the names of the columns; cells are `widest` wide, or as their name is. */
+static void attn__draw_row(attn__writer *put, void *to, const float *row, int i, int n_k,
+                           int indented, const char *const *col_names, size_t widest)
 {
-    size_t label = 0, widest = 0;
-    int pass, i, j;
-    char text[32];
-    if (!m) return;
-    for (i = 0; row_names && i < n_q; i++)
-        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
-    for (pass = 0; pass < 2 && n_k > 0; pass++)                   /* first measure, then draw */
-        for (i = pass && col_names && n_q > 0 ? -1 : 0; i < n_q; i++) {
-            if (pass && row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
-            for (j = 0; j < n_k; j++) {
-                const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
-                attn__text cell = attn__text_at(text, sizeof text);
-                if (i >= 0) attn__put_float(&cell, m[(size_t)i * (size_t)n_k + (size_t)j]);
-                if (cell.len > widest) widest = cell.len;
-                if (!pass) continue;
-                if (j > 0 || row_names) put(to, " ", 1);
-                attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
-            }
-            if (pass) put(to, "\n", 1);
-        }
+    int j;
+    for (j = 0; j < n_k; j++) {
+        const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
+        char text[32];
+        attn__text cell = attn__text_at(text, sizeof text);
+        if (i >= 0) attn__put_float(&cell, row[j]);
+        if (j > 0 || indented) put(to, " ", 1);
+        attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
+    }
+    put(to, "\n", 1);
 }
 
-static void attn__put_sink(void *to, const char *s, size_t n) { attn__put_bytes((attn__text *)to, s, n); }
+/* All cells are as wide as the widest of them, and a column as its name: nothing has to be kept for
+   each column. */
+static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, int n_k,
+                          const char *const *row_names, const char *const *col_names)
+{
+    const size_t columns = (size_t)(n_k > 0 ? n_k : 0);
+    const size_t cells = columns * (size_t)(n_q > 0 ? n_q : 0);
+    size_t label = 0, widest = 0, c;
+    char text[32];
+    int i;
+    if (!m || cells == 0) return;
+    for (i = 0; row_names && i < n_q; i++)
+        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
+    for (c = 0; c < cells; c++) {
+        attn__text cell = attn__text_at(text, sizeof text);
+        attn__put_float(&cell, m[c]);
+        if (cell.len > widest) widest = cell.len;
+    }
+    for (i = col_names ? -1 : 0; i < n_q; i++) {
+        const float *row = i < 0 ? m : m + (size_t)i * columns;
+        if (row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
+        attn__draw_row(put, to, row, i, n_k, row_names != NULL, col_names, widest);
+    }
+}
 
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
-                                const char *const *col_names)
+static void attn__write_text(void *to, const char *s, size_t n)
+{
+    attn__put_bytes((attn__text *)to, s, n);
+}
+
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names)
 {
     attn__text t = attn__text_at(text, size);
-    attn__picture(attn__put_sink, &t, m, n_q, n_k, row_names, col_names);
+    attn__picture(attn__write_text, &t, m, n_q, n_k, row_names, col_names);
     return t.len;
 }
 
 #ifndef ATTN_NO_STDIO
-static void attn__print_sink(void *to, const char *s, size_t n) { (void)fwrite(s, 1, n, (FILE *)to); }
+static void attn__write_file(void *to, const char *s, size_t n)
+{
+    (void)fwrite(s, 1, n, (FILE *)to);
+}
 
 ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
                              const char *const *col_names)
 {
-    attn__picture(attn__print_sink, stdout, m, n_q, n_k, row_names, col_names);
+    attn__picture(attn__write_file, stdout, m, n_q, n_k, row_names, col_names);
 }
 #endif
+
 /* ============================================================================================================
  * 7  K/V CACHE
  *
