@@ -129,11 +129,11 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- 1. LOOK ------------------------------------------------------------------------------------
+/* ---- LOOK ----------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
-   Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2
-   or 3. The same can be said without a matrix (causal, window_left, k_lengths, keep ...): faster,
-   and with the same bits.
+   Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to
+   attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
+   k_lengths, keep ...): faster, and with the same bits.
 
    All of them are thread safe: they write m alone and allocate nothing. All is checked before the
    first cell is written: ATTN_E_SIZE for a negative size, ATTN_E_NULL for a NULL where something is
@@ -362,18 +362,22 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);         /* "avx2" etc.; "unknown" for others; a literal */
 
-/* ---- CACHE ---------------------------------------------------------------------------------------------------
-   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
-   token) and for an encoder's output (filled once). `batch` entries grow independently of each other; attn_args.kv
-   reads them, with the same bits as from plain rows. attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); append, truncate, reset, reorder,
-   copy, attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
-   A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
+/* ---- CACHE ---------------------------------------------------------------------------------------
+   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past
+   (append per token) and for an encoder's output (filled once). `batch` entries grow independently
+   of each other; attn_args.kv reads them, with the same bits as from plain rows. attn_kv is yours to
+   place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes (append,
+   truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone.
+   On an error the cache is as it was. A zeroed or freed attn_kv is refused by every call with
+   ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
-    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched as keys arrive */
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any alignment, yours to free */
-    void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
+    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched
+                                             as keys arrive */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
+                                             alignment, yours to free */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only */
@@ -384,33 +388,57 @@ struct attn_kv {
     void *own;                            /* what free gives back, or NULL */
 };
 
-/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not
-   matter. */
+/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
+   mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
-/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so attn_kv_free is fine.
-   Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
+/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so
+   attn_kv_free is fine. Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
-/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many are there.
+/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many
+   are there.
    k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
-   counts  [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
-   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), NULL, SIZE. */
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts);
+   counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
+   row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i of entry b
+               begins at (b * n + i) * row_stride. A packed [q | k | v] needs no copy, with
+               D = heads*head_dim and G = kv_heads*head_dim:
+               attn_kv_append(&c, qkv + D, qkv + D + G, n, NULL, D + 2*G)
+   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), STRIDE (shorter than a row),
+   OVERLAP (with the memory of c), NULL, SIZE, OVERFLOW. */
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
+                                   const int *counts, ptrdiff_t row_stride);
 
-/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a rejected draft.
-   What is appended next stands where the forgotten stood: as if they had never been. Errors: LENGTHS (longer than an
-   entry is), MAP (no such entry), NULL. reset is truncate to 0. */
+/* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
+   them inside). The rows a->k, a->v are added behind those in c; then row i of a->q attends to all
+   that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
+   attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
+   q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
+   batch                that of c. heads is needed; kv_heads, head_dim, v_head_dim: 0, or those of c
+   q_lengths or q_cum   fewer rows for some entries, of q, k, v and out alike
+   n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
+   kv                   NULL, or c
+   causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, which are the same here
+   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else as in
+   attn_sdpa, its errors too.
+   work: ask attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
+   n_q, and n_k 0, are enough for every step. */
+ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
+
+/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a
+   rejected draft. What is appended next stands where the forgotten stood: as if they had never been.
+   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. reset is truncate to 0. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
-/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames entries and copies
-   only those that go to more than one place, and of them only the keys they hold. Errors: MAP, NULL. */
+/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames
+   entries and copies only those that go to more than one place, and of them only the keys they hold.
+   Errors: MAP, NULL, OVERLAP. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
-/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. from == to: truncate.
-   Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
+/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers.
+   from == to: truncate. Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
 /* ---- LAYERS --------------------------------------------------------------------------------------------------
@@ -656,10 +684,11 @@ typedef struct attn__entry {
     float *out;
 } attn__entry;
 
-/* How a cache lies in memory.
-   K of slot s, head g: k_panels + (s*kv_heads + g) * k_size;  key j, component c at (j/16)*16*head_dim + c*16 + j%16
-   V likewise with v_size;  key j, column x at (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
-   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written as zeros. */
+/* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V likewise.
+       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
+       key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
+                                 dv16: v_head_dim rounded up to 16
+   K panels are zeroed when their first key arrives; the columns of V from v_head_dim to dv16 are zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -669,6 +698,12 @@ ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 {
     return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->v_head_dim, 16);
+}
+
+/* All of its memory: panels, and behind them five arrays of [batch] ints. */
+ATTN__INLINE size_t attn__kv_bytes(const attn_kv *c)
+{
+    return (size_t)((const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch) - (const char *)c->k_panels);
 }
 
 /* c[r][x] = chain over t < depth of a[r][t] * b[t][x], columns in panels of 16:
@@ -1285,6 +1320,10 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
+/* What attn__check is asked about: a size of work, a call, or a call whose rows of k and v will stand behind those of
+   kv by then (attn_self_step). */
+enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
+
 /* an enum: 0..last */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
@@ -1300,7 +1339,7 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
-static attn_status attn__check_options(const attn_args *a, attn__why *why)
+static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     attn_status status;
     if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
@@ -1327,7 +1366,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why)
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {                                  /* a setting that the cache would silently win over */
+    if (a->kv && contents != ATTN__APPENDS) {     /* a setting that the cache would silently win over */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
                            a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
@@ -1428,6 +1467,15 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
+/* Has entry b of the cache room for `count` more keys? */
+static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
+{
+    if (count <= c->shape.capacity - c->lengths[b]) return ATTN_OK;
+    attn__say(why, "entry # of the cache holds # of # keys, ", "", b, c->lengths[b],
+              c->shape.capacity);
+    return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
+}
+
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array is looked into,
    but for a size that was left to q_cum or k_cum, and a cache counts as full: no less than a call will need. */
 static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
@@ -1450,6 +1498,11 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
         if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q))
             return attn__fail(why, ATTN_E_LENGTHS, "n_q is # but q_lengths[#] is #", "", s->n_q, b, a->q_lengths[b]);
         if (a->kv) end = a->kv->lengths[from];
+        if (contents == ATTN__APPENDS) {
+            const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : s->n_q;
+            if ((status = attn__check_room(why, a->kv, b, rows)) != ATTN_OK) return status;
+            end += rows;
+        }
         if (a->k_lengths) {
             if (a->k_lengths[b] < 0 || a->k_lengths[b] > end)
                 return attn__fail(why, ATTN_E_LENGTHS, "$ is # but k_lengths[#] is #",
@@ -1638,8 +1691,9 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     /* ragged: one long entry; how long, only the contents know */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
     const int q_rows = !a->q_cum ? s->n_q : some && contents ? a->q_cum[s->batch] : some;
-    const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
-    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;       /* 0: nobody looks */
+    const int appends = contents == ATTN__APPENDS;      /* k and v are as many rows as q, and kv is written */
+    const int k_rows = appends ? q_rows : !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
+    const int k_batch = !some || q_rows == 0 ? 0 : appends ? q_batch : a->k_cum ? 1 : s->k_batch;  /* 0: nobody looks */
     const attn__tensor tensor[] = {
         { "out", a->out, a->out_stride, q_batch, q_rows, s->heads, s->v_head_dim, s->out },
         { "q", a->q, a->q_stride, q_batch, q_rows, s->heads, s->head_dim, s->q },
@@ -1661,16 +1715,16 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     attn__span_add(&spans, "work", a->work, a->work_size);
     spans.outputs = spans.n;
 
-    /* what is read */
-    for (t = 1; t < (a->kv ? 2 : 4); t++)
-        if ((status = attn__check_strides(why, all, a->layout, &tensor[t])) != ATTN_OK) return status;
-    if (a->kv) {
-        const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
+    if (a->kv) {                                        /* read, or written in a step: panels, slots, lengths */
+        attn__span_add(&spans, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
+        if (appends) spans.outputs = spans.n;
         memset(s->k, 0, sizeof s->k);
         memset(s->v, 0, sizeof s->v);
-        attn__span_add(&spans, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(&a->kv->shape));
-        attn__span_add(&spans, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(&a->kv->shape));
     }
+
+    /* what is read */
+    for (t = 1; t < (a->kv && !appends ? 2 : 4); t++)
+        if ((status = attn__check_strides(why, all, a->layout, &tensor[t])) != ATTN_OK) return status;
     if (!contents && a->kv && !a->n_k) return ATTN_OK;          /* the width of a mask is not known yet */
     if ((status = attn__check_cells(why, all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
                                     s->mask)) != ATTN_OK ||
@@ -1701,7 +1755,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+    if ((status = attn__check_options(a, why, contents)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;
@@ -1821,8 +1875,8 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 /* =================================================================================================
  * 6  MASKS AND BIASES
  *
- * Level 1: the definitions of section 1 as plain loops, in no hurry. Everything is checked before
- * the first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
+ * The definitions of section 1 (LOOK) as plain loops, in no hurry. Everything is checked before the
+ * first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
  * (section 3), which makes one range of keys for each row from lengths, starts, causal and windows,
  * by `look` in the soft-max kernel (section 12), which hides single keys of that range by mask,
  * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
@@ -2269,214 +2323,383 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 }
 #endif
 
-/* ============================================================================================================
+/* =================================================================================================
  * 7  K/V CACHE
  *
- * One block of memory:  K panels | V panels | slot[batch] | lengths[batch] | scratch[3][batch].  Entry b lives in slot
- * slot[b]; reorder renames slots and copies nothing but the entries that somebody else keeps too.
- * ========================================================================================================== */
+ * One block of memory:  K panels | V panels | slots[batch] | lengths[batch] | scratch[3][batch].
+ * Entry b lives in slot slots[b]. Reorder renames slots; it copies only entries that go to more
+ * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
+ * ============================================================================================== */
 
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
-/* bytes of the parts; the total includes what aligning the panels may cost */
-static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size_t *v_bytes, size_t *total)
+static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
+{
+    if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!attn__kv_live(c))
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
+                          0);
+    return ATTN_OK;
+}
+
+/* Nothing that a call reads may lie in the memory of the cache that it writes. */
+static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
+                                        const void *at, size_t bytes)
+{
+    return attn__check_apart(why, "the memory of c", c->k_panels, attn__kv_bytes(c), name, at,
+                             at ? bytes : 0);
+}
+
+/* Bytes of the parts; the total includes what aligning the panels may cost. */
+static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_t *k_bytes,
+                                    size_t *v_bytes, size_t *total)
 {
     const int v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
-    const attn__size size[] = { { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
-                                { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 } };
-    const attn_status status = attn__check_all(NULL, size, 5);
+    const attn__size size[] = {
+        { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
+        { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 }
+    };
+    const attn_status status = attn__check_all(why, size, 5);
+    int k_rows, v_rows, v_width;
+    *total = 0;
     if (status != ATTN_OK) return status;
-    if (a->batch > INT_MAX / a->kv_heads ||
-        attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->head_dim,
-                    sizeof(float)) ||
-        attn__bytes(v_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__CHUNK),
-                    (int)attn__up((size_t)v_head_dim, ATTN__PANEL), sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    return (*total = *k_bytes + *v_bytes) > ATTN__BYTES_MAX ||       /* sums of two cannot wrap */
-           (*total += (size_t)a->batch * 5 * sizeof(int) + 63) > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
+    k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
+    v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
+    v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
+    if (a->batch <= INT_MAX / a->kv_heads &&      /* so many tasks has an append */
+        !attn__bytes(k_bytes, a->batch, a->kv_heads, k_rows, a->head_dim, sizeof(float)) &&
+        !attn__bytes(v_bytes, a->batch, a->kv_heads, v_rows, v_width, sizeof(float))) {
+        *total = *k_bytes + *v_bytes;             /* sums of two cannot wrap, sums of three can */
+        if (*total <= ATTN__BYTES_MAX) *total += (size_t)a->batch * 5 * sizeof(int) + 63;
+        if (*total <= ATTN__BYTES_MAX) return ATTN_OK;
+    }
+    attn__say(why, "batch # x kv_heads # x capacity #", "", a->batch, a->kv_heads, a->capacity);
+    return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
+                      "address space", "", a->head_dim, v_head_dim, 0);
 }
 
 ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
 {
-    size_t k, v, total;
-    return a && attn__kv_measure(a, &k, &v, &total) == ATTN_OK ? total : (size_t)-1;
+    attn__why why;
+    size_t k_bytes, v_bytes, total;
+    attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
+    if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    else if (attn__kv_measure(&why, a, &k_bytes, &v_bytes, &total) == ATTN_OK) return total;
+    return (size_t)-1;
 }
 
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
 {
+    attn__why why;
     attn_kv_args shape;
     attn_status status;
     size_t k_bytes, v_bytes, total;
     char *at;
-    int *ints, b;
-    if (!c) return ATTN_E_NULL;
+    int b;
+    attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
+    if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                                               /* first: a may point into c */
-    memset(c, 0, sizeof *c);                                         /* after an error every call refuses it politely */
-    if (!a) return ATTN_E_NULL;
-    if ((status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total)) != ATTN_OK ||
-        (status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at)) != ATTN_OK)
+    if (a) shape = *a;                    /* first: a may be &c->shape */
+    memset(c, 0, sizeof *c);              /* after an error every call refuses it, and free is fine */
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
+    status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at);
+    if (status == ATTN_E_WORK)
+        return attn__fail(&why, status, "mem_size is # but attn_kv_size asks for #", "",
+                          (long long)shape.mem_size, (long long)total, 0);
+    if (status != ATTN_OK)
+        return attn__fail(&why, status, "no memory for # bytes", "", (long long)total, 0, 0);
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
-    ints = (int *)(void *)(at + k_bytes + v_bytes);
     c->shape = shape;
-    c->slots = ints;
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
-    c->lengths = ints + shape.batch;
-    for (b = 0; b < shape.batch; b++) ints[b] = b;
-    memset(c->lengths, 0, (size_t)shape.batch * sizeof(int));
+    c->slots = (int *)(void *)(at + k_bytes + v_bytes);
+    c->lengths = c->slots + shape.batch;
+    for (b = 0; b < shape.batch; b++) {
+        c->slots[b] = b;
+        c->lengths[b] = 0;
+    }
     return ATTN_OK;
 }
 
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
-/* The rows of one append: entry b gets rows first .. first+count-1 of k and v, each a row of all heads. */
+/* ---- append ---------------------------------------------------------------------------------- */
+/* New rows for a cache: where they are, and how many each entry gets. */
 typedef struct attn__kv_rows {
     attn_kv *to;
-    const float *k, *v;
-    int n;
-    const int *counts, *cum;              /* rows of each entry; cum: packed one entry behind the other instead */
+    const float *k, *v;                   /* row 0, head 0 of entry 0 */
+    int n;                                /* rows of each entry, as far as the strides go, */
+    const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
+                                          /* one long entry. NULL: not so */
+    ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-static int attn__kv_count(const attn__kv_rows *r, int b)
+/* Rows as attn_kv_append and layers have them: heads touch, entries are n rows apart.
+   row_stride 0: rows touch, too. */
+static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
+                                      const int *counts, const int *cum, ptrdiff_t row_stride)
 {
-    return r->cum ? r->cum[b + 1] - r->cum[b] : r->counts ? r->counts[b] : r->n;
+    attn__kv_rows rows;
+    rows.to = to;
+    rows.k = k;
+    rows.v = v;
+    rows.n = n;
+    rows.counts = counts;
+    rows.cum = cum;
+    rows.k_stride[2] = to->shape.head_dim;
+    rows.v_stride[2] = to->shape.v_head_dim;
+    rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
+    rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
+    rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);  /* too large: refused, */
+    rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);  /* but not yet */
+    return rows;
 }
 
-/* Task: the new rows of one head of one entry. Costs the same however many keys are there already. */
-static void attn__kv_put(void *arg, int i)
+/* How many rows entry b gets. */
+static int attn__kv_count(const attn__kv_rows *rows, int b)
 {
-    const attn__kv_rows *r = (const attn__kv_rows *)arg;
-    const attn_kv_args *s = &r->to->shape;
-    const attn__kernels *kernels = attn__table(ATTN_AUTO);               /* moves only: the same bits on all */
-    const int entry = i / s->kv_heads, head = i % s->kv_heads, count = attn__kv_count(r, entry);
-    const ptrdiff_t k_row = (ptrdiff_t)s->kv_heads * s->head_dim, v_row = (ptrdiff_t)s->kv_heads * s->v_head_dim;
-    const ptrdiff_t first = r->cum ? r->cum[entry] : (ptrdiff_t)entry * r->n;
-    const size_t place = (size_t)r->to->slots[entry] * (size_t)s->kv_heads + (size_t)head;
-    const size_t wide = attn__up((size_t)s->v_head_dim, ATTN__PANEL);
-    const float *k = r->k + first * k_row + (ptrdiff_t)head * s->head_dim;
-    const float *v = r->v + first * v_row + (ptrdiff_t)head * s->v_head_dim;
-    float *kp = r->to->k_panels + place * attn__kv_k_size(s);
-    float *vp = r->to->v_panels + place * attn__kv_v_size(s);
-    int at = r->to->lengths[entry], left = count;
-    ptrdiff_t c;                                                         /* c * ATTN__PANEL may leave an int */
-    for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
-        float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->head_dim + at % ATTN__PANEL;
-        for (c = 0; c < s->head_dim; c++) lane[c * ATTN__PANEL] = k[c];
-    }
-    if (left > 0) kernels->pack_k(kp + (size_t)at * (size_t)s->head_dim, k, k_row, left, s->head_dim);    /* new ones, zeroed */
+    return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
+}
 
-    for (at = r->to->lengths[entry], left = count; left > 0; left--, at++, v += v_row) {
-        const int in_chunk = at % ATTN__CHUNK;
-        float *to = vp + (size_t)(at - in_chunk) * wide + in_chunk * ATTN__PANEL;
-        for (c = 0; c + ATTN__PANEL <= s->v_head_dim; c += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
-            memcpy(to, v + c, ATTN__PANEL * sizeof(float));
-        if (c < s->v_head_dim) {
+/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel that
+   is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
+                              int head_dim)
+{
+    ptrdiff_t c;                          /* c * ATTN__PANEL may leave an int */
+    for (; count > 0 && length % ATTN__PANEL; count--, length++, k += row) {
+        const int lane = length % ATTN__PANEL;
+        float *to = panels + (size_t)(length - lane) * (size_t)head_dim + lane;
+        for (c = 0; c < head_dim; c++) to[c * ATTN__PANEL] = k[c];
+    }
+    if (count > 0)                        /* packing moves floats: the same bits on all backends */
+        attn__table(ATTN_AUTO)->pack_k(panels + (size_t)length * (size_t)head_dim, k, row, count,
+                                       head_dim);
+}
+
+/* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
+static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, int count, int length,
+                                int v_head_dim)
+{
+    const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
+    for (; count > 0; count--, length++, v += row) {
+        const int in_chunk = length % ATTN__CHUNK;
+        float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
+        int x = 0;
+        for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+            memcpy(to, v + x, ATTN__PANEL * sizeof(float));
+        if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
             memset(to, 0, ATTN__PANEL * sizeof(float));
-            memcpy(to, v + c, (size_t)(s->v_head_dim - c) * sizeof(float));
+            memcpy(to, v + x, (size_t)(v_head_dim - x) * sizeof(float));
         }
     }
 }
 
+/* Task: the new rows of one head of one entry. Its cost does not depend on how many are there. */
+static void attn__kv_put(void *arg, int task)
+{
+    const attn__kv_rows *rows = (const attn__kv_rows *)arg;
+    const attn_kv *c = rows->to;
+    const attn_kv_args *s = &c->shape;
+    const int b = task / s->kv_heads, head = task % s->kv_heads;
+    const int count = attn__kv_count(rows, b), length = c->lengths[b];
+    const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
+    const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
+    const int d = rows->cum ? 1 : 0;      /* ragged: entry b begins so many rows behind the first */
+    attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
+                      rows->k + first * rows->k_stride[d] + head * rows->k_stride[2],
+                      rows->k_stride[1], count, length, s->head_dim);
+    attn__kv_put_values(c->v_panels + place * attn__kv_v_size(s),
+                        rows->v + first * rows->v_stride[d] + head * rows->v_stride[2],
+                        rows->v_stride[1], count, length, s->v_head_dim);
+}
+
 /* Every check is behind us: this cannot fail. */
-static void attn__kv_write(attn__kv_rows *r, const attn_exec *exec)
+static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
+    attn_kv *c = rows->to;
     int b;
-    attn__run(exec, r->to->shape.batch * r->to->shape.kv_heads, attn__kv_put, r);
-    for (b = 0; b < r->to->shape.batch; b++) r->to->lengths[b] += attn__kv_count(r, b);
+    attn__run(exec, c->shape.batch * c->shape.kv_heads, attn__kv_put, rows);
+    for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
-/* Do the counts make sense, and is there room for all of them? */
-static attn_status attn__kv_room(const attn__kv_rows *r)
+/* Do the counts, called `name`, make sense, and is there room for all of them? */
+static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, const char *name)
 {
-    int b, full = 0;
-    if (r->n < 0) return ATTN_E_SIZE;
-    for (b = 0; b < r->to->shape.batch; b++) {
-        const int count = attn__kv_count(r, b);
-        if (count < 0 || (!r->cum && count > r->n)) return ATTN_E_LENGTHS;
-        full |= count > r->to->shape.capacity - r->to->lengths[b];
-    }
-    return full ? ATTN_E_FULL : ATTN_OK;
-}
-
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts)
-{
-    attn__kv_rows rows = { c, k, v, n, counts, NULL };
     attn_status status;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    status = attn__kv_room(&rows);
-    if (status != ATTN_OK || n == 0) return status;
-    if (!k || !v) return ATTN_E_NULL;
+    int b;
+    for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
+        if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
+                              rows->n);
+    for (b = 0; b < rows->to->shape.batch; b++)
+        if ((status = attn__check_room(why, rows->to, b, attn__kv_count(rows, b))) != ATTN_OK)
+            return status;
+    return ATTN_OK;
+}
+
+/* The rows of attn_kv_append, each `width` floats: are they there, and apart from the cache? */
+static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows, const char *name,
+                                       const float *at, ptrdiff_t stride, size_t width)
+{
+    const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
+    size_t steps, floats;
+    if ((size_t)stride < width)
+        return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
+                          stride, (long long)width, 0);
+    /* The last entry ends with its last row that is wanted, and that without its stride. */
+    if (attn__mul((size_t)batch - 1, (size_t)rows->n, &steps) ||
+        attn__add(steps, (size_t)(last > 0 ? last - 1 : 0), &steps) ||
+        attn__mul(steps, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
+        floats > ATTN__BYTES_MAX / sizeof(float))
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: # x # rows, # floats apart", name,
+                          batch, rows->n, stride);
+    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+    return attn__check_kv_apart(why, rows->to, name, at, floats * sizeof(float));
+}
+
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
+                                   const int *counts, ptrdiff_t row_stride)
+{
+    attn__kv_rows rows;
+    attn__why why;
+    attn_status status;
+    size_t kv_heads;
+    attn__why_open(&why, "attn_kv_append", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (n < 0)
+        return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    if (row_stride < 0)
+        return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
+                          row_stride, 0, 0);
+    rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
+    if ((status = attn__kv_room(&why, &rows, "counts")) != ATTN_OK || n == 0) return status;
+    kv_heads = (size_t)c->shape.kv_heads;
+    if ((status = attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
+                                      kv_heads * (size_t)c->shape.head_dim)) != ATTN_OK ||
+        (status = attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
+                                      kv_heads * (size_t)c->shape.v_head_dim)) != ATTN_OK ||
+        (status = attn__check_kv_apart(&why, c, "counts", counts,
+                                       (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
+        return status;
     attn__kv_write(&rows, NULL);
+    return ATTN_OK;
+}
+
+/* ---- what is there: cut, renamed, copied -------------------------------------------------------- */
+/* attn_kv_truncate and attn_kv_reset */
+static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
+{
+    const attn_status status = attn__check_kv(why, c);
+    int b, first, last;
+    if (status != ATTN_OK) return status;
+    if (entry < -1 || entry >= c->shape.batch)
+        return attn__fail(why, ATTN_E_MAP, "entry is # but must be 0..#, or -1 for all", "", entry,
+                          c->shape.batch - 1, 0);
+    first = entry < 0 ? 0 : entry;
+    last = entry < 0 ? c->shape.batch - 1 : entry;
+    for (b = first; b <= last; b++)
+        if (length < 0 || length > c->lengths[b])
+            return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
+                              length, b, c->lengths[b]);
+    for (b = first; b <= last; b++) c->lengths[b] = length;
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
 {
-    int b, from = entry < 0 ? 0 : entry, to;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (entry < -1 || entry >= c->shape.batch) return ATTN_E_MAP;
-    to = entry < 0 ? c->shape.batch : entry + 1;
-    for (b = from; b < to; b++) if (length < 0 || length > c->lengths[b]) return ATTN_E_LENGTHS;
-    for (b = from; b < to; b++) c->lengths[b] = length;
-    return ATTN_OK;
+    attn__why why;
+    attn__why_open(&why, "attn_kv_truncate", c ? c->shape.user : NULL);
+    return attn__kv_cut(&why, c, entry, length);
 }
 
-ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry) { return attn_kv_truncate(c, entry, 0); }
+ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
+{
+    attn__why why;
+    attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
+    return attn__kv_cut(&why, c, entry, 0);
+}
 
-/* the first `length` keys of one slot into another: whole K panels, whole V chunks, then the rows of the last chunk */
+/* Copies the first `length` keys of one slot to another: whole K panels, whole V chunks, and of the
+   last V chunk only the rows that are used. */
 static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
 {
-    const size_t wide = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
+    const size_t kv_heads = (size_t)c->shape.kv_heads;
+    const size_t width = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
     const size_t k_size = attn__kv_k_size(&c->shape), v_size = attn__kv_v_size(&c->shape);
-    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * wide;
-    const size_t column = (size_t)ATTN__CHUNK * ATTN__PANEL;
-    size_t g, x;
-    for (g = 0; g < (size_t)c->shape.kv_heads; g++) {
-        const size_t a = (size_t)to * (size_t)c->shape.kv_heads + g, b = (size_t)from * (size_t)c->shape.kv_heads + g;
-        float *v_to = c->v_panels + a * v_size;
-        const float *v_from = c->v_panels + b * v_size;
-        memcpy(c->k_panels + a * k_size, c->k_panels + b * k_size,
-               attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim * sizeof(float));
+    const size_t k_used = attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim;
+    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
+    const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
+    size_t head, x;
+    for (head = 0; head < kv_heads; head++) {
+        const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
+        const float *v_from = c->v_panels + x_from * v_size;
+        float *v_to = c->v_panels + x_to * v_size;
+        memcpy(c->k_panels + x_to * k_size, c->k_panels + x_from * k_size, k_used * sizeof(float));
         memcpy(v_to, v_from, whole * sizeof(float));
-        for (x = whole; tail && x < whole + wide * ATTN__CHUNK; x += column)
+        for (x = whole; tail && x < whole + width * ATTN__CHUNK; x += panel)
             memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
     }
 }
 
+/* The slots are dealt out anew. The first that wants an old entry gets its slot; the others copy it
+   into slots that nobody wanted, before `slots` and `lengths` change. */
+static void attn__kv_rename(attn_kv *c, const int *map)
+{
+    const int batch = c->shape.batch;
+    int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
+    int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
+    int b, idle = 0;
+    memset(wanted, 0, (size_t)batch * sizeof(int));
+    for (b = 0; b < batch; b++) {
+        new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
+        new_lengths[b] = c->lengths[map[b]];
+        wanted[map[b]] = 1;
+    }
+    for (b = 0; b < batch; b++) {
+        if (new_slots[b] >= 0) continue;
+        while (wanted[idle]) idle++;
+        new_slots[b] = c->slots[idle++];
+        attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
+    }
+    memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
+    memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
+}
+
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
-    int batch, b, idle = 0, *slot, *kept, *new_slot, *new_length;
-    if (!attn__kv_live(c) || !map) return ATTN_E_NULL;
-    batch = c->shape.batch;
-    for (b = 0; b < batch; b++) if (map[b] < 0 || map[b] >= batch) return ATTN_E_MAP;
-    slot = c->slots;
-    kept = slot + 2 * (ptrdiff_t)batch;
-    new_slot = kept + batch;
-    new_length = new_slot + batch;
-    memset(kept, 0, (size_t)batch * sizeof(int));
-    for (b = 0; b < batch; b++) {                                    /* who wants an old entry first takes its slot */
-        new_slot[b] = kept[map[b]] ? -1 : slot[map[b]];
-        new_length[b] = c->lengths[map[b]];
-        kept[map[b]] = 1;
-    }
-    for (b = 0; b < batch; b++) {                                    /* the others copy it into a slot nobody wanted */
-        if (new_slot[b] >= 0) continue;
-        while (kept[idle]) idle++;
-        new_slot[b] = slot[idle++];
-        attn__kv_copy_slot(c, new_slot[b], slot[map[b]], new_length[b]);
-    }
-    memcpy(slot, new_slot, (size_t)batch * sizeof(int));
-    memcpy(c->lengths, new_length, (size_t)batch * sizeof(int));
-    return ATTN_OK;
+    attn__why why;
+    attn_status status;
+    int b;
+    attn__why_open(&why, "attn_kv_reorder", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (!map) return attn__fail(&why, ATTN_E_NULL, "map is NULL", "", 0, 0, 0);
+    for (b = 0; b < c->shape.batch; b++)
+        if (map[b] < 0 || map[b] >= c->shape.batch)
+            return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
+                              c->shape.batch - 1);
+    status = attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int));
+    if (status == ATTN_OK) attn__kv_rename(c, map);
+    return status;
 }
 
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (to < 0 || from < 0 || to >= c->shape.batch || from >= c->shape.batch) return ATTN_E_MAP;
-    if (length < 0 || length > c->lengths[from]) return ATTN_E_LENGTHS;
+    attn__why why;
+    attn_status status;
+    attn__why_open(&why, "attn_kv_copy", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (to < 0 || to >= c->shape.batch)
+        return attn__fail(&why, ATTN_E_MAP, "to is # but must be 0..#", "", to, c->shape.batch - 1,
+                          0);
+    if (from < 0 || from >= c->shape.batch)
+        return attn__fail(&why, ATTN_E_MAP, "from is # but must be 0..#", "", from,
+                          c->shape.batch - 1, 0);
+    if (length < 0 || length > c->lengths[from])
+        return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
+                          from, c->lengths[from]);
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
@@ -3322,10 +3545,9 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
     return attn__check(a, &s, NULL, 0) != ATTN_OK ? (size_t)-1 : attn__plan_bytes(a, &s);
 }
 
-/* The room on the stack of level 2 saves small calls the allocation. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
+/* A call that has been checked. The room on the stack of level 2 saves small calls the allocation. */
+static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room, size_t room_size)
 {
-    attn__shape s;
     attn__plan p;
     attn__work w;
     const attn_exec *exec;
@@ -3333,15 +3555,13 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     char *at;
     size_t empty = 0;
     int i, items;
-    attn_status status = attn__check(a, &s, NULL, 1);
-    if (status != ATTN_OK) return status;
-    if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
+    if (attn__plan_make(a, s, &p)) return ATTN_E_OVERFLOW;
     if (a->work && a->work_size < p.bytes) return ATTN_E_WORK;
-    if (s.batch == 0 || s.n_q == 0) {
+    if (s->batch == 0 || s->n_q == 0) {
         if (a->masked_rows) *a->masked_rows = 0;
         return ATTN_OK;
     }
-    exec = attn__worth_threads(&s) ? a->exec : NULL;
+    exec = attn__worth_threads(s) ? a->exec : NULL;
     if (!exec) p.parts = 1;
     w.kernels = attn__table(a->backend);
     at = a->work || p.bytes > room_size ? (char *)a->work : room;
@@ -3349,11 +3569,11 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     if (!at) return ATTN_E_MEMORY;
     at += (64 - ((size_t)at & 63)) & 63;
     w.a = a;
-    w.s = &s;
+    w.s = s;
     w.p = &p;
     w.slots = (float *)(void *)at;
     w.states = w.slots + p.slot * (size_t)p.slots;
-    items = s.batch * p.spans * p.blocks;
+    items = s->batch * p.spans * p.blocks;
     for (i = 0; i < p.slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * p.slot) = 0;
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, exec, attn__block_scalar, items);
@@ -3367,6 +3587,13 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     if (a->masked_rows) *a->masked_rows = empty;
     if (own) ATTN_FREE(a->user, own);
     return ATTN_OK;
+}
+
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
+{
+    attn__shape s;
+    const attn_status status = attn__check(a, &s, NULL, 1);
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size) : status;
 }
 
 ATTNDEF attn_status attn_sdpa(const attn_args *a) { return attn__sdpa(a, NULL, 0); }
@@ -3410,6 +3637,81 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     a.n_k = n_k;
     a.k_lengths = source_lengths;
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
+}
+
+/* ---- append and attend ------------------------------------------------------------------------ */
+
+/* What attn_self_step cannot do, in words that know what it does. */
+static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
+{
+    const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
+                     : a->k_map ? "k_map" : a->k_cum ? "k_cum" : NULL;
+    if (a->kv && a->kv != c)
+        return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c", "", 0, 0, 0);
+    if (also)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also, 0,
+                          0, 0);
+    if (a->causal == ATTN_CAUSAL_TOP_LEFT)
+        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last ones: "
+                          "bottom-right, or 0", "", 0, 0, 0);
+    if (a->batch != c->shape.batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
+                          c->shape.batch, 0);
+    return ATTN_OK;
+}
+
+/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
+static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s)
+{
+    attn__kv_rows rows;
+    rows.to = c;
+    rows.k = step->k;
+    rows.v = step->v;
+    rows.n = s->n_q;
+    rows.counts = step->q_lengths;
+    rows.cum = step->q_cum;
+    memcpy(rows.k_stride, s->k, sizeof s->k);
+    memcpy(rows.v_stride, s->v, sizeof s->v);
+    attn__kv_write(&rows, attn__worth_threads(s) ? step->exec : NULL);
+    step->k = step->v = NULL;             /* the attention finds them in the cache */
+    memset(s->k, 0, sizeof s->k);
+    memset(s->v, 0, sizeof s->v);
+    return attn__sdpa_run(step, s, NULL, 0);
+}
+
+ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
+{
+    attn__why why;
+    attn__shape s;
+    attn_args step;
+    attn_status status;
+    size_t work;
+    void *own = NULL;
+    attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    step = *a;
+    step.kv = c;
+    step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
+    work = attn__plan_bytes(&step, &s);
+    if (work == (size_t)-1)
+        return attn__fail(&why, ATTN_E_OVERFLOW, "the workspace is more than the address space", "",
+                          0, 0, 0);
+    if (a->work && a->work_size < work)
+        return attn__fail(&why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+                          (long long)a->work_size, (long long)work, 0);
+    if (!a->work && s.n_q > 0) {          /* before the append: without memory nothing has changed */
+        step.work = own = ATTN_MALLOC(a->user, work);
+        step.work_size = work;
+        if (!own)
+            return attn__fail(&why, ATTN_E_MEMORY, "no memory for # bytes of work", "",
+                              (long long)work, 0, 0);
+    }
+    status = attn__step_run(c, &step, &s);
+    if (own) ATTN_FREE(a->user, own);
+    return status;
 }
 
 /* ============================================================================================================
@@ -3967,7 +4269,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     } else if (s->rope_table && !query) {
         return ATTN_E_CONFLICT;
     }
-    if ((status = attn__check_options(a, NULL)) != ATTN_OK) return status;    /* of the attention inside */
+    if ((status = attn__check_options(a, NULL, 1)) != ATTN_OK) return status; /* of the attention inside */
     if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
     if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
     if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
@@ -4052,11 +4354,8 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to)
     int b, longest = 0;
     if (to) {
         if (to->shape.batch != r->batch) return ATTN_E_SIZE;
-        r->put.to = to;
-        r->put.n = r->n_q;
-        r->put.counts = r->in.q_lengths;
-        r->put.cum = r->in.q_cum;
-        if ((status = attn__kv_room(&r->put)) != ATTN_OK) return status;
+        r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
+        if ((status = attn__kv_room(NULL, &r->put, "q_lengths")) != ATTN_OK) return status;
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
@@ -4290,7 +4589,7 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
 {
     attn__project in[2] = { { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
                             { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
-    attn__kv_rows put = { c, r->k, r->v, r->k_rows, lengths, NULL };
+    attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, lengths, NULL, 0);
     attn__project_run(r->in.exec, in, 2);
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);

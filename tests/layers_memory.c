@@ -60,13 +60,13 @@ void kv_allocation(void)
     a.user = &mine;
     hooks_reset(0, &mine);
     CHECK(attn_kv_init(&c, &a) == ATTN_E_MEMORY && hooks.calls == 1);
-    CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_E_NULL);
+    CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_E_NULL);
     attn_kv_free(&c);
     CHECK(hooks.live == 0);
 
     hooks_reset(-1, &mine);
     CHECK(attn_kv_init(&c, &a) == ATTN_OK && hooks.calls == 1);
-    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_OK);
+    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_OK);
     CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 0, 1, 2) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 1) == ATTN_OK);

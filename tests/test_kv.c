@@ -181,7 +181,7 @@ static void random_histories(void)
                     counts[b] = all ? n : rng_int(&r, 0, n);
                     full |= m.length[b] + counts[b] > a.capacity;
                 }
-                attn_status status = attn_kv_append(&c, k, v, n, all ? NULL : counts);
+                attn_status status = attn_kv_append(&c, k, v, n, all ? NULL : counts, 0);
                 CHECKF(status == (full ? ATTN_E_FULL : ATTN_OK), "seed %llu op %d: append says %d", seed, op,
                        (int)status);
                 if (!full) model_append(&m, k, v, n, counts);
@@ -261,7 +261,7 @@ static void steps_are_prefill(void)
         for (int at = 0, rows; at < n; at += rows) {
             rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 50);
             if (rows > n - at) rows = n - at;
-            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL) == ATTN_OK);
+            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL, 0) == ATTN_OK);
             a.q = q + at * heads * head_dim;
             a.out = steps + at * heads * head_dim;
             a.n_q = rows;
@@ -293,7 +293,7 @@ static void shared_memory(void)
     s.head_dim = D;
     s.capacity = NK;
     CHECK(attn_kv_init(&shared, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&shared, k, v, NK, lengths) == ATTN_OK);
+    CHECK(attn_kv_append(&shared, k, v, NK, lengths, 0) == ATTN_OK);
     s.batch = B;
     CHECK(attn_kv_init(&copied, &s) == ATTN_OK);
     {   /* the same memory once per query: filled twice, then spread by reorder */
@@ -304,7 +304,7 @@ static void shared_memory(void)
             memcpy(vv + b * NK * H * D, v + b % M * NK * H * D, NK * H * D * sizeof(float));
             counts[b] = lengths[b % M];
         }
-        CHECK(attn_kv_append(&copied, kk, vv, NK, counts) == ATTN_OK);
+        CHECK(attn_kv_append(&copied, kk, vv, NK, counts, 0) == ATTN_OK);
         CHECK(attn_kv_reorder(&copied, map) == ATTN_OK);
         free(kk);
         free(vv);
@@ -359,7 +359,7 @@ static void beams_alone(void)
             memcpy(history_v[b][t], v[b], sizeof v[b]);
         }
         CHECK(attn_kv_reorder(&beams, map) == ATTN_OK);
-        CHECK(attn_kv_append(&beams, k[0], v[0], 1, NULL) == ATTN_OK);
+        CHECK(attn_kv_append(&beams, k[0], v[0], 1, NULL, 0) == ATTN_OK);
         a.q = q[0];
         a.out = got[0];
         a.batch = BEAMS;
@@ -370,7 +370,7 @@ static void beams_alone(void)
         for (int b = 0; b < BEAMS; b++) { /* this beam decoded alone, by a cache of its own */
             s.batch = 1;
             CHECK(attn_kv_init(&alone, &s) == ATTN_OK);
-            CHECK(attn_kv_append(&alone, history_k[b][0], history_v[b][0], t + 1, NULL) == ATTN_OK);
+            CHECK(attn_kv_append(&alone, history_k[b][0], history_v[b][0], t + 1, NULL, 0) == ATTN_OK);
             a.q = q[b];
             a.out = want;
             a.batch = 1;
@@ -396,7 +396,7 @@ static void truncate_all(void)
     s.head_dim = 4;
     s.capacity = 12;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, 10, counts) == ATTN_OK);
+    CHECK(attn_kv_append(&c, k, v, 10, counts, 0) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 4) == ATTN_E_LENGTHS);              /* entry 2 has 3 */
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == counts[b]);
     CHECK(attn_kv_truncate(&c, -1, 3) == ATTN_OK);
@@ -430,22 +430,22 @@ static void wrong_calls(void)
     if (!copy) abort();
     model_make(&m, &s);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, 10, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(&c, k, v, 10, NULL, 0) == ATTN_OK);
     model_append(&m, k, v, 10, NULL);
     memcpy(copy, s.mem, size);
     before = c;
 #define REFUSES(call, status) do { CHECKF((call) == (status), "%s is %d", #call, (int)(call)); \
         CHECKF(!memcmp(copy, s.mem, size) && !memcmp(&before, &c, sizeof c), "%s changed the cache", #call); } while (0)
-    REFUSES(attn_kv_append(&c, k, v, 31, NULL), ATTN_E_FULL);
-    REFUSES(attn_kv_append(&c, k, v, 31, over), ATTN_E_FULL);
-    REFUSES(attn_kv_append(&c, k, v, 2147483647, NULL), ATTN_E_FULL);
-    REFUSES(attn_kv_append(&c, k, v, -1, NULL), ATTN_E_SIZE);
-    REFUSES(attn_kv_append(&c, k, v, 3, negative), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_append(&c, k, v, 3, more), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_append(&c, NULL, v, 3, NULL), ATTN_E_NULL);
-    REFUSES(attn_kv_append(&c, k, NULL, 3, NULL), ATTN_E_NULL);
-    REFUSES(attn_kv_append(&c, NULL, NULL, 0, NULL), ATTN_OK);
-    REFUSES(attn_kv_append(NULL, k, v, 1, NULL), ATTN_E_NULL);
+    REFUSES(attn_kv_append(&c, k, v, 31, NULL, 0), ATTN_E_FULL);
+    REFUSES(attn_kv_append(&c, k, v, 31, over, 0), ATTN_E_FULL);
+    REFUSES(attn_kv_append(&c, k, v, 2147483647, NULL, 0), ATTN_E_FULL);
+    REFUSES(attn_kv_append(&c, k, v, -1, NULL, 0), ATTN_E_SIZE);
+    REFUSES(attn_kv_append(&c, k, v, 3, negative, 0), ATTN_E_LENGTHS);
+    REFUSES(attn_kv_append(&c, k, v, 3, more, 0), ATTN_E_LENGTHS);
+    REFUSES(attn_kv_append(&c, NULL, v, 3, NULL, 0), ATTN_E_NULL);
+    REFUSES(attn_kv_append(&c, k, NULL, 3, NULL, 0), ATTN_E_NULL);
+    REFUSES(attn_kv_append(&c, NULL, NULL, 0, NULL, 0), ATTN_OK);
+    REFUSES(attn_kv_append(NULL, k, v, 1, NULL, 0), ATTN_E_NULL);
     REFUSES(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS);
     REFUSES(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS);
     REFUSES(attn_kv_truncate(&c, 2, 0), ATTN_E_MAP);
@@ -467,7 +467,7 @@ static void wrong_calls(void)
     attn_kv_free(&c);
     attn_kv_free(&c);                                                  /* a freed one, a zeroed one, none: fine */
     attn_kv_free(NULL);
-    CHECK(attn_kv_append(&c, k, v, 1, NULL) == ATTN_E_NULL);
+    CHECK(attn_kv_append(&c, k, v, 1, NULL, 0) == ATTN_E_NULL);
     CHECK(attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
     CHECK(attn_kv_reset(&c, -1) == ATTN_E_NULL);
     CHECK(attn_kv_reorder(&c, over) == ATTN_E_NULL);
@@ -489,7 +489,7 @@ static void wrong_shapes(void)
 #define REFUSES(field, value, status) do { a = good; a.field = value; memset(&c, 0x55, sizeof c); \
         CHECKF(attn_kv_init(&c, &a) == (status), "%s = %s", #field, #value); \
         CHECKF(attn_kv_size(&a) == (size_t)-1, "size of %s = %s", #field, #value); \
-        CHECKF(!c.lengths && attn_kv_append(&c, NULL, NULL, 0, NULL) == ATTN_E_NULL, "usable after an error"); \
+        CHECKF(!c.lengths && attn_kv_append(&c, NULL, NULL, 0, NULL, 0) == ATTN_E_NULL, "usable after an error"); \
         attn_kv_free(&c); } while (0)
     REFUSES(batch, 0, ATTN_E_SIZE);
     REFUSES(batch, -1, ATTN_E_SIZE);
@@ -531,7 +531,7 @@ static void wrong_shapes(void)
         memset(&c, 0, sizeof c);
         c.shape = good;
         c.lengths = lengths;
-        CHECK(attn_kv_append(&c, (float *)(void *)room, (float *)(void *)room, 1, NULL) == ATTN_E_NULL);
+        CHECK(attn_kv_append(&c, (float *)(void *)room, (float *)(void *)room, 1, NULL, 0) == ATTN_E_NULL);
         CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_E_NULL && lengths[0] == 0);
     }
     good.batch = good.kv_heads = 1;
@@ -566,7 +566,7 @@ static void wrong_readers(void)
     s.head_dim = 8;
     s.capacity = 16;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, k, 3, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(&c, k, k, 3, NULL, 0) == ATTN_OK);
     good.q = q;
     good.out = out;
     good.batch = 2;

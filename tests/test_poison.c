@@ -208,7 +208,7 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
                     memcpy(v + at_v, j < n ? w->v + oracle_row_at(s->v, NULL, e, g, j) + x : &p, 4);
                 }
             }
-    CHECK(attn_kv_append(kv, k, v, n + tail, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(kv, k, v, n + tail, NULL, 0) == ATTN_OK);
     int keep_lengths = a->k_map || rng_int(r, 0, 1);                   /* what k_lengths hides stays in the cache */
     for (int e = 0; e < entries; e++)
         CHECK(attn_kv_truncate(kv, e, a->k_lengths && !keep_lengths ? a->k_lengths[e] : n) == ATTN_OK);

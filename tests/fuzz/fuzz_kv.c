@@ -202,7 +202,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!c.lengths) {                     /* no cache: refused by all, then another try */
             const int map[1] = {0};
             const float x[1] = {0};
-            MUST(attn_kv_append(&c, x, x, 1, NULL) == ATTN_E_NULL && attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
+            MUST(attn_kv_append(&c, x, x, 1, NULL, 0) == ATTN_E_NULL && attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
             MUST(attn_kv_reorder(&c, map) == ATTN_E_NULL && attn_kv_copy(&c, 0, 0, 0) == ATTN_E_NULL);
             mem = make(&in, &c, &m);
             continue;
@@ -219,7 +219,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
             wrong = counted && u8(&in) > 240u;
             if (wrong) counts[u8(&in) % (unsigned)s->batch] = coin(&in) ? -1 : n + 1;
-            got = attn_kv_append(&c, k, v, n, counted ? counts : NULL);
+            got = attn_kv_append(&c, k, v, n, counted ? counts : NULL, 0);
             if (wrong) MUST(got == ATTN_E_LENGTHS || (full && got == ATTN_E_FULL));
             else MUST(got == (full ? ATTN_E_FULL : ATTN_OK));
             for (b = 0; b < s->batch && got == ATTN_OK; b++) {
@@ -229,7 +229,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                        (size_t)counts[b] * v_row(&m) * sizeof *v);
                 m.length[b] += counts[b];
             }
-            if (u8(&in) > 250u) MUST(attn_kv_append(&c, NULL, v, 1, NULL) != ATTN_OK && attn_kv_append(&c, k, v, -1, NULL) != ATTN_OK);
+            if (u8(&in) > 250u) MUST(attn_kv_append(&c, NULL, v, 1, NULL, 0) != ATTN_OK && attn_kv_append(&c, k, v, -1, NULL, 0) != ATTN_OK);
             free(k), free(v);
             break; }
         case 3: {

@@ -329,7 +329,7 @@ static void round_cache(rng *r)
             float *k = filled(r, (size_t)(b.s.batch * n) * b.k_row), *v = filled(r, (size_t)(b.s.batch * n) * b.v_row);
             int full = 0;
             for (i = 0; i < b.s.batch; i++) map[i] = rng_int(r, 0, n), full |= b.n[i] + map[i] > b.s.capacity;
-            HOSTED(r, status, attn_kv_append(&b.kv, k, v, n, map));
+            HOSTED(r, status, attn_kv_append(&b.kv, k, v, n, map, 0));
             CHECKF(status == (full ? ATTN_E_FULL : ATTN_OK), "append says %s", attn_status_str(status));
             for (i = 0; i < b.s.batch && !full; i++) {
                 memcpy(book_k(&b, i, b.n[i]), k + (size_t)(i * n) * b.k_row, (size_t)map[i] * b.k_row * sizeof *k);
@@ -871,7 +871,7 @@ static void fixed_layer(uint64_t seed, int n_k, attn_mha *m, attn_kv *kv, float 
     shape.batch = SHARED_BATCH, shape.kv_heads = m->shape.kv_heads, shape.head_dim = m->shape.head_dim, shape.capacity = n_k;
     counts[0] = n_k, counts[1] = n_k / 2, counts[2] = n_k - 1;
     CHECK(attn_kv_init(kv, &shape) == ATTN_OK);
-    CHECK(attn_kv_append(kv, shared.x, shared.x + 100, n_k, counts) == ATTN_OK);
+    CHECK(attn_kv_append(kv, shared.x, shared.x + 100, n_k, counts, 0) == ATTN_OK);
 }
 
 static void at_once(void)
