@@ -2,6 +2,7 @@
  *
  *   build/test                    run everything
  *   build/test masks poison       run the suites or tests whose name contains one of these words
+ *   build/test 'kv/truncate'      one test of one suite, by its whole name
  *   build/test -l                 list the tests and what each of them would catch
  *   build/test -s 1234            another seed (a failing random case prints the seed that replays it)
  *   build/test -n 10              random tests draw 10 times as many cases
