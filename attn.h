@@ -2642,8 +2642,9 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     rows.v_stride[2] = to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
     rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
-    rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);  /* too large: refused, */
-    rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);  /* but not yet */
+    /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
+    rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);
+    rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);
     return rows;
 }
 

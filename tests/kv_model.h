@@ -90,11 +90,12 @@ KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v
 {
     const size_t k_step = row_stride ? (size_t)row_stride : m->k_row, v_step = row_stride ? (size_t)row_stride : m->v_row;
     if (n < 0) return ATTN_E_SIZE;
-    if (row_stride && (row_stride < (ptrdiff_t)m->k_row || row_stride < (ptrdiff_t)m->v_row)) return ATTN_E_STRIDE;
+    if (row_stride < 0) return ATTN_E_STRIDE;
     for (int b = 0; counts && b < m->shape.batch; b++)
         if (counts[b] < 0 || counts[b] > n) return ATTN_E_LENGTHS;
     for (int b = 0; b < m->shape.batch; b++)
         if ((counts ? counts[b] : n) > m->shape.capacity - m->length[b]) return ATTN_E_FULL;
+    if (n > 0 && (k_step < m->k_row || v_step < m->v_row)) return ATTN_E_STRIDE;
     for (int b = 0; b < m->shape.batch; b++)
         for (int i = 0; i < (counts ? counts[b] : n); i++, m->length[b]++) {
             const size_t row = (size_t)b * (size_t)n + (size_t)i;
