@@ -61,7 +61,7 @@ void kv_allocation(void)
     a.capacity = 9;
     a.user = &mine;
     hooks_reset(0, &mine);
-    REFUSED(attn_kv_init(&c, &a), ATTN_E_MEMORY, "attn_kv_init: no memory for ");
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_MEMORY, "attn_kv_init: ATTN_MALLOC has no ");
     CHECK(hooks.calls == 1 && refusal_user() == &mine);
     CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_E_NULL);
     attn_kv_free(&c);
@@ -110,7 +110,7 @@ void step_allocation(void)
     a.heads = 2;
     a.user = &mine;
     memset(out, 0x77, sizeof out);
-    REFUSED(attn_self_step(&c, &a), ATTN_E_MEMORY, "attn_self_step: no memory for ");
+    REFUSED(attn_self_step(&c, &a), ATTN_E_MEMORY, "attn_self_step: ATTN_MALLOC has no ");
     CHECK(hooks.calls == 1 && refusal_user() == &mine && c.lengths[0] == 0 && c.lengths[1] == 0);
     CHECK(!memcmp(out[0], out[1], sizeof out[0]));
     hooks_reset(-1, &mine);

@@ -416,6 +416,11 @@ static void wrong_calls(void)
     REFUSES(attn_kv_append(&c, k, c.v_panels + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
     REFUSES(attn_kv_append(&c, k, v, 1, c.lengths, 0), ATTN_E_LENGTHS, "counts[0] is 10");
     REFUSES(attn_kv_append(&c, k, v, 10, c.lengths, 0), ATTN_E_OVERLAP, "overlaps counts");
+    REFUSES(attn_kv_append(&c, (float *)(void *)((char *)k + 2), v, 1, NULL, 0), ATTN_E_ALIGN, "k is not aligned");
+    REFUSES(attn_kv_append(&c, k, (float *)(void *)((char *)v + 1), 1, NULL, 0), ATTN_E_ALIGN, "v is not aligned");
+    REFUSES(attn_kv_append(&c, k, v, 1, (const int *)(const void *)((const char *)more + 1), 0), ATTN_E_ALIGN,
+            "attn_kv_append: counts is not aligned");
+    REFUSES(attn_kv_reorder(&c, (const int *)(const void *)((const char *)more + 2)), ATTN_E_ALIGN, "map is not");
     REFUSED(attn_kv_append(NULL, k, v, 1, NULL, 0), ATTN_E_NULL, "attn_kv_append: c is NULL");
     REFUSES(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS, "attn_kv_truncate: length is 11 but entry 0 holds 10 keys");
     REFUSES(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS, "attn_kv_truncate: length is -1 but entry 0");

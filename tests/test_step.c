@@ -412,12 +412,14 @@ static void refused_steps(void)
     REFUSES(a.out = NULL, ATTN_E_NULL, "out is NULL");
     REFUSES(a.k_stride[1] = G * D - 1, ATTN_E_STRIDE, "k_stride[1] is 15");
     REFUSES(a.v_stride[2] = D - 1, ATTN_E_STRIDE, "v_stride[2] is 7");
-    REFUSES(s.lengths[0] = 4; a.q_lengths = s.lengths, ATTN_E_LENGTHS, "n_q is 3 but q_lengths[0] is 4");
-    REFUSES(s.lengths[0] = -1; a.q_lengths = s.lengths, ATTN_E_LENGTHS, "n_q is 3 but q_lengths[0] is -1");
+    REFUSES(s.lengths[0] = 4; a.q_lengths = s.lengths, ATTN_E_LENGTHS, "q_lengths[0] is 4 but n_q is 3");
+    REFUSES(s.lengths[0] = -1; a.q_lengths = s.lengths, ATTN_E_LENGTHS, "q_lengths[0] is -1 but n_q is 3");
     REFUSES(s.lengths[0] = 4; a.q_cum = s.lengths, ATTN_E_LENGTHS, "q_cum[0] is 4 but q_cum[1] is 3");
     REFUSES(a.n_q = 8, ATTN_E_FULL, "entry 0 of the cache holds 3 of 10 keys, no room for 8 more");
     REFUSES(s.lengths[0] = 0; s.lengths[1] = 8; a.n_q = 8; a.q_lengths = s.lengths, ATTN_E_FULL,
             "entry 1 of the cache holds 3 of 10 keys, no room for 8 more");
+    REFUSES(a.k = (const float *)(const void *)((const char *)s.k + 1), ATTN_E_ALIGN, "k is not aligned");
+    REFUSES(a.v = (const float *)(const void *)((const char *)s.v + 2), ATTN_E_ALIGN, "v is not aligned");
     REFUSES(a.out = s.q + 4, ATTN_E_OVERLAP, "out overlaps q");
     REFUSES(a.out = s.k, ATTN_E_OVERLAP, "out overlaps k");
     REFUSES(a.lse = s.v, ATTN_E_OVERLAP, "lse overlaps v");
