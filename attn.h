@@ -2375,7 +2375,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
  * The definitions of section 1 (LOOK) as plain loops, in no hurry. Everything is checked before the
  * first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
  * (section 3), which makes one range of keys for each row from lengths, starts, causal and windows,
- * by `look` in the soft-max kernel (section 12), which hides single keys of that range by mask,
+ * by `hide` in the soft-max kernel (section 12), which hides single keys of that range by mask,
  * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
  * ============================================================================================== */
 

@@ -1136,7 +1136,9 @@ static void status_words(void)
 /* ---- level 2 --------------------------------------------------------------------------------------------------- */
 
 #define UNTOUCHED(status, call) \
-    do { memcpy(&before, &w, sizeof w); CHECK((call) == (status)); \
+    do { memcpy(&before, &w, sizeof w); refusal_clear(); CHECK((call) == (status)); \
+         CHECKF(refusal_status() == (status) && refusal_count() == ((status) != ATTN_OK), "%s: told %d times, \"%s\"", \
+                #call, refusal_count(), refusal_text()); \
          CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s wrote something", #call); } while (0)
 
 static void self_and_cross(void)
