@@ -2416,7 +2416,7 @@ static attn_status attn__check_matrix(attn__why *why, const char *name, const fl
     return attn__check_given(why, name, m, *bytes);
 }
 
-ATTN__INLINE float attn__cell(int visible) { return visible ? 0.0f : -attn__inf(); }
+ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
 static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
@@ -2424,7 +2424,7 @@ static void attn__write_window(float *m, int n_q, int n_k, int left, int right, 
     for (i = 0; i < n_q; i++)
         for (j = 0; j < n_k; j++) {
             const long long ahead = j - ((long long)i + pos);     /* of the row's own position */
-            *m++ = attn__cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
+            *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
         }
 }
 
@@ -2471,7 +2471,7 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
         return status;
     for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(ids[j] != pad_id);
+            for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(ids[j] != pad_id);
     return ATTN_OK;
 }
 
@@ -2512,7 +2512,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
                               k_lengths[b], n_k);
     for (b = 0; b < batch; b++)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(j < k_lengths[b]);
+            for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(j < k_lengths[b]);
     return ATTN_OK;
 }
 
@@ -2530,7 +2530,7 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
     if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
         return status;
-    for (c = 0; c < cells; c++) m[c] = attn__cell(keep[c] != 0);
+    for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
 }
 
@@ -2546,7 +2546,7 @@ typedef struct attn__merge {
 static void attn__merge_task(void *arg, int b)
 {
     const attn__merge *job = (const attn__merge *)arg;
-    const float hidden = attn__cell(0);
+    const float hidden = attn__mask_cell(0);
     const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
     float *m = job->m + (size_t)b * job->cells;
     size_t c;
