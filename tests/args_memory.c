@@ -7,6 +7,7 @@ static void hook_free(void *user, void *ptr);
 static void hook_assert(int ok, const char *what, int line);
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #define ATTN_MALLOC(user, size) hook_malloc((user), (size))
 #define ATTN_FREE(user, ptr)    hook_free((user), (ptr))
 #define ATTN_ASSERT(x)          hook_assert(!!(x), #x, __LINE__)

@@ -1,5 +1,10 @@
-/* The implementation as a user compiles it: one file, one define. Every test links against this object. */
+/* The implementation as a user compiles it, but for hide.h and refused.h. Every test links against this object; the
+   benchmark and make count do so without the harness. */
+#ifndef NO_HARNESS
+#include "refused.h"
+#endif
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #include "attn.h"
 
 #ifdef ATTN_COUNTERS                      /* for test_bits.c: which paths were taken */

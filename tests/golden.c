@@ -8,6 +8,7 @@
 #include <stdint.h>
 #ifdef GOLDEN_MAIN
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #endif
 #include "attn.h"
 #include "golden.h"

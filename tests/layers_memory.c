@@ -9,6 +9,7 @@ static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #define ATTN_MALLOC(user, size) hook_malloc((user), (size))
 #define ATTN_FREE(user, ptr)    hook_free((user), (ptr))
 #include "test.h"

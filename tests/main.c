@@ -26,8 +26,12 @@ static const int n_suites = (int)(sizeof suites / sizeof suites[0]);
 static int wanted(const char *suite_name, const char *test_name, char **words, int n_words)
 {
     if (n_words == 0) return 1;
-    for (int w = 0; w < n_words; w++)
-        if (strstr(suite_name, words[w]) || (test_name && strstr(test_name, words[w]))) return 1;
+    for (int w = 0; w < n_words; w++) {
+        const char *slash = strchr(words[w], '/');
+        if (!slash && (strstr(suite_name, words[w]) || (test_name && strstr(test_name, words[w])))) return 1;
+        if (slash && test_name && strlen(suite_name) == (size_t)(slash - words[w]) &&
+            !strncmp(suite_name, words[w], strlen(suite_name)) && !strcmp(test_name, slash + 1)) return 1;
+    }
     return 0;
 }
 
@@ -45,7 +49,7 @@ static int usage(const char *program)
                     "  -l         list the tests and what each would catch\n"
                     "  -s seed    another seed for the random tests (default 1)\n"
                     "  -n factor  draw factor times as many random cases (default 1)\n"
-                    "  word       only suites or tests whose name contains one of the words\n", program);
+                    "  word       only suites or tests whose name contains one of the words; suite/test: this one\n", program);
     return 2;
 }
 

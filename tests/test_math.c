@@ -5,6 +5,7 @@
 #undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #include "test.h"
 
 #include <float.h>

@@ -7,6 +7,7 @@
 #define ATTN_THREADS
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #include <stddef.h>
 static void *sys_malloc(size_t bytes);
 static void sys_free(void *p);
@@ -679,7 +680,7 @@ static void cpu_lacks(void)
         free(p);
         return;
     }
-    cpu.faked = 1;
+    cpu.faked = hide_off = 1;
     for (int has = 0; has < ALL; has++)
         for (int i = 0; i < (int)(sizeof saved / sizeof *saved); i++) {
             const int avx2 = (has & OSXSAVE) && (has & AVX) && (has & FMA) && (has & AVX2) && (has & LEAF7) &&
@@ -713,7 +714,7 @@ static void cpu_lacks(void)
     attn__cpu_word = 0;
     CHECK(solve(p, out, NULL, ATTN_SSE2) == ATTN_OK && solve(p, out + N * HEADS * DIM, NULL, ATTN_AUTO) == ATTN_OK);
     CHECK(same_bits(out, out + N * HEADS * DIM, N * HEADS * DIM));
-    cpu.faked = 0;
+    cpu.faked = hide_off = 0;
     attn__cpu_word = 0;
     free(out);
     free(p);

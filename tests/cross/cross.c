@@ -11,6 +11,7 @@
 #endif
 #ifndef CROSS_LINKED                      /* the implementation is another object */
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #endif
 #include "attn.h"
 #include "golden_cases.h"

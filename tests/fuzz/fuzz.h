@@ -37,6 +37,7 @@ static void heap_put(void *user, void *p)
 #define ATTN_MALLOC(user, n) heap_get(user, n)
 #define ATTN_FREE(user, p) heap_put(user, p)
 #define ATTN_IMPLEMENTATION
+#include "hide.h"
 #include "oracle.h"                                                    /* and with it attn.h */
 
 /* ---- what oracle.h asks of the test harness ------------------------------------------------------------------------- */

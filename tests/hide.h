@@ -1,0 +1,35 @@
+/* hide.h: plays an older processor on a newer one. Included before the implementation by every program of the tests.
+ *
+ *   ATTN_HIDE=avx512 make test            as on a processor without AVX-512
+ *   ATTN_HIDE=avx512,avx2 make test       without AVX2, too (which hides AVX-512 in any case, as no processor has it alone)
+ *
+ * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it. */
+#ifndef HIDE_H
+#define HIDE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int hide_off;                      /* for the test that plays processors itself */
+
+/* 1 when ATTN_HIDE names this instruction set; a word nobody knows ends the program instead of hiding nothing */
+static inline unsigned hide_has(const char *name)
+{
+    const char *word = hide_off ? NULL : getenv("ATTN_HIDE");
+    unsigned found = 0;
+    while (word && *word) {
+        const size_t n = strcspn(word, ",");
+        if (!(n == 4 && !strncmp(word, "avx2", n)) && !(n == 6 && !strncmp(word, "avx512", n))) {
+            fprintf(stderr, "ATTN_HIDE=%s: only avx512 and avx2 can be hidden\n", getenv("ATTN_HIDE"));
+            exit(2);
+        }
+        if (strlen(name) == n && !strncmp(word, name, n)) found = 1;
+        word += n + (word[n] == ',');
+    }
+    return found;
+}
+
+#define ATTN_CPU_MASK (~(hide_has("avx512") << ATTN_AVX512 | hide_has("avx2") * (1u << ATTN_AVX2 | 1u << ATTN_AVX512)))
+
+#endif
