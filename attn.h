@@ -4491,8 +4491,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
 static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
-    size_t need;
-    char *at;
+    size_t need = 0;                      /* for gcc, which sees a way around the plan */
+    char *at = NULL;
     attn_status status;
     r->in.work = NULL;
     r->in.work_size = 0;
@@ -4626,8 +4626,8 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     if (to) attn__span_cache(&all, to);
     all.outputs = all.n;
     attn__span_add(&all, "x", x, x_bytes);
-    if (k_from != x) attn__span_add(&all, "memory", k_from, k_bytes);
-    if (v_from != k_from) attn__span_add(&all, "memory_v", v_from, v_bytes);
+    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);        /* perhaps x, with more rows */
+    if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
     attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
     if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
     if ((status = attn__mha_inputs(r, &all, why)) != ATTN_OK) return status;

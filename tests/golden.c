@@ -161,7 +161,7 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
         h = fnv_floats(h, rope, N * (size_t)c->head_dim);
         make.rope_table = rope, make.rope_positions = c->n_q, make.rope_interleaved = c->flags & GOLDEN_BHSD;
     }
-    if (attn_mha_init(&m, &make, NULL, 0) != ATTN_OK) exit(3);
+    if (attn_mha_init(&m, &make) != ATTN_OK) exit(3);
     o.attn.backend = backend, o.attn.exec = exec, o.attn.causal = cross ? 0 : ATTN_CAUSAL_TOP_LEFT;
     o.attn.scale = c->scale;
     if (c->call == GOLDEN_MHA_STEPS) {
