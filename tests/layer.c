@@ -179,7 +179,7 @@ void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, i
     for (int b = 0; b < batch; b++) {
         s->q_lengths[b] = rng_int(r, 0, n_q);
         s->k_lengths[b] = rng_int(r, 0, n_k);
-        s->k_starts[b] = rng_int(r, 0, s->k_lengths[b]);
+        s->k_starts[b] = rng_int(r, 0, n_k - s->k_lengths[b]);
     }
     if (rng_int(r, 0, 2) == 0) a->causal = rng_int(r, 1, 2);
     if (rng_int(r, 0, 3) == 0) a->window_left = rng_int(r, 1, 20);

@@ -621,7 +621,7 @@ static void unread_padding(void)
         rng r = rng_make(seed);
         const int n = rng_int(&r, 0, 1) ? rng_int(&r, 1, 15) : rng_int(&r, 16, 120), cross = rng_int(&r, 0, 1);
         const int n_k = cross ? rng_int(&r, 1, 20) : n, mapped = cross && rng_int(&r, 0, 1);
-        int lengths[B], ends[B], starts[B], map[B] = {0, 0, 0};
+        int lengths[B], keys[B], ends[B], starts[B], map[B] = {0, 0, 0};
         float *x, *x_whole, *memory, *m_whole, *got, *want, gate = 0.3f;
         int x_rows, m_rows;
         layer l;
@@ -633,6 +633,7 @@ static void unread_padding(void)
             lengths[b] = rng_int(&r, 0, b < B - 1 && rng_int(&r, 0, 1) ? n : n - 1);
             ends[b] = cross ? rng_int(&r, 0, n_k - 1) : lengths[b];
             starts[b] = cross && rng_int(&r, 0, 1) ? rng_int(&r, 0, ends[b]) : 0;
+            keys[b] = ends[b] - starts[b];
         }
         x_rows = (B - 1) * n + lengths[B - 1];
         m_rows = mapped ? ends[0] > ends[1] ? ends[0] : ends[1] : (B - 1) * n_k + ends[B - 1];
@@ -646,7 +647,7 @@ static void unread_padding(void)
         got = floats((size_t)(B * n * l.a.d_model));
         want = floats((size_t)(B * n * l.a.d_model));
         o.attn.q_lengths = lengths;
-        o.attn.k_lengths = ends;
+        o.attn.k_lengths = keys;
         if (cross) o.attn.k_starts = starts;
         if (mapped) o.attn.k_map = map, o.attn.k_batch = 1 + rng_int(&r, 0, 2);
         if (rng_int(&r, 0, 1)) o.attn.exec = &exec;
@@ -1081,7 +1082,7 @@ static void wrong_calls(void)
     REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "out overlaps weights");
     REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_SHAPE, "mask");
-    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_STRIDE, "mask_stride is 1");
+    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_STRIDE, "mask_stride[2] is 1");
 
     REFUSES(attn_mha_cross(&m, out, x, B, N, NULL, N, NULL), ATTN_E_NULL, "memory is NULL");
     REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL, "memory_v is NULL"); /* another width of values needs memory_v */
@@ -1111,7 +1112,8 @@ static void wrong_calls(void)
     REFUSES((o.attn.k_starts = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
     REFUSES((o.attn.kv = &other, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "kv");
     REFUSES((o.attn.q_lengths = over, attn_mha_self_step(&m, out, x, B, N, &c, &o)), ATTN_E_LENGTHS, "");
-    REFUSES((o.attn.mask = x, o.attn.mask_stride = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_STRIDE, "mask");
+    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
+             o.attn.mask_stride[0] = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_STRIDE, "mask");
     REFUSES((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked,
              attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_OVERLAP, "lse overlaps masked_rows"); /* only the attention inside can see this */
     REFUSES((o.attn.softcap = NAN, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_OPTION, "softcap");
