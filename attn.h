@@ -81,7 +81,8 @@
    ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
 
    PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
-   (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128).
+   (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). Linears add chains of 256 inputs:
+   2.9e-7, 2.9e-7 and 3.0e-7 of the size of an output at 512, 1024 and 4096 inputs.
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
    tensors may end at a page. Every pointer is aligned as its type is; memory for work may lie anywhere.
@@ -503,123 +504,209 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
    from == to: truncate. Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
-/* ---- LAYERS --------------------------------------------------------------------------------------------------
-   Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v ready made.)
+/* ---- LAYERS ------------------------------------------------------------------------------------
+   Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
+   ready made.) An initialised linear or layer is only read by everything but free: any number of
+   threads may share it. */
 
-   A packed linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the feed-forward.
-   A row of y has the same bits however many rows, threads and calls there are. An initialised linear or layer is only
-   read by everything but free: any number of threads may share it. */
+/* A linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the
+   feed-forward. A row of y has the same bits however many rows, threads and calls there are.
+   Packing copies the weights once, at init, into the order in which the kernels read them. It costs
+   as much memory again as they take, until the originals are freed, and some 3 ms for a million
+   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every run
+   packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed weights
+   would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after some twenty
+   tokens, for many rows at a time, and where memory for a second copy is missing. */
+typedef struct attn_linear_args {
+    int n_in, n_out;                      /* >= 1 */
+    const float *w;                       /* [n_out][n_in] */
+    const float *b;                       /* [n_out]; NULL: zeros */
+    int in_place;                         /* 0: packs copies of w and b, which may be freed then.
+                                             1: w and b are read where they lie, and must live as
+                                             long as the linear. Nothing is allocated */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
+                                             yours, any alignment, to live as long as the linear */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+} attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
     /* private */
-    const float *panels;
+    int in_place;
+    const float *w, *b;                   /* packed, or as they were given */
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
-ATTNDEF size_t      attn_linear_size(int n_in, int n_out);  /* bytes of mem; SIZE_MAX if wrong */
+/* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong or do
+   not fit. Pointers do not matter. */
+ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
-/* Packs a copy: w [n_out][n_in] and b [n_out] (NULL: zeros) may be freed afterwards.
-   mem NULL: ATTN_MALLOC(user, ...); else mem_size bytes of yours, any alignment, that must live as long as *l.
-   After an error *l is zeroed. Errors: NULL, SIZE, OVERFLOW, WORK, MEMORY. */
-ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
-                                     void *mem, size_t mem_size, void *user);
+/* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
+   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
-/* y [rows][n_out] from x [rows][n_in]; they may not overlap. exec NULL: this thread. Never allocates.
+/* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
+   Never allocates; in place it takes 32 KB of the stack of each thread that works.
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
-ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec);
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
+                                    const attn_exec *exec);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
 
-/* Rotary embedding. Row `pos` of the table holds cos, then sin, of pos * frequency for each of the head_dim/2 pairs.
-   freqs  [head_dim/2] radians per position, finite and below 65536; NULL: base^(-2i/head_dim)
-   base   1 .. 1e300; 0: 10000; not looked at when there are freqs
-   Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for an error of the angle
-   below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Errors: SIZE (head_dim odd), OPTION, NULL, OVERFLOW. */
-ATTNDEF attn_status attn_rope_table(float *table /* [positions][head_dim] */, int positions, int head_dim,
+/* Rotary embedding. rotary_dim components of a head are rotated, in rotary_dim/2 pairs; pair i
+   turns by position * freqs[i].
+   table       [positions][rotary_dim]. Row p is all cosines, then all sines:
+               [cos(p * freqs[0]) .. cos(p * freqs[n-1]) | sin(p * freqs[0]) .. sin(p * freqs[n-1])]
+               with n = rotary_dim/2
+   freqs       [rotary_dim/2] radians per position, finite and below 65536 (MLX wants wavelengths,
+               2 pi / freq); NULL: base^(-2i/rotary_dim)
+   base        1 .. 1e300; 0: 10000; not looked at when there are freqs
+   Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
+   an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
+   and Meta round the angle to float first: at position 8192 their cosines are off by up to 1.6e-3.
+   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW. */
+ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
-/* Rotates x [batch][n][heads][head_dim] in place, row i by position pos + i; the table must reach that far.
-   interleaved 0: pairs are (i, i + head_dim/2), as in Llama's Hugging Face weights; else (2i, 2i + 1), as in the paper
-   and Meta's weights. Errors: SIZE, NULL, OVERFLOW. */
-ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
-                              int pos);
+typedef struct attn_rope_args {
+    float *x;                             /* [batch][n][heads][head_dim], or by layout and strides:
+                                             rotated in place */
+    int batch, n, heads, head_dim;        /* n rows each; heads and head_dim >= 1 */
+    int rotary_dim;                       /* 0: head_dim; else the first rotary_dim components are
+                                             rotated and the others stay (GPT-NeoX, Phi, GLM) */
+    attn_layout layout;                   /* 0: ATTN_BSHD */
+    ptrdiff_t x_stride[3];                /* {batch, row, head} in floats, as in attn_args */
+    const float *table;                   /* of attn_rope_table */
+    int positions;                        /* rows of the table: it must reach as far as the rows */
+    int interleaved;                      /* pairs are 0: (i, i + rotary_dim/2), as in Llama's
+                                             weights of Hugging Face; 1: (2i, 2i + 1), as in the
+                                             paper and Meta's weights */
+    int pos;                              /* >= 0: row i of entry b stands at pos + pos_each[b] + i */
+    const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
+                                             rows that come before position 0 stay as they are */
+} attn_rope_args;
 
-/* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim, G = kv_heads*head_dim:
-       w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]      biases [rows of their w]
-   or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v;  b_in [D + G + G] in place of b_q, b_k, b_v. */
+/* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
+   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table). */
+ATTNDEF attn_status attn_rope(const attn_rope_args *a);
+
+/* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
+   G = kv_heads*head_dim:
+       w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]
+       b_q [D]            b_k [G]          b_v [G]            b_o [d_model]
+   or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v, and b_in [D + G + G] in place of
+   b_q, b_k, b_v. */
 typedef struct attn_mha_args {
-    int d_model, heads;
+    int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
     int d_key, d_value;                   /* width of the key and value source; 0: d_model; 0: d_key */
     const float *w_q, *w_k, *w_v, *w_o;
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
-    const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch: kdim, vdim) */
-    const float *rope_table;              /* [rope_positions][head_dim] from attn_rope_table, NOT copied; NULL: none.
-                                             A layer that rotates is for self-attention */
-    int rope_positions, rope_interleaved;
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as long as it */
-    void *user;
+    const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch:
+                                             kdim, vdim) */
+    int in_place;                         /* 1: all weights, biases and norms are read where they
+                                             lie, as in attn_linear_args, and must live as long as
+                                             the layer. 0: copies */
+    /* self-attention: queries and keys rotated by their positions */
+    const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
+                                             copied; NULL: no rotation */
+    int rope_positions;                   /* rows of the table: no sequence may be longer */
+    int rope_dim;                         /* 0: head_dim; else only so many components rotate */
+    int rope_interleaved;                 /* as in attn_rope_args */
+    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight */
+    const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
+    float norm_eps;                       /* 0: 1e-6 */
+    int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
+                                             long as the layer */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
     attn_linear q, k, v, o;               /* may be run on their own */
-    void *own;                            /* private: what free gives back, or NULL */
+    /* private */
+    const float *q_norm, *k_norm;
+    void *own;                            /* what free gives back, or NULL */
 } attn_mha;
 
 /* What a call may want beside its tensors. NULL or all 0: nothing. */
 typedef struct attn_mha_opts {
-    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec, backend: as there.
-                                             Tensors, sizes, layout and strides stay 0, else CONFLICT */
-    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over heads */
-    const float *gate;                    /* NULL: none. [gate_n] factors tanh(gate): */
-    int gate_n;                           /*    1: out * g, bias included;  heads: each head, before w_o */
-    int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) */
-    const float *memory_v;                /* cross: source of the values [batch][n_k][d_value]; NULL: memory */
+    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec,
+                                             backend: as there. The layer sets tensors, sizes,
+                                             layout and strides itself: they stay 0 */
+    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
+                                             the heads */
+    const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
+    int gate_n;                           /*    1: of out, bias included; heads: of each head, before
+                                             w_o */
+    int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
+    const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
+                                             NULL: memory */
 } attn_mha_opts;
 
-ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);  /* bytes of mem; SIZE_MAX if wrong */
+/* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong. */
+ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
-/* Packs copies: all weights and biases may be freed afterwards. On an error *m is zeroed and `why` (may be NULL) says
-   in words what is wrong, "d_model is 9 but heads is 2; ...". */
-ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size);
+/* Makes *m, whatever it was: free it first. After an error *m is zeroed.
+   Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
+   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
-/* The five calls. They read the layer, the options and their sources, check everything before the first byte of out (or
-   the cache) changes, and need workspace: attn.work of attn_mha_workspace bytes, else one ATTN_MALLOC. out, x and the
-   others may not overlap. An empty row (nothing visible) is the bias b_o; rows behind q_lengths are zeros.
+/* The five calls. They read the layer, the options and their sources, check everything before the
+   first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
+   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind q_lengths
+   are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not read. Rows are
+   [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind the other from
+   row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
-   Errors: those of attn_sdpa, and FULL. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one
-   entry behind the other from row 0 on, and n is the longest or 0. */
+   Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
+   work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
+   included. CONFLICT, beside those of attn_sdpa:
+       a tensor, size, layout or stride of attn is set, or attn.kv is another cache than c
+       self, self_step     attn.k_map, attn.k_batch, attn.k_cum or memory_v: the keys are those of x
+       self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all that
+                           is there, bottom-right
+       cross_step          attn.k_starts or attn.k_cum: the cache says where entries begin
+       cross, cross_fill, cross_step     a layer that has a rope_table */
 
-/* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left. */
+/* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
+   Ragged: attn.q_cum alone. */
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
                                   const attn_mha_opts *o);
 
 /* Cross-attention: memory [batch][n_k][d_key], with attn.k_map [k_batch][n_k][d_key]. */
-ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                   const float *memory, int n_k, const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
+                                   int n_q, const float *memory, int n_k, const attn_mha_opts *o);
 
-/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some): projects them, rotates them by the positions
-   they get in the cache, appends their keys and values, attends to all that is there, causal bottom-right. One token at
-   a time, several, or the whole prompt first: the same bits. All or nothing: FULL, or any error, leaves c as it was.
+/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some): projects them, rotates them
+   by the positions they get in the cache, appends their keys and values, attends to all that is
+   there, causal bottom-right. One token at a time, several, or the whole prompt first: the same
+   bits. All or nothing: FULL, or any error, leaves c as it was.
    Masks and weights are as wide as the longest entry after the append. */
-ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
-                                       const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, attn_kv *c, const attn_mha_opts *o);
 
-/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key]; source_lengths [batch],
-   0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the options memory_v, work, user, exec and
-   backend count. */
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
-                                        const int *source_lengths, const attn_mha_opts *o);
+/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
+   source_lengths [batch], 0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the
+   options memory_v, work, user, exec and backend count. */
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
+                                        int batch, int n_k, const int *source_lengths,
+                                        const attn_mha_opts *o);
 
-/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its entry by
-   attn.k_map. */
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                        const attn_kv *c, const attn_mha_opts *o);
+/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its
+   entry by attn.k_map. */
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
+                                        int n_q, const attn_kv *c, const attn_mha_opts *o);
 
-/* Bytes of attn.work for calls with these sizes: self n_k = n_q, fill n_q = 0; for steps let o->attn.kv point to the
-   cache (n_k is not used then). Depends on sizes and on which options are set, never shrinks as sizes grow: ask once
-   with the largest. SIZE_MAX if wrong. */
-ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
+/* Bytes of attn.work for such a call with these sizes; SIZE_MAX if they are wrong.
+   n_q  n of self and self_step; not used by CROSS_FILL
+   n_k  of cross and cross_fill; the capacity of the cache for steps; not used by SELF
+   Depends on sizes and on which options are set, and never shrinks as sizes grow: ask once with the
+   largest. */
+typedef enum attn_mha_call {
+    ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP
+} attn_mha_call;
+ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
+                                       int n_k, const attn_mha_opts *o);
 
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
@@ -2097,8 +2184,8 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
 } attn__span;
 
-/* outputs come first; of attn_sdpa 5 can be written, 17 can be read */
-typedef struct attn__spans { int n, outputs; attn__span span[32]; } attn__spans;
+/* outputs come first; of attn_sdpa 5 can be written and 17 can be read, of a layer 6 and 29 */
+typedef struct attn__spans { int n, outputs; attn__span span[35]; } attn__spans;
 
 /* Notes one argument; nothing is noted where nothing lies. */
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
@@ -4995,68 +5082,116 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
 /* ============================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
- * A packed linear is [n_out/16][n_in][16] weights and behind them the bias, both padded to whole panels. An output
- * is one chain over the inputs that begins with the bias: nothing about the other rows, the blocks or the threads is
- * in it. A layer is four of them around attn_sdpa.
+ * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
+ *     (chain of the first 256 products, begun at the bias) + (chain of the next 256, begun at +0) + ...
+ * added in that order. Nothing about the other rows, the blocks or the threads is in it, and neither is the place of
+ * the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded to whole panels; in place
+ * they are packed on the way, a few panels at a time. A layer is four linears around attn_sdpa.
  * ========================================================================================================== */
 
-/* ---- packed linear ------------------------------------------------------------------------------------------- */
-/* Rows x inputs of a block stay in L2, one panel of that depth in L1 or close to it. Blocking the inputs does not end
-   the chain: what is stored after one block is where the next one goes on. */
-enum { ATTN__LINEAR_ROWS = 96, ATTN__LINEAR_DEPTH = 512, ATTN__LINEAR_PANELS = 16, ATTN__LINEAR_TILE = 24 };
+/* ---- linears ------------------------------------------------------------------------------------------------- */
+enum {
+    ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
+    ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
+    ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
+    ATTN__LINEAR_TILE = 24,               /* rows of a block of the last panel, when it sticks out of y */
+    ATTN__LINEAR_HELD = 2                 /* panels packed at once, on the stack, from weights in place */
+};
 
 static int attn__linear_panels(const attn_linear *l) { return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL; }
 
-/* 64 divides it, so that several can stand behind each other */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes)
+/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each other. */
+static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
-    const attn_status status = attn__check_all(NULL, size, 2);
+    const attn_status status = attn__check_all(why, size, 2);
     if (status != ATTN_OK) return status;
-    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ?
-           ATTN_E_OVERFLOW : ATTN_OK;
+    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float))) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the address space", "", n_in,
+                      n_out, 0);
 }
 
-/* packs into memory that is large enough and aligned; returns what is behind */
-static char *attn__linear_pack(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie (`at` is NULL).
+   Returns what is behind. */
+static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
 {
     const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    float *panels = (float *)(void *)at, *bias = panels + padded * (size_t)n_in;
+    float *panels = (float *)(void *)at, *bias;
     l->n_in = n_in;
     l->n_out = n_out;
-    l->panels = panels;
+    l->in_place = !at;
+    l->w = w;
+    l->b = b;
+    if (!at) return NULL;
+    bias = panels + padded * (size_t)n_in;
     attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
+    l->w = panels;
+    l->b = bias;
     return (char *)(bias + padded);
 }
 
-ATTNDEF size_t attn_linear_size(int n_in, int n_out)
+/* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
+   large it must be. */
+static attn_status attn__layer_memory(attn__why *why, const char *size, const char *asks, void *mem,
+                                      size_t mem_size, size_t need, void **own, char **at)
 {
-    size_t bytes;
-    return attn__linear_bytes(n_in, n_out, &bytes) == ATTN_OK ? bytes + 63 : (size_t)-1;
+    const attn_status status = attn__memory(mem, mem_size, need, why->user, own, at);
+    if (status == ATTN_OK) return ATTN_OK;
+    if (status == ATTN_E_MEMORY)
+        return attn__fail(why, status, "an allocation of # bytes failed", "", (long long)need, 0, 0);
+    attn__say(why, "$ is # but ", size, (long long)mem_size, 0, 0);
+    return attn__fail(why, status, "$ asks for #", asks, (long long)need, 0, 0);
 }
 
-ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out, void *mem,
-                                     size_t mem_size, void *user)
+/* Sizes, and the bytes of memory they need: none in place. */
+static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
-    size_t bytes;
     attn_status status;
-    char *at;
-    if (!l) return ATTN_E_NULL;
-    memset(l, 0, sizeof *l);
-    if (!w) return ATTN_E_NULL;
-    if ((status = attn__linear_bytes(n_in, n_out, &bytes)) != ATTN_OK ||
-        (status = attn__memory(mem, mem_size, bytes + 63, user, &l->own, &at)) != ATTN_OK)
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
+    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+        (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
-    l->user = user;
-    (void)attn__linear_pack(l, w, b, n_in, n_out, at);
+    *bytes = a->in_place ? 0 : *bytes + 63;
+    return ATTN_OK;
+}
+
+ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
+{
+    attn__why why;
+    size_t bytes;
+    attn__why_open(&why, "attn_linear_size", a ? a->user : NULL);
+    return attn__linear_check(a, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
+}
+
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
+{
+    attn__why why;
+    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
+    attn_status status;
+    char *at = NULL;
+    void *own = NULL;
+    attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
+    if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
+    memset(l, 0, sizeof *l);              /* after an error every call refuses it politely */
+    if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
+    if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+    if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    if (bytes > 0)
+        status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes, &own, &at);
+    if (status != ATTN_OK) return status;
+    (void)attn__linear_make(l, a->w, a->b, a->n_in, a->n_out, at);
+    l->user = a->user;
+    l->own = own;
     return ATTN_OK;
 }
 
 ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
-/* every NaN becomes the one NaN; blocks without any, nearly all, only pay for looking */
+/* Every NaN becomes the one NaN. Nearly all blocks have none and only pay for the look. */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows, int panels)
 {
     attn__gemm block;
@@ -5073,84 +5208,165 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
             if (y[x] != y[x]) y[x] = attn__nan();
 }
 
-/* rows (few enough to stay in L2) x output panels from <= p < to */
-static void attn__linear_block(const attn__kernels *kernels, const attn_linear *l, float *y, const float *x, int rows,
-                               int from, int to)
-{
-    const int n_in = l->n_in, whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
-    const int blocks = rows > kernels->rows ? (n_in + ATTN__LINEAR_DEPTH - 1) / ATTN__LINEAR_DEPTH : 1;
-    const int step = (n_in - 1) / blocks + 1;
-    const float *panels = l->panels;
-    const float *bias = panels + (size_t)attn__linear_panels(l) * ATTN__PANEL * (size_t)n_in;
-    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
-    attn__gemm g;
-    int at, p, r;
-    memset(&g, 0, sizeof g);
-    g.a_row = n_in;
-    g.b_step = ATTN__PANEL;
-    g.b_panel = (ptrdiff_t)n_in * ATTN__PANEL;
-    g.c_row = l->n_out;
-    g.rows = rows;
-    for (at = 0; at < n_in; at += step)
-        for (p = from; p < whole; p += g.panels) {
-            g.panels = whole - p < ATTN__LINEAR_PANELS ? whole - p : ATTN__LINEAR_PANELS;
-            g.depth = n_in - at < step ? n_in - at : step;
-            g.a = x + at;
-            g.b = panels + p * g.b_panel + (ptrdiff_t)at * ATTN__PANEL;
-            g.c = y + p * ATTN__PANEL;
-            g.from = at ? g.c : bias + p * ATTN__PANEL;       /* every row begins with the bias, later goes on in y */
-            g.from_row = at ? g.c_row : 0;
-            kernels->gemm(&g);
-            if (at + g.depth == n_in) attn__linear_nan(kernels, g.c, g.c_row, rows, g.panels);
-        }
-    if (whole == to) return;
+/* A block of rows on its way through a linear. */
+typedef struct attn__linear_job {
+    const attn__kernels *kernels;
+    const attn_linear *l;
+    const float *x;                       /* its first row */
+    float *held;                          /* room for the panels of a linear in place; NULL: it is packed */
+    float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
+} attn__linear_job;
 
-    g.b = panels + whole * g.b_panel;                         /* the last panel sticks out of y: by way of a tile */
-    g.from = bias + whole * ATTN__PANEL;
-    g.from_row = 0;
-    g.c = tile;
-    g.c_row = ATTN__PANEL;
-    g.panels = 1;
-    g.depth = n_in;
-    for (r = 0; r < rows; r += g.rows) {
-        g.a = x + r * g.a_row;
-        g.rows = rows - r < ATTN__LINEAR_TILE ? rows - r : ATTN__LINEAR_TILE;
-        kernels->gemm(&g);
-        attn__linear_nan(kernels, tile, ATTN__PANEL, g.rows, 1);
-        for (at = 0; at < g.rows; at++)
-            memcpy(y + (ptrdiff_t)(r + at) * l->n_out + whole * ATTN__PANEL, tile + at * ATTN__PANEL,
-                   (size_t)(l->n_out - whole * ATTN__PANEL) * sizeof(float));
+/* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes. g->c is the
+   caller's, who has put the bias at `bias`. */
+static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at, const float *bias)
+{
+    const attn_linear *l = job->l;
+    const int first = p * ATTN__PANEL;
+    g->a = job->x + at;
+    g->depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+    g->from = at == 0 ? bias : NULL;
+    g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
+    if (job->held) {
+        job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
+                             attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
+        g->b = job->held;
+        g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
+    } else {
+        g->b = l->w + (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL;
+        g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+    }
+    job->kernels->gemm(g);
+    if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
+}
+
+/* The last panel where it sticks out of y: by way of a tile, a few rows at a time. */
+static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, int rows, int p)
+{
+    const attn_linear *l = job->l;
+    const int left = l->n_out - p * ATTN__PANEL;
+    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL];
+    int r, i, at;
+    memset(bias, 0, sizeof bias);         /* in place nothing stands behind the last one */
+    if (l->b) memcpy(bias, l->b + p * ATTN__PANEL, (size_t)left * sizeof(float));
+    g->c = tile;
+    g->c_row = ATTN__PANEL;
+    g->panels = 1;
+    for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
+        g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
+        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN) attn__linear_chain(job, g, p, at, bias);
+        for (i = 0; i < g->rows; i++)
+            memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
+                   (size_t)left * sizeof(float));
     }
 }
 
-/* y [entries][rows][n_out] from x [entries][rows][n_in]; with lengths only the first of an entry's rows are done */
+/* Rows (at most ATTN__LINEAR_ROWS) x output panels from <= p < to. */
+static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
+{
+    const attn_linear *l = job->l;
+    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
+    const int most = job->held ? (int)ATTN__LINEAR_HELD : (int)ATTN__LINEAR_PANELS;
+    attn__gemm g;
+    int at, p;
+    memset(&g, 0, sizeof g);
+    g.a_row = l->n_in;
+    g.b_step = ATTN__PANEL;
+    g.c_row = l->n_out;
+    g.rows = rows;
+    if (l->n_in > ATTN__LINEAR_CHAIN)
+        for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
+    /* Chain by chain: 256 inputs of all rows stay in L2 while the panels pass by. */
+    for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
+        for (p = from; p < whole; p += g.panels) {
+            g.panels = attn__min(whole - p, most);
+            g.c = y + p * ATTN__PANEL;
+            attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
+        }
+    if (whole < to) attn__linear_last(job, &g, y, rows, whole);
+}
+
+/* In place: the room for a few packed panels is on the stack, in a frame of its own. */
+static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows, int from, int to)
+{
+    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
+    attn__linear_job mine;
+    mine.kernels = job->kernels;
+    mine.l = job->l;
+    mine.x = job->x;
+    mine.held = held;
+    attn__linear_block(&mine, y, rows, from, to);
+}
+
+/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist are neither read nor written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
     float *y;
     const float *x;
     int entries, rows;
-    const int *lengths;
-    int blocks, groups;                   /* of rows of an entry, of output panels: set by attn__project_run */
+    const int *from, *to;                 /* [entries] the rows that exist; NULL: from 0, to the last */
+    int together;                         /* entries of one task */
+    int blocks, groups;                   /* tasks per entry: blocks of rows, groups of output panels */
 } attn__project;
 
+/* How many rows that exist touch each other, from entry *e on and before entry `last`? *first is the first of them,
+   *e becomes the entry behind them. */
+static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
+{
+    int end;
+    *first = *e * p->rows + (p->from ? p->from[*e] : 0);
+    do {
+        end = *e * p->rows + (p->to ? p->to[*e] : p->rows);
+        ++*e;
+    } while (*e < last && *e * p->rows + (p->from ? p->from[*e] : 0) == end);
+    return end - *first;
+}
+
+/* Block number `block` of the rows of entries e .. last - 1, panels from .. to - 1. */
+static void attn__project_block(const attn__project *p, int e, int last, int block, int from, int to)
+{
+    while (e < last) {
+        attn__linear_job job;
+        int first, rows = attn__project_rows(p, &e, last, &first) - block * ATTN__LINEAR_ROWS;
+        float *y;
+        if (rows <= 0) continue;
+        rows = attn__min(rows, ATTN__LINEAR_ROWS);
+        first += block * ATTN__LINEAR_ROWS;
+        job.kernels = p->kernels;
+        job.l = p->l;
+        job.x = p->x + (ptrdiff_t)first * p->l->n_in;
+        job.held = NULL;
+        y = p->y + (ptrdiff_t)first * p->l->n_out;
+        if (p->l->in_place) attn__linear_in_place(&job, y, rows, from, to);
+        else attn__linear_block(&job, y, rows, from, to);
+    }
+}
+
+static int attn__project_tasks(const attn__project *p)
+{
+    return (p->entries + p->together - 1) / p->together * p->blocks * p->groups;
+}
+
+/* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the other. */
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
-    int panels, group, block, entry, first, rows, from, to;
-    for (; i >= p->entries * p->blocks * p->groups; p++) i -= p->entries * p->blocks * p->groups;
+    int tasks, panels, block, group, entry, last, from, to, end;
+    for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
     panels = attn__linear_panels(p->l);
     group = i % p->groups;
     block = i / p->groups % p->blocks;
-    entry = i / p->groups / p->blocks;
-    first = block * ATTN__LINEAR_ROWS;
-    rows = (p->lengths ? p->lengths[entry] : p->rows) - first;
-    if (rows > ATTN__LINEAR_ROWS) rows = ATTN__LINEAR_ROWS;
+    entry = i / p->groups / p->blocks * p->together;
+    last = attn__min(entry + p->together, p->entries);
     from = (int)((long long)panels * group / p->groups);
-    to = (int)((long long)panels * (group + 1) / p->groups);
-    if (rows > 0)
-        attn__linear_block(p->kernels, p->l, p->y + ((ptrdiff_t)entry * p->rows + first) * p->l->n_out,
-                           p->x + ((ptrdiff_t)entry * p->rows + first) * p->l->n_in, rows, from, to);
+    end = (int)((long long)panels * (group + 1) / p->groups);
+    /* Few rows take a few panels at a time, through all of their inputs: the weights are read in the order in which
+       they lie, and stay in L2 from one run of rows to the next where padding comes between. */
+    for (; from < end; from = to) {
+        to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
+        attn__project_block(p, entry, last, block, from, to);
+    }
 }
 
 /* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows; when those are fewer
@@ -5162,52 +5378,79 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
         long long work, most;
-        if (!p->lengths || p->rows < ATTN__PANEL) {           /* all rows in a line read the weights once */
+        int rows;
+        if (!p->from && !p->to) {                             /* nothing is missing: one long entry */
             p->rows *= p->entries;
             p->entries = p->rows > 0;
-            p->lengths = NULL;
         }
+        /* Short entries share a task, so that the weights are read once for all of them. */
+        p->together = p->rows > 0 && p->rows < ATTN__PANEL ? ATTN__LINEAR_ROWS / p->rows : 1;
         p->blocks = (p->rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
         p->groups = 1;
-        if (p->entries * p->blocks == 0) continue;
-        work = (long long)(p->rows < ATTN__LINEAR_ROWS ? p->rows : ATTN__LINEAR_ROWS) * p->l->n_in * p->l->n_out;
+        if (attn__project_tasks(p) == 0) continue;
+        rows = attn__min(p->rows * attn__min(p->together, p->entries), ATTN__LINEAR_ROWS);
+        work = (long long)rows * p->l->n_in * p->l->n_out;
         most = work / 32768;                                  /* smaller tasks would cost more than they bring */
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
-        if (most > wanted / (p->entries * p->blocks)) most = wanted / (p->entries * p->blocks);
+        if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
-        tasks += p->entries * p->blocks * p->groups;
+        tasks += attn__project_tasks(p);
     }
     attn__run(exec, tasks, attn__project_task, job);
 }
 
+/* What a linear reads, for the search for overlaps. */
+static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name, const attn_linear *l)
+{
+    const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
+    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * sizeof(float));
+    attn__span_add(all, b_name, l->b, out * sizeof(float));
+}
+
+static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
+{
+    if (exec && !exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+    if (exec && exec->width < 1)
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", exec->width, 0, 0);
+    return ATTN_OK;
+}
+
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, 0, 0 };
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
+    attn__why why;
     attn__spans spans;
     attn_status status;
     size_t x_bytes, y_bytes;
-    if (!l || !l->panels) return ATTN_E_NULL;
-    if ((status = attn__check_size(NULL, "", rows, 0)) != ATTN_OK) return status;
-    if (exec && !exec->run) return ATTN_E_NULL;
-    if (exec && exec->width < 1) return ATTN_E_OPTION;
+    attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
+    if (!l || !l->w)
+        return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "", 0, 0, 0);
+    if ((status = attn__check_size(&why, "rows", rows, 0)) != ATTN_OK ||
+        (status = attn__check_exec(exec, &why)) != ATTN_OK)
+        return status;
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
+        return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the address space", "", rows,
+                          l->n_in, l->n_out);
     if (rows == 0) return ATTN_OK;
-    if (!x || !y) return ATTN_E_NULL;
+    if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
+    if ((status = attn__check_align(&why, "y", y, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(&why, "x", x, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
     spans.n = 0;
     attn__span_add(&spans, "y", y, y_bytes);
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
-    if ((status = attn__check_overlap(NULL, &spans)) != ATTN_OK) return status;
+    attn__span_linear(&spans, "w", "b", l);
+    if ((status = attn__check_overlap(&why, &spans)) != ATTN_OK) return status;
     attn__project_run(exec, &p, 1);
     return ATTN_OK;
 }
 
 /* ---- rotary embedding ------------------------------------------------------------------------------------------
    The table is made in 64-bit integers: no compiler (contraction), rounding mode or libm can change a bit of it. An
-   angle is a fraction of a full turn in units of 2^-64; the position multiplies it and wraps around as angles do, which
-   is the whole range reduction. Sums are good to about 2^-60, one rounding to float ends it. */
+   angle is a fraction of a full turn in units of 2^-64; multiplied by a position it wraps around as angles do, which
+   is the whole range reduction. Sums are good to about 2^-60; one rounding to float ends it. */
 typedef unsigned long long attn__fixed;
 
 static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * b / 2^64, rounded down */
@@ -5219,8 +5462,8 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * 
 
 enum { ATTN__TERMS = 22 };
 
-/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z in units of 2^-64, c[k] = 1/k! and the sum of 2^-63.
-   With step 1: exp(-z). With z = x^2, step 2: cos(x) from 0 on, sin(x)/x from 1 on. */
+/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k! and the sum are in
+   units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is cos(x) for first 0, sin(x)/x for 1. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
     int k = first;
@@ -5252,10 +5495,11 @@ static attn__fixed attn__turns(attn__fixed f, int power)
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / head_dim) per position; log is log2(base) = whole + fraction */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction, int i, int head_dim)
+/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction */
+static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction, int i,
+                                    int rotary_dim)
 {
-    const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)head_dim;
+    const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
     const attn__fixed n = whole * m + (p1 >> 32);                        /* m * log2(base), then divided by d: */
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
@@ -5264,8 +5508,8 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
     return attn__turns(f, 1 - (int)(n / d));
 }
 
-/* cosine and sine of an angle: of its distance, at most 45 degrees, from the nearest quarter turn */
-static void attn__turn(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
+/* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest quarter turn. */
+static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
     const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
     const attn__fixed off = angle - ((attn__fixed)quarter << 62);
@@ -5281,7 +5525,7 @@ static void attn__turn(const attn__fixed *c, attn__fixed angle, float *cosine, f
     }
 }
 
-/* a frequency as given: 24 bits and an exponent */
+/* A frequency as given, 24 bits and an exponent, in turns per position. */
 static attn__fixed attn__turns_float(float f)
 {
     const unsigned u = attn__bits(f), e = u >> 23 & 255u, digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
@@ -5289,281 +5533,478 @@ static attn__fixed attn__turns_float(float f)
     return u >> 31 ? 0 - t : t;
 }
 
-ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, const float *freqs, double base)
+/* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush denormals. */
+static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim, const float *freqs,
+                                          unsigned long long base_bits, attn__why *why)
 {
-    const attn__size size[] = { { "positions", positions, 0 }, { "head_dim", head_dim, 2 } };
-    const attn_status status = attn__check_all(NULL, size, 2);
-    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
-    const int half = head_dim / 2;
+    const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
+    const attn_status status = attn__check_all(why, size, 2);
     size_t bytes;
-    int i, k, pos;
+    int i;
     if (status != ATTN_OK) return status;
-    if (head_dim % 2) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, positions, head_dim, 1, 1, sizeof(float))) return ATTN_E_OVERFLOW;
-    if (!table && positions > 0) return ATTN_E_NULL;
-    memcpy(&bits, &base, sizeof bits);                        /* integers here, too: the host may trap or flush */
-    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;                                     /* 10000 */
-    for (i = 0; freqs && i < half; i++)
-        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) return ATTN_E_OPTION;            /* 65536 */
-    if (!freqs && (bits < 0x3FF0000000000000u || bits > 0x7E37E43C8800759Cu)) return ATTN_E_OPTION;    /* 1 .. 1e300 */
+    if (rotary_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "", rotary_dim, 0, 0);
+    if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address space", "",
+                          positions, rotary_dim, 0);
+    if (!table && positions > 0) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    for (i = 0; freqs && i < rotary_dim / 2; i++)
+        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {                                /* 65536 */
+            attn__say(why, "freqs[#] is ", "", i, 0, 0);
+            if (why) attn__put_float(&why->text, freqs[i]);
+            return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0, 0);
+        }
+    if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))           /* 1 .. 1e300 */
+        return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+    return ATTN_OK;
+}
 
+/* log2 of a double of at least 1, in integers: every squaring of the mantissa yields a bit of the fraction. */
+static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__fixed *fraction)
+{
+    attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
+    int k;
+    *whole = (bits >> 52) - 1023;
+    *fraction = 0;
+    for (k = 0; k < 64; k++) {
+        x = attn__fixed_mul(x, x);
+        *fraction = *fraction << 1 | x >> 63;
+        if (!(x >> 63)) x <<= 1;
+    }
+}
+
+ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim, const float *freqs, double base)
+{
+    attn__why why;
+    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
+    attn_status status;
+    int i, k, pos;
+    attn__why_open(&why, "attn_rope_table", NULL);
+    memcpy(&bits, &base, sizeof bits);
+    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;                                /* 10000 */
+    status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
+    if (status != ATTN_OK) return status;
     c[0] = (attn__fixed)1 << 63;
     for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
-    if (!freqs) {                                             /* log2(base): halve, then a bit per squaring */
-        attn__fixed x;
-        whole = (bits >> 52) - 1023;
-        x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
-        for (k = 0; k < 64; k++) {
-            x = attn__fixed_mul(x, x);
-            fraction = fraction << 1 | x >> 63;
-            if (!(x >> 63)) x <<= 1;
-        }
-    }
-    for (i = 0; i < half; i++) {
-        const attn__fixed turn = freqs ? attn__turns_float(freqs[i])
-                                       : attn__turns_base(c, whole, fraction, i, head_dim);
+    if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
+    for (i = 0; i < rotary_dim / 2; i++) {
+        const attn__fixed step = freqs ? attn__turns_float(freqs[i])
+                                       : attn__turns_base(c, whole, fraction, i, rotary_dim);
         for (pos = 0; pos < positions; pos++) {
-            float *row = table + (ptrdiff_t)pos * head_dim + i;
-            attn__turn(c, turn * (attn__fixed)pos, row, row + half);
+            float *row = table + (ptrdiff_t)pos * rotary_dim + i;
+            attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
         }
     }
     return ATTN_OK;
 }
 
-/* one row of heads; the products that are added to stand as addends of an fma, out of the reach of contraction */
-static void attn__rotate(float *x, int heads, int head_dim, const float *table, int interleaved)
+/* One head of one row. The products that are added to are addends of an explicit fma, out of the reach of a compiler
+   that contracts. */
+static void attn__rotate(float *x, int rotary_dim, const float *table, int interleaved)
 {
-    const int half = head_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
+    const int half = rotary_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
     int i;
-    for (; heads > 0; heads--, x += head_dim)
-        for (i = 0; i < half; i++) {
-            float *p = x + i * step;
-            const float a = p[0], b = p[other], c = table[i], s = table[half + i];
-            p[0] = attn__clean(attn__fma(-b, s, a * c));
-            p[other] = attn__clean(attn__fma(a, s, b * c));
-        }
+    for (i = 0; i < half; i++, x += step) {
+        const float a = x[0], b = x[other], c = table[i], s = table[half + i];
+        x[0] = attn__clean(attn__fma(-b, s, a * c));
+        x[other] = attn__clean(attn__fma(a, s, b * c));
+    }
 }
 
-/* the rows of one entry: x [rows][heads][head_dim], row i at position pos + i, before 0 as at 0 */
-typedef struct attn__rope_job {
-    float *x;
-    const float *table;
-    int n, heads, head_dim, interleaved, pos;
-} attn__rope_job;
+/* The position of row 0 of entry b. */
+static long long attn__rope_pos(const attn_rope_args *a, int b)
+{
+    return (long long)a->pos + (a->pos_each ? a->pos_each[b] : 0);
+}
 
+/* An attn_rope with its strides resolved. */
+typedef struct attn__rope_job { const attn_rope_args *a; int rotary_dim; ptrdiff_t stride[3]; } attn__rope_job;
+
+/* Task: the rows of one entry. Rows before position 0 are padding and stay. */
 static void attn__rope_task(void *arg, int b)
 {
-    const attn__rope_job *j = (const attn__rope_job *)arg;
-    int i;
-    for (i = 0; i < j->n; i++)
-        attn__rotate(j->x + ((ptrdiff_t)b * j->n + i) * j->heads * j->head_dim, j->heads, j->head_dim,
-                     j->table + (ptrdiff_t)(j->pos + i) * j->head_dim, j->interleaved);
+    const attn__rope_job *job = (const attn__rope_job *)arg;
+    const attn_rope_args *a = job->a;
+    const long long pos = attn__rope_pos(a, b);
+    int i, h;
+    for (i = pos < 0 ? (int)(-pos < a->n ? -pos : a->n) : 0; i < a->n; i++)
+        for (h = 0; h < a->heads; h++)
+            attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2], job->rotary_dim,
+                         a->table + (ptrdiff_t)(pos + i) * job->rotary_dim, a->interleaved);
 }
 
-ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
-                              int pos)
+/* Sizes and options; resolves rotary_dim. */
+static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, attn__why *why)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "heads", heads, 1 },
-                                { "head_dim", head_dim, 2 }, { "pos", pos, 0 } };
-    const attn_status status = attn__check_all(NULL, size, 5);
-    attn__rope_job job = { x, table, n, heads, head_dim, interleaved, pos };
-    size_t bytes;
-    if (status != ATTN_OK) return status;
-    if (head_dim % 2) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n, heads, head_dim, sizeof(float)) || n > ATTN__SIZE_MAX - pos ||
-        attn__bytes(&bytes, n + pos, head_dim, 1, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    if (batch == 0 || n == 0) return ATTN_OK;
-    if (!x || !table) return ATTN_E_NULL;
-    attn__run(NULL, batch, attn__rope_task, &job);
+    const attn__size size[] = { { "batch", a->batch, 0 }, { "n", a->n, 0 }, { "heads", a->heads, 1 },
+                                { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
+                                { "positions", a->positions, 0 }, { "pos", a->pos, 0 } };
+    attn_status status;
+    *rotary_dim = a->rotary_dim ? a->rotary_dim : a->head_dim;
+    if ((status = attn__check_all(why, size, 7)) != ATTN_OK ||
+        (status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
+        (status = attn__check_option(why, "interleaved", a->interleaved, 1)) != ATTN_OK)
+        return status;
+    if (*rotary_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
+                          a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
+    if (*rotary_dim > a->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim, a->head_dim, 0);
     return ATTN_OK;
 }
 
-/* ---- multi-head attention with its projections ------------------------------------------------------------------ */
-/* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
-static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__why *why)
+/* Places: strides, overlaps, and whether the table reaches as far as the rows do. */
+static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
+{
+    const attn_rope_args *a = job->a;
+    const attn__tensor x = { "x", a->x, a->x_stride, job->stride, { a->batch, a->n, a->heads },
+                             a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
+    attn__spans spans;
+    attn_status status;
+    size_t bytes;
+    int b;
+    spans.n = 0;
+    if ((status = attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
+        return status;
+    spans.outputs = spans.n;
+    if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address space", "",
+                          a->positions, job->rotary_dim, 0);
+    if (a->batch == 0 || a->n == 0) return ATTN_OK;
+    if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    for (b = 0; b < a->batch; b++)
+        if (attn__rope_pos(a, b) + a->n > a->positions)
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands at #", "",
+                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+    attn__span_add(&spans, "table", a->table, bytes);
+    attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
+    return attn__check_overlap(why, &spans);
+}
+
+ATTNDEF attn_status attn_rope(const attn_rope_args *a)
+{
+    attn__why why;
+    attn__rope_job job;
+    attn_status status;
+    attn__why_open(&why, "attn_rope", NULL);
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_args are NULL", "", 0, 0, 0);
+    job.a = a;
+    if ((status = attn__rope_sizes(a, &job.rotary_dim, &why)) != ATTN_OK ||
+        (status = attn__rope_places(&job, &why)) != ATTN_OK)
+        return status;
+    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
+    return ATTN_OK;
+}
+
+/* ---- RMS norm of heads --------------------------------------------------------------------------------------- */
+/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as attn__root_task). An
+   infinite x gives 0, a NaN stays one. */
+static double attn__inverse_root(double x)
+{
+    double r = 1.0, next;
+    if (!(x - x == 0.0)) return 1.0 / x;
+    while (r * r < x) r *= 2.0;                               /* from above: from there on it only falls */
+    while (r * r > 4.0 * x) r /= 2.0;
+    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
+    return 1.0 / r;
+}
+
+/* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double and summed in order;
+   the root is rounded to float once, and so is each of the two products. */
+static void attn__norm(float *x, int head_dim, const float *weight, float eps)
+{
+    double sum = 0.0;
+    float root;
+    int i;
+    for (i = 0; i < head_dim; i++) sum += (double)x[i] * (double)x[i];
+    sum /= head_dim;
+    root = (float)attn__inverse_root(sum + (double)eps);
+    for (i = 0; i < head_dim; i++) {
+        const float normal = x[i] * root;
+        x[i] = attn__clean(normal * weight[i]);
+    }
+}
+
+/* ---- multi-head attention with its projections ------------------------------------------------- */
+/* What an attention layer needs of its sizes; every default resolved into *s. */
+static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, attn__why *why)
 {
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
-        { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }
+        { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 },
+        { "rope_dim", a->rope_dim, 0 }, { "rope_positions", a->rope_positions, a->rope_table ? 1 : 0 }
     };
-    attn_status status = attn__check_all(why, size, 6);
-    size_t part;
-    int i, in[4], out[4];
+    const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
+        return attn__fail(why, ATTN_E_HEADS,
+                          "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
                           s->kv_heads, 0);
     if (!s->head_dim && s->d_model % s->heads)
-        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide d_model, or give head_dim",
-                          "", s->d_model, s->heads, 0);
+        return attn__fail(
+            why, ATTN_E_HEADS,
+            "d_model is # but heads is #; heads must divide d_model, or give head_dim", "",
+            s->d_model, s->heads, 0);
     if (!s->head_dim) s->head_dim = s->d_model / s->heads;
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
-    if (s->rope_table && s->head_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "head_dim is # but a rotation needs pairs", "", s->head_dim, 0, 0);
-    if (s->rope_table && (status = attn__check_size(why, "rope_positions", s->rope_positions, 1)) != ATTN_OK)
-        return status;
+    if (!s->rope_dim) s->rope_dim = s->head_dim;
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
-        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "", s->heads, s->head_dim, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
+                          s->heads, s->head_dim, 0);
+    return ATTN_OK;
+}
+
+/* Rotation, norms and where the weights lie. */
+static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
+{
+    attn_status status;
+    if ((status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
+        return status;
+    if (s->rope_table && s->rope_dim > s->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
+                          s->head_dim, 0);
+    if (s->rope_table && s->rope_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
+                          s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
+    /* A layer that rotates is for self-attention, which reads queries, keys and values off x. */
+    if (s->rope_table && (s->d_key != s->d_model || s->d_value != s->d_model))
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "rope_table needs one source, but d_model is #, d_key # and d_value #",
+                          "", s->d_model, s->d_key, s->d_value);
+    if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
+        return attn__fail_float(why, "norm_eps", s->norm_eps,
+                                " but must be finite and not negative");
+    return ATTN_OK;
+}
+
+/* Sizes of the four linears, in the order q, k, v, o. */
+static void attn__mha_widths(const attn_mha_args *s, int *in, int *out)
+{
     in[0] = s->d_model;
     in[1] = s->d_key;
     in[2] = s->d_value;
     in[3] = out[0] = s->heads * s->head_dim;
     out[1] = out[2] = s->kv_heads * s->head_dim;
     out[3] = s->d_model;
-    *bytes = 63;
+}
+
+/* Resolves every default into *s and says how much memory the copies of the weights take. */
+static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes,
+                                   attn__why *why)
+{
+    attn_status status;
+    size_t part, norm;
+    int i, in[4], out[4];
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    if ((status = attn__mha_sizes(a, s, why)) != ATTN_OK ||
+        (status = attn__mha_options(s, why)) != ATTN_OK)
+        return status;
+    attn__mha_widths(s, in, out);
+    norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
+    *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || (*bytes += part) > ATTN__BYTES_MAX)
-            return attn__fail(why, ATTN_E_OVERFLOW, "the weights are too large for the address space", "", 0, 0, 0);
+        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
+            (*bytes += part) > ATTN__BYTES_MAX)
+            return attn__fail(why, ATTN_E_OVERFLOW,
+                              "the weights of d_model #, heads # and head_dim # are too large for "
+                              "the address space", "", s->d_model, s->heads, s->head_dim);
+    if (s->in_place) *bytes = 0;
     return ATTN_OK;
 }
 
 ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 {
+    attn__why why;
     attn_mha_args s;
     size_t bytes;
-    return a && attn__mha_shape(a, &s, &bytes, NULL) == ATTN_OK ? bytes : (size_t)-1;
+    attn__why_open(&why, "attn_mha_size", a ? a->user : NULL);
+    return attn__mha_shape(a, &s, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
-/* Are the weights there, and in one layout only? */
-static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__why *why)
+/* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
+static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 {
-    const char *w = a->w_q ? "w_q" : a->w_k ? "w_k" : a->w_v ? "w_v" : NULL;
-    const char *b = a->b_q ? "b_q" : a->b_k ? "b_k" : a->b_v ? "b_v" : NULL;
-    const char *missing = a->w_in ? NULL : !a->w_q ? "w_q" : !a->w_k ? "w_k" : !a->w_v ? "w_v" : NULL;
-    if (!missing && !a->w_o) missing = "w_o";
+    const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
+    const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
+    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : !s->w_k ? "w_k" :
+                          !s->w_v ? "w_v" : NULL;
+    const struct { const char *name; const float *at; } pointer[] = {
+        { "w_in", s->w_in }, { "w_q", s->w_q }, { "w_k", s->w_k }, { "w_v", s->w_v },
+        { "w_o", s->w_o }, { "b_in", s->b_in }, { "b_q", s->b_q }, { "b_k", s->b_k },
+        { "b_v", s->b_v }, { "b_o", s->b_o }, { "q_norm", s->q_norm }, { "k_norm", s->k_norm },
+        { "rope_table", s->rope_table }
+    };
+    const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    attn_status status;
+    int i;
+    if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
-    if (a->w_in && w) return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
-    if (a->b_in && b) return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", b, 0, 0, 0);
-    if (a->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
-        return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and d_value is #", "",
+    if (s->w_in && w)
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
+    if (s->b_in && b)
+        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", b, 0, 0, 0);
+    if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "w_in has rows of d_model # but d_key is # and d_value is #", "",
                           s->d_model, s->d_key, s->d_value);
-    if (a->mem && a->mem_size < bytes)
-        return attn__fail(why, ATTN_E_WORK, "mem_size is # but attn_mha_size asks for #", "", (long long)a->mem_size,
-                          (long long)bytes, 0);
+    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++) {
+        status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
+        if (status != ATTN_OK) return status;
+    }
+    if (s->w_in) {
+        s->w_q = s->w_in;
+        s->w_k = s->w_q + (ptrdiff_t)q * s->d_model;
+        s->w_v = s->w_k + (ptrdiff_t)kv * s->d_model;
+    }
+    if (s->b_in) {
+        s->b_q = s->b_in;
+        s->b_k = s->b_q + q;
+        s->b_v = s->b_k + kv;
+    }
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size)
+/* The weights of a norm: copied to *at, which moves on, or where they lie when there is no copy. */
+static const float *attn__mha_norm(const float *weights, int head_dim, char **at)
 {
-    attn__why reason;
+    float *copy = (float *)(void *)*at;
+    if (!weights || !*at) return weights;
+    memcpy(copy, weights, (size_t)head_dim * sizeof(float));
+    *at += attn__up((size_t)head_dim, ATTN__PANEL) * sizeof(float);
+    return copy;
+}
+
+ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
+{
+    attn__why why;
     attn_mha_args s;
     attn_status status;
     size_t bytes = 0;                     /* for gcc, which sees a way around the check */
-    int q, kv;
+    int in[4], out[4];
     char *at = NULL;
     void *own = NULL;
-    reason.asked = 1;
-    reason.text = attn__text_at(why, why_size);
-    if (!m) return attn__fail(&reason, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    if (!a) status = attn__fail(&reason, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
-    else status = attn__mha_shape(a, &s, &bytes, &reason);
-    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &reason);
-    if (status == ATTN_OK && attn__memory(s.mem, s.mem_size, bytes, s.user, &own, &at) != ATTN_OK)
-        status = attn__fail(&reason, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
-    memset(m, 0, sizeof *m);
-    if (status != ATTN_OK) return status;
-    q = s.heads * s.head_dim;
-    kv = s.kv_heads * s.head_dim;
-    if (s.w_in) {
-        s.w_q = s.w_in;
-        s.w_k = s.w_q + (ptrdiff_t)q * s.d_model;
-        s.w_v = s.w_k + (ptrdiff_t)kv * s.d_model;
-    }
-    if (s.b_in) {
-        s.b_q = s.b_in;
-        s.b_k = s.b_q + q;
-        s.b_v = s.b_k + kv;
-    }
+    attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
+    if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
+    status = attn__mha_shape(a, &s, &bytes, &why);
+    memset(m, 0, sizeof *m);              /* not before: a may point into m */
+    if (status != ATTN_OK || (status = attn__mha_weights(&s, &why)) != ATTN_OK) return status;
+    if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem, s.mem_size, bytes,
+                                                  &own, &at)) != ATTN_OK)
+        return status;
+    attn__mha_widths(&s, in, out);
     m->own = own;
-    at = attn__linear_pack(&m->q, s.w_q, s.b_q, s.d_model, q, at);
-    at = attn__linear_pack(&m->k, s.w_k, s.b_k, s.d_key, kv, at);
-    at = attn__linear_pack(&m->v, s.w_v, s.b_v, s.d_value, kv, at);
-    (void)attn__linear_pack(&m->o, s.w_o, s.b_o, q, s.d_model, at);
-    m->shape = s;                                             /* but not where the weights were: they may go now */
+    at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
+    at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
+    at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
+    at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
+    m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
+    m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
+    /* m->shape does not remember where the weights were: they may go now. */
+    m->shape = s;
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
+    m->shape.q_norm = m->shape.k_norm = NULL;
+    if (attn__bits(s.norm_eps) << 1 == 0) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
 
-ATTNDEF void attn_mha_free(attn_mha *m) { if (m) attn__drop(m, sizeof *m, m->shape.user, m->own); }
+ATTNDEF void attn_mha_free(attn_mha *m)
+{
+    if (m) attn__drop(m, sizeof *m, m->shape.user, m->own);
+}
 
-/* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
-enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
-
+/* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ------- */
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
     attn_args in;                         /* the attention between the projections */
     const attn__kernels *kernels;
-    int kind, batch, n_q;
+    attn_mha_call call;
+    int self, step;                       /* keys come from x; keys are read from a cache */
+    int batch, n_q;
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
-    const int *q_lengths, *k_lengths;     /* how many of them exist; NULL: all */
+    const int *q_to, *k_from, *k_to;      /* the rows of each that exist, as attn__project has them */
     float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
     attn__kv_rows put;                    /* self step: what will be appended, */
-    attn_kv after;                        /* and the cache as it will be then, for the check beforehand */
-    struct { size_t q, k, v, heads, lengths, weights, inner; } at;        /* bytes into the workspace */
+    attn_kv after;                        /* and the cache as it will be then, for the checks */
+    int *ints;                            /* workspace: the lengths of `after`, or k_from and k_to */
+    struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
-/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
-static attn_status attn__mha_cum(const int *cum, int batch, int *n)
+/* Settings of opts->attn that a layer makes itself, or that this kind of call cannot follow. */
+static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *cache, attn__why *why)
 {
-    if (batch > 0 && cum[0] != 0) return ATTN_E_LENGTHS;
-    return attn__check_cum(NULL, "", cum, batch, "", n);
+    const attn_args *a = &r->o.attn;
+    const char *set = NULL;
+    int i;
+    for (i = 0; i < 3; i++)
+        set = a->q_stride[i] ? "q_stride" : a->k_stride[i] ? "k_stride" :
+              a->v_stride[i] ? "v_stride" : a->out_stride[i] ? "out_stride" : set;
+    set = a->out ? "out" : a->q ? "q" : a->k ? "k" : a->v ? "v" : a->batch ? "batch" :
+          a->n_q ? "n_q" : a->n_k ? "n_k" : a->heads ? "heads" : a->kv_heads ? "kv_heads" :
+          a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" : set;
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
+                          0, 0, 0);
+    if (a->kv && a->kv != cache)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
+                          0);
+    if (!r->self && r->m->shape.rope_table)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "the layer has a rope_table: it is for self-attention", "", 0, 0, 0);
+    if (!r->self) return ATTN_OK;
+    set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
+          r->o.memory_v ? "memory_v" : NULL;
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but the keys are those of x", set, 0, 0,
+                          0);
+    if (!r->step) return ATTN_OK;
+    set = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : NULL;
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "attn.$ is set, but a step attends to all that is there", set, 0, 0, 0);
+    if (a->causal == ATTN_CAUSAL_TOP_LEFT)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.causal is top-left, but a step is bottom-right",
+                          "", 0, 0, 0);
+    return ATTN_OK;
 }
 
-/* Options and sizes. Looks at no tensor and, when only the workspace is asked for (query), into no array. */
-static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind, int batch, int n_q, int n_k,
-                                   const attn_kv *cache, const attn_mha_opts *o, int query)
+/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
+static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
+                                 const char *width, int *n)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    const attn_mha_args *s;
+    if (batch > 0 && cum[0] != 0)
+        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but must be 0 in a layer", name, cum[0],
+                          0, 0);
+    return attn__check_cum(why, name, cum, batch, width, n);
+}
+
+/* Sizes of the call, from which follow those of the attention inside and of what is projected. */
+static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k, attn__why *why)
+{
+    const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
-    attn_status status;
-    int i;
-    memset(r, 0, sizeof *r);
-    if (!m || !m->o.panels) return ATTN_E_NULL;
-    s = &m->shape;
-    if (o) r->o = *o;
-    *a = r->o.attn;
-    if ((status = attn__check_all(NULL, size, 3)) != ATTN_OK) return status;
-    for (i = 0; i < 3; i++)
-        if (a->q_stride[i] || a->k_stride[i] || a->v_stride[i] || a->out_stride[i]) return ATTN_E_CONFLICT;
-    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->head_dim ||
-        a->v_head_dim || a->layout || (a->kv && a->kv != cache))
-        return ATTN_E_CONFLICT;
-    if ((kind & ATTN__STEP) && !attn__kv_live(cache)) return ATTN_E_NULL;
-    a->kv = cache;
-    if (kind & ATTN__SELF) {
-        if (a->k_map || a->k_batch || a->k_cum || r->o.memory_v) return ATTN_E_CONFLICT;
-        if ((kind & ATTN__STEP) && (a->k_lengths || a->causal == ATTN_CAUSAL_TOP_LEFT)) return ATTN_E_CONFLICT;
-        if (s->d_key != s->d_model || s->d_value != s->d_model) return ATTN_E_SIZE;
-        if (kind & ATTN__STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-        else a->k_cum = a->q_cum;
-    } else if (s->rope_table && !query) {
-        return ATTN_E_CONFLICT;
-    }
-    if ((status = attn__check_options(a, NULL, ATTN__CALLS)) != ATTN_OK) return status; /* of the attention inside */
-    if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
-    if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
-    if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
-    if (kind & ATTN__SELF) n_k = n_q;
-    r->m = m;
-    r->kernels = attn__table(a->backend);
-    r->kind = kind;
     r->batch = r->q_batch = r->k_batch = batch;
     r->n_q = r->q_rows = n_q;
     r->k_rows = n_k;
-    if (a->k_batch && !cache) r->k_batch = a->k_batch;
-    if ((r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch) || (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch))
-        return ATTN_E_OVERFLOW;
-    r->q_lengths = a->q_lengths;
-    if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
-    else if (!a->k_map && !a->k_starts && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
+    if (a->k_batch && !r->step) r->k_batch = a->k_batch;
+    if (r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", batch, n_q,
+                          0);
+    if (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
+                          r->k_batch, n_k, 0);
+    r->q_to = a->q_lengths;
+    if (r->call == ATTN_MHA_SELF_STEP) r->k_to = a->q_lengths;
     a->batch = batch;
     a->n_q = n_q;
     a->n_k = n_k;
@@ -5573,154 +6014,343 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     return ATTN_OK;
 }
 
-/* a part of the workspace behind the others, on cache lines of its own */
+/* Begins a call: options and sizes. Looks at no tensor and, when only the workspace is asked for
+   (query), into no array. */
+static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha_call call,
+                                   int batch, int n_q, int n_k, const attn_kv *cache,
+                                   const attn_mha_opts *o, int query, attn__why *why)
+{
+    attn_args *a = &r->in;
+    attn_status status;
+    memset(r, 0, sizeof *r);
+    if (call == ATTN_MHA_CROSS_FILL) n_q = 0;
+    if (!m || !m->o.w)
+        return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
+                          0, 0);
+    r->m = m;
+    r->call = call;
+    r->self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
+    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    if (o) r->o = *o;
+    if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
+    *a = r->o.attn;
+    if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, r->self && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
+        (status = attn__mha_conflicts(r, cache, why)) != ATTN_OK)
+        return status;
+    if (r->self && (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
+        return attn__fail(why, ATTN_E_SIZE,
+                          "d_model is # but d_key is # and d_value is #; self-attention has one source",
+                          "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
+    a->kv = cache;
+    if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
+    if ((status = attn__check_options(a, why, ATTN__CALLS)) != ATTN_OK ||
+        (!query && (status = attn__check_pointers(a, why)) != ATTN_OK) ||
+        (status = attn__check_option(why, "weights_mean", r->o.weights_mean, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "gate_sigmoid", r->o.gate_sigmoid, 1)) != ATTN_OK)
+        return status;
+    if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != m->shape.heads)
+        return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
+                          r->o.gate_n, m->shape.heads, 0);
+    if (!query && ((a->q_cum && (status = attn__mha_cum(why, "attn.q_cum", a->q_cum, batch,
+                                                        r->self ? "n" : "n_q", &n_q)) != ATTN_OK) ||
+                   (a->k_cum && (status = attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
+                                                        r->self ? &n_q : &n_k)) != ATTN_OK)))
+        return status;
+    r->kernels = attn__table(a->backend);
+    return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
+}
+
+/* A part of the workspace behind the others, on cache lines of its own. 1 when it does not fit. */
 static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
     size_t bytes;
     *at = *total;
-    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
+    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) ||
+           (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
 }
 
 /* The parts of the workspace, and how large it must be. */
-static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
+static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
+    const attn_mha *m = r->m;
     size_t total = 0;
     attn__shape shape;
     attn_status status;
-    if (attn__mha_part(&r->at.q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
-        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
-        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
-        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
-        attn__mha_part(&r->at.lengths, &total, r->batch, 1, 1, 1) ||
-        attn__mha_part(&r->at.weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
-        return ATTN_E_OVERFLOW;
+    int too_large =
+        attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
+        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
+        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, m->v.n_out, 1) ||
+        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
+        attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
+        attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
+                       r->in.n_k);
     r->at.inner = total;
-    r->in.work_size = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
-    if (r->in.work_size == (size_t)-1) {
-        status = attn__check(&r->in, &shape, NULL, 0);
-        return status == ATTN_OK ? ATTN_E_OVERFLOW : status;
+    if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
+        if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
+        r->in.work_size = attn__plan_bytes(&r->in, &shape);
+        too_large = r->in.work_size == (size_t)-1;
     }
-    return attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
+    if (too_large || attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX)
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "the workspace of batch #, n_q # and n_k # does not fit the address space",
+                          "", r->batch, r->n_q, r->in.n_k);
+    return ATTN_OK;
 }
 
-/* the caller's workspace, or one allocation */
-static attn_status attn__mha_memory(attn__mha_run *r)
+/* The caller's workspace, or one allocation. */
+static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
-    size_t need;
-    char *at;
+    size_t need = 0;                      /* for gcc, which sees a way around the plan */
+    char *at = NULL;
     attn_status status;
-    if ((status = attn__mha_plan(r, &need)) != ATTN_OK ||
-        (status = attn__memory(a->work, a->work_size, need, a->user, &r->own, &at)) != ATTN_OK)
+    r->in.work = NULL;
+    r->in.work_size = 0;
+    if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
+        (status = attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
+                                     need, &r->own, &at)) != ATTN_OK)
         return status;
     r->q = (float *)(void *)(at + r->at.q);
     r->k = (float *)(void *)(at + r->at.k);
     r->v = (float *)(void *)(at + r->at.v);
     r->heads = (float *)(void *)(at + r->at.heads);
     r->weights = (float *)(void *)(at + r->at.weights);
-    r->after.lengths = (int *)(void *)(at + r->at.lengths);
+    r->ints = (int *)(void *)(at + r->at.ints);
     r->in.work = at + r->at.inner;
     return ATTN_OK;
 }
 
-/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in the table? */
-static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to)
+/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in
+   the table? */
+static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
+    const int positions = r->m->shape.rope_positions;
     attn_status status;
     int b, longest = 0;
+    if (to && to->shape.batch != r->batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
+                          to->shape.batch, 0);
     if (to) {
-        if (to->shape.batch != r->batch) return ATTN_E_SIZE;
         r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
-        if ((status = attn__kv_room(NULL, &r->put, "q_lengths")) != ATTN_OK) return status;
+        if ((status = attn__kv_room(why, &r->put, "q_lengths")) != ATTN_OK) return status;
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
         int keys;
-        if (entry < 0 || entry >= cache->shape.batch) return r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE;
+        if (entry < 0 || entry >= cache->shape.batch)
+            return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
+                              "entry # reads entry # of a cache that has #", "", b, entry,
+                              cache->shape.batch);
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
+        if (to && r->m->shape.rope_table && keys > positions)
+            return attn__fail(why, ATTN_E_SIZE,
+                              "rope_positions is # but entry # grows to # keys", "", positions, b,
+                              keys);
         if (keys > longest) longest = keys;
     }
-    if (to && r->m->shape.rope_table && longest > r->m->shape.rope_positions) return ATTN_E_SIZE;
     r->in.n_k = longest;
     return ATTN_OK;
 }
 
-/* out, weights and the workspace apart from what the layer reads; the attention inside checks its own arguments */
-static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x, const float *k_from,
-                                     const float *v_from)
+/* Everything that a call reads, whatever it computes: the layer, and what the options point to. */
+static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
+                                    attn__tensor masks[3], attn__why *why)
+{
+    const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
+    attn_args a = r->in;
+    attn__shape shape;
+    attn_status status;
+    memset(&shape, 0, sizeof shape);
+    shape.batch = r->batch;
+    shape.heads = s->heads;
+    shape.n_q = r->n_q;
+    shape.n_k = a.n_k;
+    a.kv = NULL;                          /* the cache is noted as a whole */
+    if ((status = attn__check_masks(&a, &shape, why, all, masks)) != ATTN_OK) return status;
+    attn__add_arrays(&a, &shape, why, all, ATTN__CALLS);
+    attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
+    attn__span_linear(all, "w_q", "b_q", &m->q);
+    attn__span_linear(all, "w_k", "b_k", &m->k);
+    attn__span_linear(all, "w_v", "b_v", &m->v);
+    attn__span_linear(all, "w_o", "b_o", &m->o);
+    attn__span_add(all, "q_norm", m->q_norm, (size_t)s->head_dim * sizeof(float));
+    attn__span_add(all, "k_norm", m->k_norm, (size_t)s->head_dim * sizeof(float));
+    attn__span_add(all, "rope_table", s->rope_table,
+                   (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
+    return ATTN_OK;
+}
+
+/* The memory of a cache is one block; the numbers behind the panels belong to it. */
+static void attn__span_cache(attn__spans *all, const attn_kv *c)
+{
+    const char *from = (const char *)c->k_panels, *to = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
+    attn__span_add(all, "the memory of the cache", from, (size_t)(to - from));
+}
+
+/* Is all that is written apart from all that is read? `to` is a cache that is written, lengths the
+   source_lengths of a fill. */
+static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x,
+                                     const float *k_from, const float *v_from, const attn_kv *to,
+                                     const int *lengths, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
     const attn_mha_args *s = &r->m->shape;
-    attn__spans all;
+    const size_t rows = (size_t)r->batch * (size_t)r->n_q * sizeof(float);
     const int heads = r->o.weights_mean ? 1 : s->heads;
-    const size_t q = (size_t)r->batch * (size_t)r->n_q * sizeof(float), lse = q * (size_t)s->heads;
-    const size_t cells = q * (size_t)heads * (size_t)(a->weights ? r->in.n_k : 0);    /* the attention checked these */
-    size_t rows, k_bytes, v_bytes;
+    attn__spans all;
+    attn__tensor masks[3];
+    attn_status status;
+    size_t x_bytes, k_bytes, v_bytes, cells;
     all.n = 0;
-    if (attn__bytes(&rows, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
-        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||      /* perhaps x, with more rows */
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    attn__span_add(&all, "", out, rows);
-    attn__span_add(&all, "", a->weights, cells);
-    attn__span_add(&all, "", a->lse, lse);
-    attn__span_add(&all, "", a->work, a->work_size);
+    if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
+        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)) ||
+        attn__bytes(&cells, r->batch, r->n_q, heads, a->weights ? r->in.n_k : 0, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
+                          r->n_q, r->in.n_k);
+    attn__span_add(&all, "out", out, x_bytes);
+    attn__span_add(&all, "weights", a->weights, cells);
+    attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
+    attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
+    attn__span_add(&all, "work", a->work, a->work_size);
+    if (to) attn__span_cache(&all, to);
     all.outputs = all.n;
-    attn__span_add(&all, "", x, rows);
-    attn__span_add(&all, "", k_from, k_bytes);
-    attn__span_add(&all, "", v_from, v_bytes);
-    attn__span_add(&all, "", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
-    return attn__check_overlap(NULL, &all);
+    attn__span_add(&all, "x", x, x_bytes);
+    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);        /* perhaps x, with more rows */
+    if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
+    attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
+    if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
+    if ((status = attn__mha_inputs(r, &all, masks, why)) != ATTN_OK) return status;
+    return attn__check_overlap(why, &all);
 }
 
-enum { ATTN__ROTATE_ROWS = 32 };
-
-/* Task: some q and k rows of one entry, each head turned by the position of its row. */
-static void attn__mha_rotate(void *arg, int task)
+/* Which rows of the memory are keys of somebody? The others are not projected: they may never have
+   been written. With a k_map, an entry has the keys that any of its readers sees. */
+static void attn__mha_keys(attn__mha_run *r)
 {
-    const attn__mha_run *r = (const attn__mha_run *)arg;
-    const attn_mha_args *s = &r->m->shape;
     const attn_args *a = &r->in;
-    const int blocks = (r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS, b = task / blocks;
-    const ptrdiff_t first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * r->n_q;
-    const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : r->n_q;
-    const int q_rows = r->q_lengths ? r->q_lengths[b] : rows, k_rows = r->k_lengths ? r->k_lengths[b] : rows;
-    int i = task % blocks * ATTN__ROTATE_ROWS, n;
-    for (n = 0; n < ATTN__ROTATE_ROWS; n++, i++) {            /* not the padding: the table may end before it */
-        const int pos = r->put.to ? r->put.to->lengths[b] + i : a->k_starts ? i - a->k_starts[b] : i;
-        const float *row = s->rope_table + (ptrdiff_t)(pos > 0 ? pos : 0) * s->head_dim;
-        float *q = r->q + (first + i) * r->m->q.n_out, *k = r->k + (first + i) * r->m->k.n_out;
-        if (i < q_rows) attn__rotate(q, s->heads, s->head_dim, row, s->rope_interleaved);
-        if (i < k_rows) attn__rotate(k, s->kv_heads, s->head_dim, row, s->rope_interleaved);
+    int *from = r->ints, *to = from + r->k_batch, b;
+    if (r->step || a->k_cum || r->k_rows == 0) return;
+    if (!a->k_lengths && !a->k_starts && !a->k_map && r->k_batch == r->batch) return;
+    for (b = 0; b < r->k_batch; b++) {
+        from[b] = r->k_rows;
+        to[b] = 0;
     }
+    for (b = 0; b < r->batch; b++) {
+        const int entry = a->k_map ? a->k_map[b] : b;
+        const int start = a->k_starts ? a->k_starts[b] : 0;
+        const int end = a->k_lengths ? start + a->k_lengths[b] : r->k_rows;
+        if (start < from[entry]) from[entry] = start;
+        if (end > to[entry]) to[entry] = end;
+    }
+    for (b = 0; b < r->k_batch; b++)
+        if (from[b] > to[b]) from[b] = to[b];
+    r->k_from = from;
+    r->k_to = to;
 }
 
-/* y [rows][n][width] times the gate of each of the n; a product alone, with nothing added to it */
-typedef struct attn__gating { float *y; const float *gate; int rows, n, width, sigmoid; } attn__gating;
+enum { ATTN__HEAD_ROWS = 32 };
 
-static float attn__gate(float x, int sigmoid)                 /* exp of what is not positive: cannot overflow */
+/* What happens to each head of the projected queries, or keys, before they meet: norm, rotation. */
+typedef struct attn__head_job {
+    const attn__mha_run *r;
+    float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
+    const float *norm;                    /* weights of the norm, or NULL */
+    int heads, entries, rows;
+    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
+    int blocks;
+} attn__head_job;
+
+/* Position of row 0 of entry b: behind what the cache holds, or so that the first key has 0. */
+static int attn__head_pos(const attn__mha_run *r, int b)
 {
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
+    return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* Task: some rows of one entry. Padding is left alone: the table may end before it. */
+static void attn__head_task(void *arg, int i)
+{
+    const attn__head_job *job = (const attn__head_job *)arg;
+    const attn_mha_args *s = &job->r->m->shape;
+    int b, row, last, h, pos;
+    float *x;
+    for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
+    b = i / job->blocks;
+    row = i % job->blocks * ATTN__HEAD_ROWS;
+    last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
+    if (job->from && row < job->from[b]) row = job->from[b];
+    if (job->to && last > job->to[b]) last = job->to[b];
+    x = job->x + ((job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows) + row) * job->heads * s->head_dim;
+    pos = attn__head_pos(job->r, b) + row;
+    for (; row < last; row++, pos++)
+        for (h = 0; h < job->heads; h++, x += s->head_dim) {
+            if (job->norm && !s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
+            if (s->rope_table && pos >= 0)
+                attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
+                             s->rope_interleaved);
+            if (job->norm && s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
+        }
+}
+
+static void attn__head_run(attn__mha_run *r)
+{
+    const attn_mha *m = r->m;
+    const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
+    attn__head_job job[2] = {
+        { r, r->q, m->q_norm, m->shape.heads, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
+        { r, r->k, m->k_norm, m->shape.kv_heads, k_cum ? r->batch : r->k_batch,
+          k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum, 0 }
+    };
+    int i, tasks = 0;
+    if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
+    if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    for (i = 0; i < 2; i++) {
+        if (job[i].norm || m->shape.rope_table)
+            job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
+        tasks += job[i].entries * job[i].blocks;
+    }
+    attn__run(r->in.exec, tasks, attn__head_task, job);
+}
+
+/* y [rows][n][width] times the gate of each of the n: a product alone, with nothing added to it. */
+typedef struct attn__gating {
+    float *y;
+    const float *gate;
+    int rows, n, width, sigmoid;
+    const int *lengths;                   /* rows of every n_q that exist, or NULL: all */
+    int n_q;
+} attn__gating;
+
+static float attn__gate(float x, int sigmoid)
+{
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;       /* of what is not positive: no overflow */
     if (!sigmoid) return attn__tanh(x);
     down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
 }
 
+/* Task: a block of rows. Rows of padding have never been written. */
 static void attn__gate_task(void *arg, int block)
 {
-    const attn__gating *j = (const attn__gating *)arg;
-    const int first = block * ATTN__LINEAR_ROWS, left = j->rows - first;
-    const int last = first + (left < ATTN__LINEAR_ROWS ? left : ATTN__LINEAR_ROWS);
+    const attn__gating *job = (const attn__gating *)arg;
+    const int first = block * ATTN__LINEAR_ROWS;
+    const int last = attn__min(job->rows - first, ATTN__LINEAR_ROWS) + first;
     int i, r, x;
-    for (i = 0; i < j->n; i++) {
-        const float by = attn__gate(j->gate[i], j->sigmoid);
+    for (i = 0; i < job->n; i++) {
+        const float by = attn__gate(job->gate[i], job->sigmoid);
         for (r = first; r < last; r++) {
-            float *y = j->y + ((ptrdiff_t)r * j->n + i) * j->width;
-            for (x = 0; x < j->width; x++) {
+            float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
+            if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
+            for (x = 0; x < job->width; x++) {
                 y[x] *= by;
                 if (y[x] != y[x]) y[x] = attn__nan();
             }
@@ -5730,8 +6360,10 @@ static void attn__gate_task(void *arg, int block)
 
 static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
 {
-    attn__gating j = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid };
-    attn__run(r->in.exec, (j.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task, &j);
+    attn__gating job = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid, r->q_to,
+                         r->n_q };
+    attn__run(r->in.exec, (job.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task,
+              &job);
 }
 
 /* Task: one row of weights averaged over the heads: summed in their order, then divided. */
@@ -5739,8 +6371,9 @@ static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
     const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
+    const size_t entry = (size_t)(i / r->n_q) * (size_t)r->m->shape.heads * head;
     const int heads = r->m->shape.heads;
-    const float *from = r->weights + ((size_t)(i / r->n_q) * (size_t)heads * head + (size_t)(i % r->n_q) * n_k);
+    const float *from = r->weights + entry + (size_t)(i % r->n_q) * n_k;
     float *to = r->o.attn.weights + (size_t)i * n_k;
     size_t j;
     int h;
@@ -5751,19 +6384,21 @@ static void attn__mean_task(void *arg, int i)
 }
 
 /* Everything is checked and there is memory for all of it. */
-static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x, const float *k_from,
-                                     const float *v_from)
+static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
+                                     const float *k_from, const float *v_from)
 {
     const attn_mha *m = r->m;
-    attn__project in[3] = { { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths, 0, 0 },
-                            { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 },
-                            { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 } };
-    attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths, 0, 0 };
+    attn__project in[3] = {
+        { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
+        { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
+        { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 }
+    };
+    attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, NULL, r->q_to,
+                           0, 0, 0 };
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
-    if (m->shape.rope_table)
-        attn__run(r->in.exec, r->batch * ((r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS), attn__mha_rotate, r);
+    if (m->shape.rope_table || m->q_norm || m->k_norm) attn__head_run(r);
     if (r->put.to) {
         r->put.k = r->k;
         r->put.v = r->v;
@@ -5771,31 +6406,31 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         r->in.kv = r->put.to;
     }
     status = attn__sdpa(&r->in, NULL, 0, NULL);
-    ATTN_ASSERT(status == ATTN_OK);                           /* it was checked and brings its memory */
-    if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
+    ATTN_ASSERT(status == ATTN_OK);       /* it was checked and brings its memory */
+    if (r->in.weights != r->o.attn.weights)
+        attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
     attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
-    for (b = 0; r->q_lengths && b < r->batch; b++)            /* rows of padding are zeros */
-        memset(out + ((ptrdiff_t)b * r->n_q + r->q_lengths[b]) * m->shape.d_model, 0,
-               (size_t)(r->n_q - r->q_lengths[b]) * (size_t)m->shape.d_model * sizeof(float));
+    for (b = 0; r->q_to && b < r->batch; b++)                 /* rows of padding are zeros */
+        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
+               (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
     return status;
 }
 
-/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then the arguments of
-   the attention inside as they will be when it is called, its keys appended. */
-static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x, const float *k_from, attn_kv *to)
+/* The sources of a call, now that it is known how many rows there are. */
+static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const float *x,
+                                     const float *k_from, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
-    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    const int *k_cum = r->kind & ATTN__SELF ? r->in.q_cum : r->in.k_cum;
-    attn__shape shape;
+    const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
+    const struct { const char *name; const float *at; } pointer[] = {
+        { "out", out }, { "x", x }, { "memory", k_from }, { "memory_v", r->o.memory_v },
+        { "gate", r->o.gate }
+    };
     attn_status status;
-    int b, *lengths;
-    if ((r->kind & ATTN__STEP) && (status = attn__mha_step(r, to)) != ATTN_OK) return status;
-    if (r->kind == ATTN__SELF && s->rope_table && r->n_q > s->rope_positions) return ATTN_E_SIZE;
-    if ((status = attn__mha_memory(r)) != ATTN_OK) return status;
-    if (r->in.q_cum) {                                        /* ragged: one long entry for all but the attention */
+    int i;
+    if (r->in.q_cum) {                    /* ragged: one long entry for all but the attention */
         r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
         r->q_batch = 1;
     }
@@ -5803,37 +6438,77 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
-    if (r->q_batch == 0 || r->q_rows == 0) r->k_rows = 0;     /* nobody looks */
-    if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x)) return ATTN_E_NULL;
-    if (r->k_rows > 0 && (!k_from || (!r->o.memory_v && s->d_value != s->d_key))) return ATTN_E_NULL;
-    if ((status = attn__mha_overlap(r, out, x, k_from, v_from)) != ATTN_OK) return status;
+    /* Where nobody looks, no key is projected. */
+    if (r->call != ATTN_MHA_CROSS_FILL && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
+    for (i = 0; i < 5; i++)
+        if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
+            ATTN_OK)
+            return status;
+    if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
+        return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
+    if (r->k_rows > 0 && !k_from)
+        return attn__fail(why, ATTN_E_NULL, "memory is NULL", "", 0, 0, 0);
+    if (r->k_rows > 0 && !r->o.memory_v && s->d_value != s->d_key)
+        return attn__fail(why, ATTN_E_NULL,
+                          "memory_v is NULL but d_key is # and d_value is #: values need a source",
+                          "", s->d_key, s->d_value, 0);
+    return ATTN_OK;
+}
 
+/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then
+   overlaps, then the arguments of the attention inside as they will be when it is called, its keys
+   appended. */
+static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
+                                     const float *k_from, attn_kv *to, attn__why *why)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
+    attn__shape shape;
+    attn_status status;
+    int b;
+    if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
+    if (!r->step && s->rope_table && r->n_q > s->rope_positions)
+        return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
+                          s->rope_positions, r->n_q, 0);
+    if ((status = attn__mha_memory(r, why)) != ATTN_OK ||
+        (status = attn__mha_sources(r, out, x, k_from, why)) != ATTN_OK ||
+        (status = attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why)) != ATTN_OK)
+        return status;
     r->in.out = r->heads;
     r->in.q = r->q;
-    if (!(r->kind & ATTN__STEP)) {
+    if (!r->step) {
         r->in.k = r->k;
         r->in.v = r->v;
     }
     if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    if (to) {                                                 /* the cache as it will be */
-        lengths = r->after.lengths;
+    if (to) {                             /* the cache as it will be */
         r->after = *to;
-        r->after.lengths = lengths;
-        for (b = 0; b < r->batch; b++) lengths[b] = to->lengths[b] + attn__kv_count(&r->put, b);
+        r->after.lengths = r->ints;
+        for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &shape, NULL, 1)) != ATTN_OK) return status;
+    if ((status = attn__check(&r->in, &shape, why, 1)) != ATTN_OK) return status;
+    attn__mha_keys(r);
     return attn__mha_compute(r, out, x, k_from, v_from);
 }
 
-static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const float *x, int batch, int n_q,
-                                  const float *memory, int n_k, attn_kv *to, const attn_kv *cache,
-                                  const attn_mha_opts *o)
+typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
+
+static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
+                                      float *out, const attn__mha_source *in, attn_kv *to,
+                                      const attn_kv *cache, const attn_mha_opts *o)
 {
+    attn__why why;
     attn__mha_run r;
-    attn_status status = attn__mha_begin(&r, m, kind, batch, n_q, n_k, cache, o, 0);
+    attn_status status;
+    attn__why_open(&why, function, o ? o->attn.user : NULL);
+    if (call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP) why.n = "n";
+    if ((call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP) && !attn__kv_live(cache))
+        return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
+                          0, 0);
+    status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0, &why);
     if (status != ATTN_OK) return status;
-    status = attn__mha_checked(&r, out, x, memory, to);
+    status = attn__mha_checked(&r, out, in->x, in->memory, to, &why);
     if (r.own) ATTN_FREE(r.o.attn.user, r.own);
     return status;
 }
@@ -5841,79 +6516,134 @@ static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
                                   const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__SELF, out, x, batch, n, x, n, NULL, NULL, o);
+    const attn__mha_source in = { batch, n, n, x, x };
+    return attn__mha_run_call("attn_mha_self", m, ATTN_MHA_SELF, out, &in, NULL, NULL, o);
 }
 
-ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                   const float *memory, int n_k, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
+                                   int n_q, const float *memory, int n_k, const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__CROSS, out, x, batch, n_q, memory, n_k, NULL, NULL, o);
+    const attn__mha_source in = { batch, n_q, n_k, x, memory };
+    return attn__mha_run_call("attn_mha_cross", m, ATTN_MHA_CROSS, out, &in, NULL, NULL, o);
 }
 
-ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
-                                       const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, attn_kv *c, const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__SELF | ATTN__STEP, out, x, batch, n, x, n, c, c, o);
+    const attn__mha_source in = { batch, n, n, x, x };
+    return attn__mha_run_call("attn_mha_self_step", m, ATTN_MHA_SELF_STEP, out, &in, c, c, o);
 }
 
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                        const attn_kv *c, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
+                                        int n_q, const attn_kv *c, const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__CROSS | ATTN__STEP, out, x, batch, n_q, NULL, 0, NULL, c, o);
+    const attn__mha_source in = { batch, n_q, 0, x, NULL };
+    return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
+}
+
+/* Do the projected rows of the memory go into c? */
+static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
+                                        const float *memory, const int *lengths, attn__why *why)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const struct { const char *name; int cached, here; } same[] = {
+        { "batch", c->shape.batch, r->batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
+        { "head_dim", c->shape.head_dim, s->head_dim },
+        { "v_head_dim", c->shape.v_head_dim, s->head_dim }
+    };
+    attn_status status;
+    int b, i;
+    for (i = 0; i < 4; i++)
+        if (same[i].cached != same[i].here)
+            return attn__fail(why, ATTN_E_SIZE, "$ of the cache is # but # here", same[i].name,
+                              same[i].cached, same[i].here, 0);
+    if ((status = attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    for (b = 0; lengths && b < r->batch; b++)
+        if (lengths[b] < 0 || lengths[b] > r->k_rows)
+            return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
+                              r->k_rows, b, lengths[b]);
+    for (b = 0; b < r->batch; b++)
+        if ((lengths ? lengths[b] : r->k_rows) > c->shape.capacity)
+            return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
+                              lengths ? lengths[b] : r->k_rows, c->shape.capacity);
+    return attn__mha_sources(r, NULL, NULL, memory, why);
 }
 
 /* Everything is checked here, too: c forgets what it held. */
-static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from, const int *lengths)
+static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from)
 {
-    attn__project in[2] = { { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
-                            { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
-    attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, lengths, NULL, 0);
+    attn__project in[2] = {
+        { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 },
+        { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 }
+    };
+    attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
     attn__project_run(r->in.exec, in, 2);
+    if (r->m->k_norm) attn__head_run(r);
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);
 }
 
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
-                                        const int *source_lengths, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
+                                        int batch, int n_k, const int *source_lengths,
+                                        const attn_mha_opts *o)
 {
+    attn__why why;
     attn__mha_run r;
     attn_mha_opts own;
     attn_status status;
-    int b;
-    memset(&own, 0, sizeof own);                              /* masks and the like are the business of the steps */
+    const float *memory_v = o && o->memory_v ? o->memory_v : memory;
+    memset(&own, 0, sizeof own);          /* masks and the like are the business of the steps */
     if (o) {
+        own.memory_v = o->memory_v;
         own.attn.work = o->attn.work;
         own.attn.work_size = o->attn.work_size;
         own.attn.user = o->attn.user;
         own.attn.exec = o->attn.exec;
         own.attn.backend = o->attn.backend;
     }
-    status = attn__mha_begin(&r, m, ATTN__FILL, batch, 0, n_k, NULL, &own, 0);
+    attn__why_open(&why, "attn_mha_cross_fill", own.attn.user);
+    status = attn__mha_begin(&r, m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, &own, 0, &why);
     if (status != ATTN_OK) return status;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (c->shape.batch != batch || c->shape.kv_heads != m->shape.kv_heads || c->shape.head_dim != m->shape.head_dim ||
-        c->shape.v_head_dim != m->shape.head_dim)
-        return ATTN_E_SIZE;
-    for (b = 0; source_lengths && b < batch; b++)
-        if (source_lengths[b] < 0 || source_lengths[b] > n_k) return ATTN_E_LENGTHS;
-    for (b = 0; b < batch; b++)
-        if ((source_lengths ? source_lengths[b] : n_k) > c->shape.capacity) return ATTN_E_FULL;
-    if (n_k > 0 && (!memory || (!(o && o->memory_v) && m->shape.d_value != m->shape.d_key))) return ATTN_E_NULL;
-    if ((status = attn__mha_memory(&r)) != ATTN_OK) return status;
-    attn__mha_fill(&r, c, memory, o && o->memory_v ? o->memory_v : memory, source_lengths);
-    if (r.own) ATTN_FREE(r.o.attn.user, r.own);
-    return ATTN_OK;
+    if (!attn__kv_live(c))
+        return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
+                          0, 0);
+    r.k_to = source_lengths;
+    if ((status = attn__mha_fill_check(&r, c, memory, source_lengths, &why)) != ATTN_OK ||
+        (status = attn__mha_memory(&r, &why)) != ATTN_OK)
+        return status;
+    status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
+    if (status == ATTN_OK) attn__mha_fill(&r, c, memory, memory_v);
+    if (r.own) ATTN_FREE(own.attn.user, r.own);
+    return status;
 }
 
-ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o)
+ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
+                                  int n_k, const attn_mha_opts *o)
 {
-    const attn_kv *cache = o ? o->attn.kv : NULL;
-    const int kind = cache ? ATTN__CROSS | ATTN__STEP : ATTN__CROSS;     /* self steps project n_q keys, too */
+    attn__why why;
     attn__mha_run r;
+    attn_kv cache;                        /* of the size the steps will find */
     size_t need;
-    if (attn__mha_begin(&r, m, kind, batch, n_q, cache ? n_q : n_k, cache, o, 1) != ATTN_OK) return (size_t)-1;
-    if (cache) r.in.n_k = cache->shape.capacity;
-    return attn__mha_plan(&r, &need) == ATTN_OK ? need : (size_t)-1;
+    int step, lengths = 0;
+    attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
+    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)
+        return (size_t)-1;
+    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
+        attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
+        return (size_t)-1;
+    if (step) {
+        memset(&cache, 0, sizeof cache);
+        cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
+        cache.shape.kv_heads = m->shape.kv_heads;
+        cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
+        cache.shape.capacity = n_k;
+        cache.lengths = &lengths;
+        r.in.kv = &cache;
+        r.in.n_k = n_k;
+    }
+    return attn__mha_plan(&r, &need, &why) == ATTN_OK ? need : (size_t)-1;
 }
 
 /* =================================================================================================

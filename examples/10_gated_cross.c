@@ -61,12 +61,11 @@ int main(void)
     fill(text, T * D, 1, 5);
     fill(picture, PATCHES * D_PICTURE, 1, 6);
 
-    char why[200];
     attn_mha layer;
     attn_mha_args shape = {0};
     shape.d_model = D;  shape.heads = HEADS;  shape.d_key = D_PICTURE;        /* keys come from a wider model */
     shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
-    if (attn_mha_init(&layer, &shape, why, sizeof why)) { fprintf(stderr, "%s\n", why); return 1; }
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
 
     static const float closed = 0, half = 0.5f, one = 1, three = 3, each[HEADS] = { 0, 0.5f, 0, 3 };
     show(&layer, "no gate", NULL, 0);

@@ -43,18 +43,20 @@ static float *noise(float *x, int n, float size)
 static void load_attention(attn_mha *m)
 {
     static float w_in[3 * D * D], w_o[D * D];
-    char why[200];
     attn_mha_args a = {0};
     a.d_model = D;  a.heads = HEADS;
     a.w_in = noise(w_in, 3 * D * D, 0.25f);                    /* query, key and value in one, as in_proj_weight */
     a.w_o = noise(w_o, D * D, 0.25f);
-    if (attn_mha_init(m, &a, why, sizeof why)) { fprintf(stderr, "%s\n", why); exit(1); }
+    ok(attn_mha_init(m, &a));
 }
 
 static void load_linear(attn_linear *l, int n_in, int n_out)
 {
     static float w[FF * D];
-    ok(attn_linear_init(l, noise(w, n_in * n_out, 0.15f), NULL, n_in, n_out, NULL, 0, NULL));
+    attn_linear_args a = {0};
+    a.n_in = n_in;  a.n_out = n_out;
+    a.w = noise(w, n_in * n_out, 0.15f);
+    ok(attn_linear_init(l, &a));
 }
 
 /* ---- what stands between the attentions -------------------------------------------------------------------------- */

@@ -158,10 +158,10 @@ static attn_status call(stage *s, int which)
 
 static size_t call_needs(stage *s, int which)
 {
-    attn_mha_opts o = s->o;
-    if (which == 2) o.attn.kv = &s->past;
-    if (which == 4) o.attn.kv = &s->memory;
-    return attn_mha_workspace(&s->m, B, which == 3 ? 0 : which == 2 || which == 4 ? 1 : N, N, &o);
+    static const attn_mha_call calls[] = {ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL,
+                                          ATTN_MHA_CROSS_STEP};
+    const int step = which == 2 || which == 4;
+    return attn_mha_workspace(&s->m, calls[which], B, step ? 1 : N, step ? CAPACITY : N, &s->o);
 }
 
 static attn_status stage_make(stage *s, void *user)
@@ -187,7 +187,7 @@ static attn_status stage_make(stage *s, void *user)
     s->o.attn.user = user;
     s->o.attn.weights = s->weights;
     s->o.weights_mean = 1;
-    if ((status = attn_mha_init(&s->m, &a, NULL, 0)) != ATTN_OK) return status;
+    if ((status = attn_mha_init(&s->m, &a)) != ATTN_OK) return status;
     if ((status = attn_kv_init(&s->past, &kv)) != ATTN_OK) return status;
     return attn_kv_init(&s->memory, &kv);
 }
@@ -202,6 +202,7 @@ static void stage_free(stage *s)
 void mha_allocation(void)
 {
     int mine;
+    attn_linear_args la = {0};
     attn_linear l;
     stage s;
     for (int fail = 0; fail < 3; fail++) {                    /* the weights, one cache, the other */
@@ -211,7 +212,9 @@ void mha_allocation(void)
         CHECK(hooks.live == 0);
     }
     hooks_reset(0, &mine);
-    CHECK(attn_linear_init(&l, s.x, NULL, 3, 2, NULL, 0, &mine) == ATTN_E_MEMORY);
+    la.n_in = 3, la.n_out = 2, la.w = s.x, la.user = &mine;
+    REFUSED(attn_linear_init(&l, &la), ATTN_E_MEMORY, "attn_linear_init: an allocation of ");
+    CHECK(refusal_user() == &mine);
     attn_linear_free(&l);
 
     hooks_reset(-1, &mine);
@@ -228,7 +231,7 @@ void mha_allocation(void)
 
         hooks_reset(0, &mine);                                /* no memory: an error, and nothing has happened */
         memset(s.out, 0x77, sizeof s.out);
-        CHECK(call(&s, which) == ATTN_E_MEMORY);
+        REFUSED(call(&s, which), ATTN_E_MEMORY, "an allocation of ");
         for (size_t i = 0; i < sizeof s.out; i++)
             if (((unsigned char *)s.out)[i] != 0x77) { CHECKF(0, "call %d wrote without memory", which); break; }
         CHECK(s.past.lengths[0] == (which > 2) && s.memory.lengths[0] == (which >= 3 ? N : 0));

@@ -368,7 +368,6 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
     attn_mha m;
     float *w[4], *bias;
     int i, widest;
-    char why[200];
     memset(&a, 0, sizeof a);
     a.kv_heads = rng_int(r, 1, 2), a.heads = a.kv_heads * rng_int(r, 1, 3), a.head_dim = dims[rng_int(r, 0, 4)];
     a.d_model = rng_int(r, 1, 90);
@@ -385,7 +384,7 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
         CHECK(status == ATTN_OK);
         a.rope_table = *table, a.rope_positions = 256, a.rope_interleaved = rng_int(r, 0, 1);
     }
-    if (attn_mha_init(&m, &a, why, sizeof why) != ATTN_OK) CHECKF(0, "%s", why);
+    CHECK(attn_mha_init(&m, &a) == ATTN_OK);
     for (i = 0; i < 4; i++) free(w[i]);
     free(bias);
     return m;
@@ -415,9 +414,12 @@ static void round_linear(rng *r)
     const int n_in = rng_int(r, 1, 150), n_out = rng_int(r, 1, 100), rows = rng_int(r, 0, 40);
     float *w = filled(r, (size_t)(n_in * n_out)), *b = filled(r, (size_t)n_out), *x = filled(r, (size_t)(rows * n_in));
     float *y = room((size_t)(rows * n_out));
+    attn_linear_args la;
     attn_linear l;
     attn_status status;
-    CHECK(attn_linear_init(&l, w, b, n_in, n_out, NULL, 0, NULL) == ATTN_OK);
+    memset(&la, 0, sizeof la);
+    la.n_in = n_in, la.n_out = n_out, la.w = w, la.b = b, la.in_place = rng_int(r, 0, 1);
+    CHECK(attn_linear_init(&l, &la) == ATTN_OK);
     HOSTED(r, status, attn_linear_run(&l, y, x, rows, draw_exec(r)));
     CHECK(status == ATTN_OK);
     if (status == ATTN_OK) judge_linear(y, x, w, b, rows, n_in, n_out);
@@ -802,12 +804,16 @@ static uint64_t job(int j, const attn_exec *exec)
     case 8: {                                                /* masks, and a rotation */
         float mask[12 * 12], by[12 * 12], table[24 * 8];
         const int lengths[1] = {9};
+        attn_rope_args ra;
         status = attn_mask_causal(mask, 12, 12, rows - 3);
         if (status == ATTN_OK) status = attn_mask_lengths(by, lengths, 1, 12, 12);
         if (status == ATTN_OK) status = attn_mask_merge(mask, 1, by, 1, 12, 12);
         if (status == ATTN_OK) status = attn_self(out, x, x + 3, x + 400, 1, 12, 3, 8, 0, NULL, mask);
         if (status == ATTN_OK) status = attn_rope_table(table, 24, 8, NULL, 0.0);
-        if (status == ATTN_OK) status = attn_rope(out, 1, 12, 3, 8, table, j & 1, rows);
+        memset(&ra, 0, sizeof ra);
+        ra.x = out, ra.batch = 1, ra.n = 12, ra.heads = 3, ra.head_dim = 8, ra.table = table, ra.positions = 24;
+        ra.interleaved = (int)(j & 1), ra.pos = (int)rows;
+        if (status == ATTN_OK) status = attn_rope(&ra);
         n = 12 * 3 * 8;
         break;
     }
@@ -870,13 +876,16 @@ static void at_once(void)
     uint64_t serial[JOBS];
     float *w = filled(&r, 61 * 33);
     attn_pool *shared_pool;
+    attn_linear_args la;
     int i, started = 0;
     long wrong = 0, refused = 0, c;
     const double start = test_seconds();
     shared.x = filled(&r, NUMBERS * 4);
     fixed_layer(test_seed, 40, &shared.self, &shared.self_kv, &shared.tables[0]);
     fixed_layer(test_seed + 1, 150, &shared.cross, &shared.cross_kv, &shared.tables[1]);
-    CHECK(attn_linear_init(&shared.linear, w, NULL, 33, 61, NULL, 0, NULL) == ATTN_OK);
+    memset(&la, 0, sizeof la);
+    la.n_in = 33, la.n_out = 61, la.w = w;
+    CHECK(attn_linear_init(&shared.linear, &la) == ATTN_OK);
     shared_pool = attn_pool_create(3);
     CHECK(shared_pool != NULL);
     shared_exec = attn_pool_exec(shared_pool);
