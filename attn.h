@@ -222,16 +222,17 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-/* ---- CALL ----------------------------------------------------------------------------------------
+/* ---- CALL ---------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
    projected. Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread
-   safe: calls may run at once as long as their outputs differ. On an error nothing has been written,
-   and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is written. */
+   safe: calls may run at once as long as their outputs differ. On an error nothing has been
+   written, and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is
+   written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
-   lengths       [batch], 0..n: keys behind are hidden, rows behind are written as zeros; NULL: all n
+   lengths       [batch], 0..n: keys behind are hidden, rows behind are zeros; NULL: all n
    mask          [batch][n][n] additive, from the builders above or your own; NULL: none
    Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -242,16 +243,16 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
    out, q          [batch][n_q][heads*head_dim]
    k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
    source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
-   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says
-                   nothing about position j of the other
+   mask            [batch][n_q][n_k] additive; NULL: none
+   Not causal: position i of one sequence says nothing about position j of the other.
    Errors: as attn_self, but OPTION. */
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
                                int batch, int n_q, int n_k, int heads, int head_dim,
                                const int *source_lengths, const float *mask);
 
 /* ---- EVERYTHING ---------------------------------------------------------------------------------
-   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0 is
-   legal: attn_args_for asks for them, so that none is forgotten.
+   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0
+   is legal: attn_args_for asks for them, so that none is forgotten.
 
        attn_args a = attn_args_for(batch, n_q, n_k, heads, head_dim);
        a.out = out;  a.q = q;  a.k = k;  a.v = v;
@@ -345,7 +346,7 @@ typedef struct attn_args {
 
     /* What is hidden or added. Cells are [batch][heads][n_q][n_k]. The shape {batch, heads, rows}
        says of each whether it is full, or 1: shared. The stride {batch, head, row} is in cells;
-       each 0: packed upon the inner ones; where one is shared it does not matter. Cells of a row touch.
+       each 0: packed upon the inner ones; a shared one is never stepped over. Cells of a row touch.
        In a buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
     const float *mask;                    /* NULL: none; -inf hides, anything else is added.
                                              "attn_mask" in floats (PyTorch, ONNX), ggml's mask */
@@ -389,9 +390,9 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 
 /* Attention. ATTN_OK, or a status and nothing written: everything is checked first, and
    ATTN_REFUSED is told which argument is wrong and why. out, weights, lse, masked_rows and work may
-   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows of
-   one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe: reads
-   its inputs, writes only its outputs and work. */
+   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows
+   of one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe:
+   reads its inputs, writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
 /* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
@@ -407,7 +408,7 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Backends usable on this machine, best first; writes at most max of them to list (may be NULL) and
-   returns how many there are. A name is a literal: "avx2" etc., "unknown" for others. Thread safe. */
+   returns how many there are. A name is a literal, "avx2" or "unknown", say. Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
@@ -581,18 +582,23 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
 
 #ifdef ATTN_THREADS
-/* ---- THREADS -------------------------------------------------------------------------------------------------
-   A small pool for those who have none. No globals; threads exist from create to destroy and nowhere else, spin for
-   some microseconds after a job and sleep then. Several threads may use one pool: they take turns. A task that uses
-   its own pool gets its tasks run at once, in place. pthreads (link with -pthread where that is not automatic) or
-   Win32. */
+/* ---- THREADS ------------------------------------------------------------------------------------
+   A small pool for those who have none: pthreads (link with -pthread where that is not automatic)
+   or Win32. Its threads exist from create to destroy and nowhere else. After a job they look for
+   the next one for some microseconds, then they sleep.
+   Thread safe: several threads may use one pool at once; their jobs take turns.
+   Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
+   one behind the other. So no two pools can wait for each other.
+   After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
+   destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
+   attn_pool_destroy while you fork. Pools that the child creates are as good as any. */
 typedef struct attn_pool attn_pool;
 
-/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors. NULL: out of range, or the
-   system did not give them. Uses ATTN_MALLOC(NULL, ...). */
+/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors, at most
+   256. NULL: out of range, or the system did not give them. Uses ATTN_MALLOC(NULL, ...). */
 ATTNDEF attn_pool  *attn_pool_create(int threads);
-ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);           /* for attn_args.exec; NULL: one thread */
-ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses it any more; NULL is fine */
+ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; NULL: one thread */
+ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
 #endif
 
 #ifdef __cplusplus
@@ -603,6 +609,11 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 /* ============================================================================================================
  * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
  * ========================================================================================================== */
+#if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
+    (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "attn.h: the implementation needs C99: compile this one file with -std=c99 or later"
+#undef ATTN_IMPLEMENTATION               /* so that this is the only message */
+#endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
 
@@ -1491,8 +1502,8 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
     attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) !=
-        ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT)
+        attn__env_set(ATTN__ENV_DEFAULT);
     for (i = from; i < to; i++) task(job->arg, i);
     if (exists && attn__env_get() != before) attn__env_set(before);
 }
@@ -1507,27 +1518,30 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
     else e->run(e->pool, n, attn__run_one, &job);
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
- * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It reads and
- * never writes, so a refused call has touched nothing. In this order, each step trusting the ones before it:
+ * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It
+ * reads and never writes, so a refused call has touched nothing. In this order, each step trusting
+ * the ones before it:
  *     options     values out of range, settings that exclude each other
  *     sizes       what stands in attn_args itself, or in the cache
+ *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
  * Without arrays it takes less than 0.1 microseconds: small calls feel every one of these.
- * ========================================================================================================== */
+ * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
     static const char *const names[] = {
-        "ok", "a required pointer is NULL", "a size is out of range", "kv_heads does not divide heads",
-        "a stride is negative or too small", "a length, start or offset is out of range",
-        "a k_map entry is out of range", "a mask, keep or bias shape is neither 1 nor the full size",
-        "an option is out of range", "two settings exclude each other",
-        "an output overlaps another argument", "a size does not fit the address space",
-        "the memory given is too small", "out of memory", "the backend is not usable on this machine",
-        "the cache is full", "a pointer is not aligned to its type"
+        "ok", "a required pointer is NULL", "a size is out of range",
+        "kv_heads does not divide heads", "a stride is negative or too small",
+        "a length, start or offset is out of range", "a k_map entry is out of range",
+        "a mask, keep or bias shape is neither 1 nor the full size", "an option is out of range",
+        "two settings exclude each other", "an output overlaps another argument",
+        "a size does not fit the address space", "the memory given is too small", "out of memory",
+        "the backend is not usable on this machine", "the cache is full",
+        "a pointer is not aligned to its type"
     };
     return s <= ATTN_OK && s >= ATTN_E_ALIGN ? names[-(int)s] : "unknown status";
 }
@@ -1546,8 +1560,9 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
     return a;
 }
 
-/* ---- sentences without stdio ------------------------------------------------------------------- */
-/* Appends n bytes. len counts what was asked for, as snprintf does; what is stored ends at size - 1. */
+/* ---- sentences without stdio ----------------------------------------------------------------- */
+/* Appends n bytes. len counts what was asked for, as snprintf does; only size - 1 bytes are stored
+   and terminated. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->size > 0) {
@@ -1581,8 +1596,8 @@ static void attn__put_int(attn__text *t, long long n)
 }
 
 /* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
-static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y,
-                       long long z)
+static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x,
+                       long long y, long long z)
 {
     for (; *sentence; sentence++) {
         if (*sentence == '$') attn__put(t, name);
@@ -1649,21 +1664,23 @@ static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const
 
 /* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that
    succeeds comes here. */
-static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status, const char *sentence,
-                                             const char *name, long long x, long long y, long long z)
+static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
+                                             const char *sentence, const char *name,
+                                             long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
     if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
-/* ---- sizes that cannot wrap -------------------------------------------------------------------- */
-/* No object is larger; differences of addresses inside one, and sums of two of them, fit their types. */
+/* ---- sizes that cannot wrap ------------------------------------------------------------------ */
+/* No object is larger; differences of addresses inside one, and sums of two of them, fit their
+   types. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
 #define ATTN__SIZE_MAX  (INT_MAX - 1023)
 
-/* *r = a * b and a + b; 1 when it does not fit. Two small factors, the usual case, need no division. */
+/* *r = a * b and a + b; 1 when it does not fit. Small factors, the usual case, need no division. */
 ATTN__INLINE int attn__mul(size_t a, size_t b, size_t *r)
 {
     const size_t half = (size_t)1 << (sizeof(size_t) * CHAR_BIT / 2);
@@ -1677,8 +1694,8 @@ ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
     return *r < a;
 }
 
-/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero
-   is tested first because the product of the others may wrap without meaning anything. */
+/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A
+   zero is tested first because the product of the others may wrap without meaning anything. */
 static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 {
     *bytes = 0;
@@ -1688,7 +1705,7 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
            *bytes > ATTN__BYTES_MAX;
 }
 
-/* ---- options ----------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
@@ -1713,13 +1730,15 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
 {
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "align is set but causal already says how rows and keys align", "", 0, 0, 0);
+                          "align is set but causal already says how rows and keys align", "",
+                          0, 0, 0);
     if (a->q_cum && a->q_lengths)
         return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {                                  /* settings that the cache would silently win over */
+    if (a->kv) {
+        /* Settings that the cache would silently win over. */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
                            a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
@@ -1734,27 +1753,32 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
 static attn_status attn__check_options(const attn_args *a, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
-        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
-        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)) != ATTN_OK)
+    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) ||
+        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) ||
+        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) ||
+        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage,
+                                     ATTN_SCORES_BIASED)) ||
+        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)))
         return status;
-    if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    if (!attn__finite(a->scale))
+        return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
     if (a->window_left < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "", a->window_left, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "",
+                          a->window_left, 0, 0);
     if (a->window_right < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "", a->window_right, 0, 0);
-    if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "",
+                          a->window_right, 0, 0);
+    if (a->exec && !a->exec->run)
+        return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           a->exec->width, 0, 0);
     return attn__check_conflicts(a, why);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 /* any size: at least `least`, and small enough to be rounded up */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
@@ -1789,7 +1813,8 @@ static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 }
 
 /* What the arguments say about the keys although a cache does, must agree with it. */
-static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s, attn__why *why)
+static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s,
+                                     attn__why *why)
 {
     const struct { const char *name; int given, cached; } same[] = {
         { "kv_heads", s->kv_heads, cache->kv_heads }, { "head_dim", s->head_dim, cache->head_dim },
@@ -1798,8 +1823,8 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
     int i;
     for (i = 0; i < 4; i++)
         if (same[i].given != same[i].cached)
-            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
-                              same[i].cached, 0);
+            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name,
+                              same[i].given, same[i].cached, 0);
     return ATTN_OK;
 }
 
@@ -1807,15 +1832,16 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
    entries. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
-    /* The sign and the high bits of the OR are those of the worst: small sizes are passed at once. */
-    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads | a->head_dim |
-                                    a->v_head_dim | a->k_batch);
+    /* The OR has the sign and the high bits of the worst, so small sizes are passed at once. */
+    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads |
+                                    a->head_dim | a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
     attn_status status = ATTN_OK;
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
         if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
     if (c && (c->head_dim < 1 || !a->kv->lengths))
-        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
+                          0, 0, 0);
     s->batch = a->batch;
     s->heads = a->heads;
     s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
@@ -1825,10 +1851,12 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (c && (status = attn__check_cache(c, s, why)) != ATTN_OK) return status;
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->group * s->kv_heads != s->heads)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads",
-                          "", s->heads, s->kv_heads, 0);
+        return attn__fail(why, ATTN_E_HEADS,
+                          "heads is # but kv_heads is #; kv_heads must divide heads", "",
+                          s->heads, s->kv_heads, 0);
     if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
-        return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share them",
+        return attn__fail(why, ATTN_E_SIZE,
+                          "batch is # but there are only # $; k_map could share them",
                           a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch,
                           s->k_batch, 0);
     if (s->batch > INT_MAX / s->heads)
@@ -1838,19 +1866,20 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     return ATTN_OK;
 }
 
-/* ---- alignment --------------------------------------------------------------------------------- */
+/* ---- alignment ------------------------------------------------------------------------------- */
 /* What a compiler asks of the addresses of float and int (the same everywhere, or nearly), and of
    size_t. Less than that is undefined behaviour even where the processor does not mind. */
-struct attn__cell { char before; union { float f; int i; } cell; };
-struct attn__count { char before; size_t count; };
-#define ATTN__CELL_ALIGN  offsetof(struct attn__cell, cell)
-#define ATTN__COUNT_ALIGN offsetof(struct attn__count, count)
+struct attn__align_cell { char before; union { float f; int i; } cell; };
+struct attn__align_count { char before; size_t count; };
+#define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
+#define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
 
 static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
 {
     const size_t behind = (size_t)at % align;
     if (behind == 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_ALIGN, "$ is not aligned: its address is # behind a multiple of #", name,
+    return attn__fail(why, ATTN_E_ALIGN,
+                      "$ is not aligned: its address is # behind a multiple of #", name,
                       (long long)behind, (long long)align, 0);
 }
 
@@ -1874,21 +1903,23 @@ static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
-/* Before the first array is read. Nearly always nothing is wrong, so all addresses are asked at once. */
+/* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v | (size_t)a->mask |
-                         (size_t)a->bias | (size_t)a->alibi_slopes | (size_t)a->sinks |
-                         (size_t)a->weights | (size_t)a->lse | (size_t)a->q_pos_each |
-                         (size_t)a->q_lengths | (size_t)a->k_lengths | (size_t)a->k_starts |
-                         (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->k_map;
-    if (cells % ATTN__CELL_ALIGN == 0 && (size_t)a->masked_rows % ATTN__COUNT_ALIGN == 0) return ATTN_OK;
-    return attn__find_unaligned(a, why);
+    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v |
+                         (size_t)a->mask | (size_t)a->bias | (size_t)a->alibi_slopes |
+                         (size_t)a->sinks | (size_t)a->weights | (size_t)a->lse |
+                         (size_t)a->q_pos_each | (size_t)a->q_lengths | (size_t)a->k_lengths |
+                         (size_t)a->k_starts | (size_t)a->q_cum | (size_t)a->k_cum |
+                         (size_t)a->k_map;
+    if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
+        return attn__find_unaligned(a, why);
+    return ATTN_OK;
 }
 
-/* ---- who exists -------------------------------------------------------------------------------- */
-/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less
-   will do. */
+/* ---- who exists ------------------------------------------------------------------------------ */
+/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing
+   less will do. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -1896,18 +1927,20 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
 }
 
-/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width
-   of its entries */
+/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the
+   width of its entries */
 static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch,
                                    const char *width, int *n)
 {
     int b, longest = 0;
     if (batch > 0 && cum[0] < 0)
-        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0], 0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0],
+                          0, 0);
     for (b = 0; b < batch; b++) {
         if (cum[b + 1] < cum[b]) {
             attn__say(why, "$[#] is # but ", name, b, cum[b], 0);
-            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1, cum[b + 1], 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1,
+                              cum[b + 1], 0);
         }
         if (cum[b + 1] - cum[b] > longest) longest = cum[b + 1] - cum[b];
     }
@@ -1931,14 +1964,15 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
 {
     const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
     int keys;
+    /* The map first: a cache is asked for the length of the entry that it names. */
     if (from < 0 || from >= s->k_batch)
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
         attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
                   a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"), s->n_q,
-                          0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"),
+                          s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
     if (start < 0 || start > keys)
@@ -1949,21 +1983,22 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
     return ATTN_OK;
 }
 
-/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array
-   is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full: no less
-   than a call will need. */
-static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no
+   array is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full:
+   no less than a call will need. */
+static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why,
+                                       int contents)
 {
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
     const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
-    attn_status status;
+    attn_status status = ATTN_OK;
     int b, longest = 0;
     s->n_q = a->n_q;
     s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
-    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK)
-        return status;
-    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK)
-        return status;
+    if (q_cum) status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q);
+    if (status == ATTN_OK && k_cum)
+        status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k);
+    if (status != ATTN_OK) return status;
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
@@ -1974,17 +2009,17 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
 }
 
-/* ---- where it lies ----------------------------------------------------------------------------- */
-/* Runs of `width` cells, count[0] x count[1] x count[2] of them: q, k, v, out, mask, keep or bias. */
+/* ---- where it lies --------------------------------------------------------------------------- */
+/* q, k, v, out, mask, keep or bias: count[0] x count[1] x count[2] runs of `width` cells. */
 typedef struct attn__tensor {
     const char *name;
     const void *at;
     const ptrdiff_t *given;                       /* strides as the caller has them */
     ptrdiff_t *stride;                            /* and with every default resolved */
     int count[3], width;
-    int inner;                                    /* the dimension packed first, 2 or 1; the other is
-                                                     the second, and 0 the last */
-    size_t cell;                                  /* bytes of one */
+    int inner;                                    /* the dimension packed first, 2 or 1; then the
+                                                     other, and 0 last */
+    size_t cell;                                  /* bytes of one cell */
 } attn__tensor;
 
 /* The bytes between the first and the last of one argument. */
@@ -2016,18 +2051,24 @@ static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d
                       t->stride[d], t->count[d]);
 }
 
-/* Resolves strides of which none is given. *reach: cells from the first to the last. */
+/* So many cells fit an object. (A division by t->cell would cost as much as all the rest.) */
+ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
+{
+    return t->cell == 1 ? ATTN__BYTES_MAX : ATTN__BYTES_MAX / sizeof(float);
+}
+
+/* Resolves strides of which none is given. *reach: cells from the first to the last, 0: none. */
 static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
-    const int order[3] = { t->inner, 3 - t->inner, 0 };
-    int i;
-    *reach = (size_t)t->width;
-    for (i = 0; i < 3; i++) {
-        const int d = order[i];
-        t->stride[d] = (ptrdiff_t)*reach;
-        if (attn__mul(*reach, (size_t)t->count[d], reach) || *reach > ATTN__BYTES_MAX / t->cell)
-            return attn__fail_large(why, t, d);
-    }
+    const int inner = t->inner, second = 3 - inner;
+    size_t run = (size_t)t->width, entry;
+    t->stride[inner] = t->width;
+    if (attn__mul(run, (size_t)t->count[inner], &run)) return attn__fail_large(why, t, inner);
+    t->stride[second] = (ptrdiff_t)run;
+    if (attn__mul(run, (size_t)t->count[second], &entry)) return attn__fail_large(why, t, second);
+    t->stride[0] = (ptrdiff_t)entry;
+    if (attn__mul(entry, (size_t)t->count[0], reach) || *reach > attn__cells_max(t))
+        return attn__fail_large(why, t, 0);
     return ATTN_OK;
 }
 
@@ -2041,11 +2082,11 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
         const int d = order[i];
         t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
         if (t->stride[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
-                              t->stride[d], 0);
-        if (i == 2) break;                        /* nothing is packed upon the last: it may be large */
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative",
+                              t->name, d, t->stride[d], 0);
+        if (i == 2) break;                        /* nothing is packed upon the last one */
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
-            whole > ATTN__BYTES_MAX / t->cell)
+            whole > attn__cells_max(t))
             return attn__fail_large(why, t, d);
         if (whole > packed) packed = whole;
     }
@@ -2069,10 +2110,11 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
         size_t steps;
         if (t->count[d] < 2) continue;            /* it never steps */
         if ((size_t)t->stride[d] < *reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
-                              t->name, d, t->stride[d], (long long)*reach);
+            return attn__fail(why, ATTN_E_STRIDE,
+                              "$_stride[#] is # but what lies inside takes # cells", t->name, d,
+                              t->stride[d], (long long)*reach);
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
-            attn__add(*reach, steps, reach) || *reach > ATTN__BYTES_MAX / t->cell)
+            attn__add(*reach, steps, reach) || *reach > attn__cells_max(t))
             return attn__fail_large(why, t, d);
     }
     return ATTN_OK;
@@ -2083,13 +2125,12 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
 static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
     const int given = t->given[0] || t->given[1] || t->given[2];
-    const int empty = t->count[0] == 0 || t->count[1] == 0 || t->count[2] == 0 || t->width == 0;
-    size_t reach = 0;
+    size_t reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
     attn_status status;
-    if (!given) status = attn__pack_strides(why, t, &reach);
-    else status = attn__fill_strides(why, t);
+    if (given) status = attn__fill_strides(why, t);
+    else status = attn__pack_strides(why, t, &reach);
     if (status != ATTN_OK) return status;
-    if (empty) {                                  /* nothing to step over, so no step can wrap */
+    if (reach == 0) {                             /* nothing to step over, so no step can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
         return ATTN_OK;
     }
@@ -2102,8 +2143,8 @@ static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const at
     return ATTN_OK;
 }
 
-/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension that
-   is shared gets the stride 0. */
+/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension
+   that is shared gets the stride 0. */
 static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
                                      const int *shape, int heads, const attn__shape *s)
 {
@@ -2124,9 +2165,9 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
     return status;
 }
 
-/* ---- outputs apart from everything ------------------------------------------------------------- */
-/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x does
-   not repeat so; one of its larger strides is no multiple of the step. */
+/* ---- outputs apart from everything ----------------------------------------------------------- */
+/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x
+   does not repeat so; one of its larger strides is no multiple of the step. */
 static size_t attn__inside_step(const attn__span *x, size_t step)
 {
     const attn__tensor *t = x->tensor;
@@ -2141,12 +2182,14 @@ static size_t attn__inside_step(const attn__span *x, size_t step)
     return bytes;
 }
 
-/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a stride
-   of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in one row. */
+/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a
+   stride of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in
+   one row. */
 static int attn__columns(const attn__span *x, const attn__span *y)
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
+    /* Either may know the step: a single row of out has none, but the keys beside it do. */
     for (i = 0; i < 6; i++) {
         const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
         const size_t step = (size_t)t->stride[i % 3] * t->cell;
@@ -2161,8 +2204,8 @@ static int attn__columns(const attn__span *x, const attn__span *y)
 }
 
 /* Every output against the outputs behind it and all inputs. Inputs may share memory as they like.
-   The differences are modulo the address space, of which no span takes more than half: one of them is
-   less than the span in front exactly when the two meet. */
+   The differences are modulo the address space, of which no span takes more than half: one of them
+   is less than the span in front exactly when the two meet. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
@@ -2184,12 +2227,14 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     size_t bytes;
     if (a->weights) {
         if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space",
+                              "", 0, 0, 0);
         attn__span_add(all, "weights", a->weights, bytes);
     }
     if (a->lse) {
         if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "",
+                              0, 0, 0);
         attn__span_add(all, "lse", a->lse, bytes);
     }
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -2260,9 +2305,10 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
     return status;
 }
 
-/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked
-   of a pointer behind which nothing would lie. */
-static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why, int contents)
+/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is
+   asked of a pointer behind which nothing would lie. */
+static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
+                                      int contents)
 {
     /* Ragged, all entries are one long one; how long, only the contents know. */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
@@ -2281,13 +2327,15 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     attn__spans spans, *all = contents ? &spans : NULL;
     attn_status status;
     int i;
+    /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
     if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
         (status = attn__add_outputs(a, s, why, &spans)) != ATTN_OK)
         return status;
     for (i = 1; i < (a->kv ? 2 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
-    if (!contents && a->kv && !a->n_k) return ATTN_OK;            /* the width of a mask is not known yet */
+    /* Without contents nobody knows yet how wide the mask beside a cache will be. */
+    if (!contents && a->kv && !a->n_k) return ATTN_OK;
     if ((a->mask || a->keep || a->bias) &&
         (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
@@ -2296,11 +2344,12 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     return attn__check_overlap(why, &spans);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
-/* Validates all of *a before anything is written and resolves every default into *s. On an error one
-   sentence that names the field and the values goes to `why` (may be NULL).
+/* ---- the whole ------------------------------------------------------------------------------- */
+/* Validates all of *a before anything is written and resolves every default into *s. On an error
+   one sentence that names the field and the values goes to `why` (may be NULL).
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
-   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
+   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
+   contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     attn_status status;
@@ -2317,8 +2366,8 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
-        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "",
-                          0, 0, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
+                          "", 0, 0, 0);
     if (a->work && a->work_size < need)
         return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)need, 0);
@@ -2326,7 +2375,8 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
 }
 
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
-static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own, char **at)
+static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
+                                char **at)
 {
     *own = NULL;
     if (mem && mem_size < need) return ATTN_E_WORK;
@@ -2348,12 +2398,14 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
     return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
 }
 
-/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b to the K/V entry,
-   and a cache from there to the slot that holds it now. Bottom-right puts the last row that exists at the last key, so
-   it counts keys up to their END: with k_starts, positions are still those in the buffer. */
+/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
+   to the K/V entry, and a cache from there to the slot that holds it now. Bottom-right puts the
+   last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
+   are still those in the buffer. */
 static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
-    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;   /* ragged entries begin at a row */
+    /* Ragged entries begin at a row. */
+    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
 
     e->rows = a->q_cum ? a->q_cum[b + 1] - first : a->q_lengths ? a->q_lengths[b] : s->n_q;
     e->q = attn__at(a->q, first * s->q[d]);
@@ -2377,7 +2429,8 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     if (a->k_lengths) e->end = e->start + a->k_lengths[b];
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
-    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT) e->pos += e->end - e->rows;
+    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
+        e->pos += e->end - e->rows;
 }
 
 /* What a call with these (valid) arguments will do, in one line. */
@@ -2390,30 +2443,33 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
-        { a->window_left > 0 || a->window_right > 0, "window" }, { a->q_pos || a->q_pos_each, "q_pos" },
-        { a->q_lengths != NULL, "q_lengths" }, { a->k_lengths != NULL, "k_lengths" },
-        { a->k_starts != NULL, "k_starts" }, { a->k_map != NULL, "k_map" },
-        { a->q_cum != NULL, "ragged queries" }, { a->k_cum != NULL, "ragged keys" },
-        { a->mask != NULL, "mask" }, { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
+        { a->window_left > 0 || a->window_right > 0, "window" },
+        { a->q_pos || a->q_pos_each, "q_pos" }, { a->q_lengths != NULL, "q_lengths" },
+        { a->k_lengths != NULL, "k_lengths" }, { a->k_starts != NULL, "k_starts" },
+        { a->k_map != NULL, "k_map" }, { a->q_cum != NULL, "ragged queries" },
+        { a->k_cum != NULL, "ragged keys" }, { a->mask != NULL, "mask" },
+        { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
         { a->alibi_slopes != NULL, "alibi" }, { a->sinks != NULL, "sinks" },
         { a->weights != NULL, "writes weights" }, { a->lse != NULL, "writes lse" },
         { a->masked_rows != NULL, "writes masked_rows" }
     };
     attn_backend backend = a->backend;
     int i;
+    /* So it begins even where memory was missing: printed then, it must mislead nobody. */
     attn__put(t, "these arguments are fine");
     if (s->batch == 0 || s->n_q == 0) {
         attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1,
-               s->batch, 0);
+    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend),
+               a->exec ? a->exec->width : 1, s->batch, 0);
     attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
     attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
         if (feature[i].on) attn__tell(t, ", $", feature[i].name, 0, 0, 0);
-    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
+    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
+               (long long)work, 0, 0);
 }
 
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);        /* section 8 */
@@ -2428,7 +2484,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     answer.asked = 1;
     answer.text = attn__text_at(why, why_size);
     if ((status = attn__check(a, &shape, &answer, 1)) != ATTN_OK) return status;
-    work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
+    work = attn__plan_bytes(a, &shape);           /* of this very call, not what it could grow to */
     if ((status = attn__check_work(a, work, &answer)) != ATTN_OK) return status;
     attn__describe(a, &shape, work, &answer.text);
     return ATTN_OK;
@@ -5362,16 +5418,17 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
     return attn__mha_plan(&r, &need) == ATTN_OK ? need : (size_t)-1;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 10  THREADS
- * ========================================================================================================== */
-
+ *
+ * The pool runs one job at a time; callers queue for it. A worker joins the job under the lock and
+ * leaves it under the lock; between, one atomic counter hands out the tasks. The caller works too,
+ * and when the counter has run out it closes the job (a worker that wakes late finds it closed) and
+ * waits for those who joined. Workers look for the next job for a few microseconds before they
+ * sleep, because the next one often follows at once.
+ * ============================================================================================== */
 #ifdef ATTN_THREADS
-/* ---- the pool --------------------------------------------------------------------------------------------------
-   One job at a time, the callers queue for it. A worker joins the job under the lock and leaves it under the lock;
-   between, tasks are handed out by one atomic counter. The caller works too, and when the counter has run out it closes
-   the job (whoever wakes late finds it closed) and waits for those who joined. Workers look for the next job a few
-   microseconds long, since the next one often follows at once, then they sleep. */
+/* ---- what the system gives: a lock, bells to sleep by, threads ------------------------------- */
 #if defined(_WIN32)
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -5383,7 +5440,6 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
 typedef SRWLOCK            attn__lock;
 typedef CONDITION_VARIABLE attn__bell;
 typedef HANDLE             attn__thread;
-typedef DWORD              attn__name;
 #define ATTN__WORKER       DWORD WINAPI
 #define ATTN__WORKER_END   0
 static int  attn__lock_make(attn__lock *l) { InitializeSRWLock(l); return 1; }
@@ -5392,7 +5448,10 @@ static void attn__lock_take(attn__lock *l) { AcquireSRWLockExclusive(l); }
 static void attn__lock_give(attn__lock *l) { ReleaseSRWLockExclusive(l); }
 static int  attn__bell_make(attn__bell *b) { InitializeConditionVariable(b); return 1; }
 static void attn__bell_drop(attn__bell *b) { (void)b; }
-static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)SleepConditionVariableSRW(b, l, INFINITE, 0); }
+static void attn__bell_wait(attn__bell *b, attn__lock *l)
+{
+    (void)SleepConditionVariableSRW(b, l, INFINITE, 0);
+}
 static void attn__bell_ring(attn__bell *b) { WakeConditionVariable(b); }
 static void attn__bell_ring_all(attn__bell *b) { WakeAllConditionVariable(b); }
 static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *arg)
@@ -5400,15 +5459,18 @@ static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *
     *t = CreateThread(NULL, 0, f, arg, 0, NULL);
     return *t != NULL;
 }
-static void attn__thread_join(attn__thread t) { (void)WaitForSingleObject(t, INFINITE); (void)CloseHandle(t); }
-static attn__name attn__name_mine(void) { return GetCurrentThreadId(); }
-static int  attn__name_same(attn__name a, attn__name b) { return a == b; }
-static int  attn__processors(void)
+static void attn__thread_join(attn__thread t)
+{
+    (void)WaitForSingleObject(t, INFINITE);
+    (void)CloseHandle(t);
+}
+static int attn__processors(void)
 {
     SYSTEM_INFO info;
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
+static long attn__process(void) { return 0; }        /* nothing forks here */
 #elif !defined(__unix__) && !defined(__APPLE__) && !defined(__HAIKU__)
 #error "attn.h: ATTN_THREADS knows pthreads and Win32; here give an attn_exec of your own"
 #else
@@ -5416,7 +5478,7 @@ static int  attn__processors(void)
 #include <unistd.h>
 typedef pthread_mutex_t attn__lock;
 typedef pthread_cond_t  attn__bell;
-typedef pthread_t       attn__thread, attn__name;
+typedef pthread_t       attn__thread;
 #define ATTN__WORKER     void *
 #define ATTN__WORKER_END NULL
 static int  attn__lock_make(attn__lock *l) { return pthread_mutex_init(l, NULL) == 0; }
@@ -5433,14 +5495,16 @@ static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg)
     return pthread_create(t, NULL, f, arg) == 0;
 }
 static void attn__thread_join(attn__thread t) { (void)pthread_join(t, NULL); }
-static attn__name attn__name_mine(void) { return pthread_self(); }
-static int  attn__name_same(attn__name a, attn__name b) { return pthread_equal(a, b) != 0; }
 static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+static long attn__process(void) { return (long)getpid(); }
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
-static int  attn__atomic_next(attn__atomic *x) { return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED); }
+static int  attn__atomic_next(attn__atomic *x)
+{
+    return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED);
+}
 static int  attn__atomic_get(attn__atomic *x) { return __atomic_load_n(x, __ATOMIC_RELAXED); }
 static void attn__atomic_set(attn__atomic *x, int to) { __atomic_store_n(x, to, __ATOMIC_RELAXED); }
 #else
@@ -5450,6 +5514,7 @@ static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
+/* tells the processor that this thread is only looking */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define ATTN__BREATHE() __asm__ __volatile__("pause")
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -5460,48 +5525,69 @@ static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchang
 #define ATTN__BREATHE() ((void)0)
 #endif
 
+/* Is this thread inside a task of any pool? A task that waited for a pool could wait for itself, by
+   way of other pools even; so it never waits. Without thread-local variables nobody knows, and so
+   nobody waits for a busy pool (ATTN_NO_THREAD_LOCAL: define it where the compiler has none). */
+#if defined(ATTN_NO_THREAD_LOCAL)
+#elif defined(__GNUC__) || defined(__clang__)
+static __thread int attn__in_task;
+#define ATTN__IN_TASK attn__in_task
+#elif defined(_MSC_VER)
+static __declspec(thread) int attn__in_task;
+#define ATTN__IN_TASK attn__in_task
+#endif
+
+/* ---- the pool -------------------------------------------------------------------------------- */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
 
 struct attn_pool {
     attn__lock lock;                      /* guards everything but the three atomics */
-    attn__bell job, done, idle;           /* a job is there; nobody works on it any more; the next caller may come */
-    attn__atomic next, number, inside;    /* the next task; of the latest job; workers who joined it */
-    int workers, looks, sleeping, busy, open, stop;
+    attn__bell job, done, idle;           /* a job is there; nobody is inside; the next caller */
+    attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
+    int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
+    int looks;                            /* how often a thread looks before it sleeps */
+    int busy, open, stop;                 /* a job runs; it may still be joined; the end */
+    long process;                         /* that created the pool: only there it has threads */
     int n;                                /* the job */
     void (*task)(void *arg, int i);
     void *arg;
-    attn__name caller;                    /* whose job it is */
     attn__thread thread[ATTN__POOL_MOST];
-    attn__name name[ATTN__POOL_MOST];     /* of the workers that have begun */
-    int named;
 };
 
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
+#ifdef ATTN__IN_TASK
+    ATTN__IN_TASK = 1;
+#endif
     while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
+#ifdef ATTN__IN_TASK
+    ATTN__IN_TASK = 0;
+#endif
 }
 
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
-    int seen = 0, looks;
+    int seen = 0, looks;                  /* the number of the latest job that it knows */
     attn__lock_take(&p->lock);
-    p->name[p->named++] = attn__name_mine();
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
             attn__lock_give(&p->lock);
-            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--) ATTN__BREATHE();
+            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
+                ATTN__BREATHE();
             attn__lock_take(&p->lock);
         }
-        for (p->sleeping++; !p->stop && attn__atomic_get(&p->number) == seen;) attn__bell_wait(&p->job, &p->lock);
+        p->sleeping++;
+        while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
         if (!p->open) continue;
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
-        attn__pool_work(p, p->n, p->task, p->arg);           /* the job stays as it is while somebody is inside */
+        /* read without the lock: the job stays as it is while somebody is inside */
+        attn__pool_work(p, p->n, p->task, p->arg);
         attn__lock_take(&p->lock);
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
         if (!p->open && attn__atomic_get(&p->inside) == 0) attn__bell_ring(&p->done);
@@ -5510,37 +5596,39 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     return ATTN__WORKER_END;
 }
 
-/* Is this thread inside a task of this pool? Then waiting for the pool would be waiting for itself. */
-static int attn__pool_nested(const attn_pool *p)
+/* Makes the pool this caller's, waiting for its turn. 0: the tasks are to be run in place. */
+static int attn__pool_begin(attn_pool *p, int n)
 {
-    const attn__name me = attn__name_mine();
-    int i;
-    if (p->busy && attn__name_same(p->caller, me)) return 1;
-    for (i = 0; i < p->named; i++) if (attn__name_same(p->name[i], me)) return 1;
-    return 0;
+    if (!p || p->workers == 0 || n < 2) return 0;
+#ifdef ATTN__IN_TASK
+    if (ATTN__IN_TASK) return 0;
+#endif
+    if (p->process != attn__process()) return 0;     /* a child of fork(): even the lock is broken */
+    attn__lock_take(&p->lock);
+#ifdef ATTN__IN_TASK
+    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
+#else
+    if (p->busy) { attn__lock_give(&p->lock); return 0; }
+#endif
+    p->busy = p->open = 1;
+    return 1;                             /* and holds the lock */
 }
 
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks, alone = !p || p->workers == 0 || n < 2;
-    if (!alone) {
-        attn__lock_take(&p->lock);
-        alone = attn__pool_nested(p);
-        if (alone) attn__lock_give(&p->lock);
-    }
-    if (alone) {
+    int i, looks, number;
+    if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
     }
-    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-    p->busy = p->open = 1;
-    p->caller = attn__name_mine();
     p->n = n;
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
-    attn__atomic_set(&p->number, (int)(((unsigned)attn__atomic_get(&p->number) + 1u) & 0x7FFFFFFFu));
+    number = attn__atomic_get(&p->number);
+    attn__atomic_set(&p->number, number == INT_MAX ? 0 : number + 1);
+    /* no more threads are woken than there are tasks for them */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
     attn__lock_give(&p->lock);
@@ -5556,6 +5644,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__lock_give(&p->lock);
 }
 
+/* Gives back the first `made` of lock and bells, and the memory. */
 static void attn__pool_drop(attn_pool *p, int made)
 {
     if (made > 0) attn__lock_drop(&p->lock);
@@ -5567,17 +5656,19 @@ static void attn__pool_drop(attn_pool *p, int made)
 
 ATTNDEF attn_pool *attn_pool_create(int threads)
 {
-    const int processors = attn__processors();
+    const int processors = attn__processors(), most = attn__min(processors, ATTN__POOL_MOST);
     attn_pool *p;
     int made = 0;
     if (threads < 0 || threads > ATTN__POOL_MOST) return NULL;
-    if (threads == 0) threads = processors < 1 ? 1 : processors > ATTN__POOL_MOST ? ATTN__POOL_MOST : processors;
+    if (threads == 0) threads = most < 1 ? 1 : most;
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
     memset(p, 0, sizeof *p);
-    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;  /* else spinning would keep others from working */
-    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) || (made++, !attn__bell_make(&p->done)) ||
-        (made++, !attn__bell_make(&p->idle))) {
+    p->process = attn__process();
+    /* With more threads than processors, one that looks keeps another one from working. */
+    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;
+    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
+        (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
         attn__pool_drop(p, made);
         return NULL;
     }
@@ -5599,6 +5690,11 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 {
     int i;
     if (!p) return;
+    if (p->process != attn__process()) {
+        /* Nothing to join here, and the lock may have been held when the process forked. */
+        attn__pool_drop(p, 0);
+        return;
+    }
     attn__lock_take(&p->lock);
     p->stop = 1;
     attn__bell_ring_all(&p->job);
@@ -5609,7 +5705,16 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #endif /* ATTN_THREADS */
 
 #endif /* ATTN_IMPLEMENTATION */
-#else  /* ATTN__ISA: the kernel pass. Everything from here to the end is read once per instruction set. */
+#endif /* !ATTN__ISA */
+
+/* Editors see the kernels, too: as those of AVX2, once more, under names of their own. */
+#if (defined(__INTELLISENSE__) || defined(ATTN_IDE)) && defined(ATTN__X86) && \
+    !defined(ATTN__ISA) && !defined(ATTN__EDITOR)
+#define ATTN__ISA 3
+#define ATTN__EDITOR
+#endif
+
+#ifdef ATTN__ISA   /* the kernel pass: from here to the end, once for each instruction set */
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
@@ -6438,7 +6543,7 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
                                   int n)
 {
     int x;
-    for (x = n; x < 16; x++) c[x] = 0.0f;
+    for (x = 0; x < 16; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
                              attn__min(ATTN__LANES, n - x) - 1, NULL);

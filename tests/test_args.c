@@ -263,13 +263,15 @@ static void backends(void)
 {
     attn_backend list[16];
     int n = attn_backends(list, 16), b, i, usable;
-    attn_backend few[2] = { ATTN_WASM, ATTN_WASM };
+    attn_backend few[2] = { ATTN_AUTO, ATTN_AUTO };
     CHECK(n >= 1 && n <= 16);
     CHECK(attn_backends(NULL, 0) == n);
-    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_WASM);
+    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_AUTO);
     CHECK(attn_backends(few, 1) == n);
-    CHECK(few[0] == list[0] && few[1] == ATTN_WASM);
-    for (b = ATTN_SCALAR; b <= ATTN_WASM; b++) {
+    CHECK(few[0] == list[0] && few[1] == ATTN_AUTO);
+    /* all there are: those with a name. A usable one must have one. */
+    for (i = 0; i < n; i++) CHECK(strcmp(attn_backend_name(list[i]), "unknown") != 0);
+    for (b = ATTN_SCALAR; strcmp(attn_backend_name((attn_backend)b), "unknown") != 0; b++) {
         char words[64];
         attn_args a = good();
         for (usable = i = 0; i < n; i++) usable |= list[i] == (attn_backend)b;
