@@ -4591,7 +4591,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     if (block->direct) attn__direct_scores(block, &view);
     band->number = 0;
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
-        if (!attn__band_open(block, band, &view, start)) continue;
+        (void)attn__band_open(block, band, &view, start);  /* whole heads see what the block sees */
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, view.source + local, local,
                               attn__ahead_of_k(block, band, &view, local));
@@ -4920,11 +4920,12 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
                                   size_t room_size, attn__why *why)
 {
     attn__plan plan;
+    attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__plan_make(a, s, &plan)) return attn__check_work(a, (size_t)-1, why);
-    if (a->work && a->work_size < plan.bytes) return attn__check_work(a, plan.bytes, why);
+    if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
+    if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
     if (s->batch == 0 || s->n_q == 0) {
         attn__nothing_to_do(s, why);
     } else {
@@ -7109,17 +7110,14 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
-#ifndef ATTN__MSAN
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
-    return _mm256_blendv_ps(b, a, m);
-}
-#else                                     /* clang's sanitizer takes blendv for a sum of both */
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
+#ifdef ATTN__MSAN                         /* the sanitizer takes blendv for a use of both */
     return _mm256_or_ps(_mm256_and_ps(m, a), _mm256_andnot_ps(m, b));
-}
+#else
+    return _mm256_blendv_ps(b, a, m);
 #endif
+}
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
@@ -8438,7 +8436,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     }
 }
 
-/* in the order of struct attn__kernels, section 3 */
+/* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft),
