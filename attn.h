@@ -5617,7 +5617,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks, number;
+    int i, looks;
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
@@ -5626,8 +5626,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
-    number = attn__atomic_get(&p->number);
-    attn__atomic_set(&p->number, number == INT_MAX ? 0 : number + 1);
+    attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
     /* no more threads are woken than there are tasks for them */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
@@ -6712,7 +6711,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         ATTN__FN(chain_store)(g, r + (i), x, c0); \
         if (vecs > 1) ATTN__FN(chain_store)(g, r + (i), x1, c1); \
     }
-    ATTN__STORE(0, c00, c01)
+    ATTN__FN(chain_store)(g, r, x, c00);
+    if (vecs > 1) ATTN__FN(chain_store)(g, r, x1, c01);
     ATTN__STORE(1, c10, c11)
     ATTN__STORE(2, c20, c21)
     ATTN__STORE(3, c30, c31)
@@ -6839,7 +6839,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
     else if (vecs > (i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
-    ATTN__STORE(0, c0);
+    ATTN__FN(chain_store)(g, r, x, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
     ATTN__STORE(3, c3);
