@@ -130,91 +130,103 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- 1. LOOK ------------------------------------------------------------------------------------------------
-   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden. Every builder
-   writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2 or 3. The same can be said
-   without a matrix (causal, window_left, k_lengths, keep ...): faster, and with the same bits.
+/* ---- LOOK ----------------------------------------------------------------------------------------
+   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
+   Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to
+   attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
+   k_lengths, keep ...): faster, and with the same bits.
 
-   All of them are thread safe (they write m alone and allocate nothing) and return ATTN_E_SIZE for a negative size,
-   ATTN_E_NULL for a NULL where cells are to be read or written, ATTN_E_OVERFLOW for a matrix that no memory could
-   hold; then nothing has been written. A size of 0 is legal and writes nothing. */
+   All of them are thread safe: they write m alone and allocate nothing. All is checked before the
+   first cell is written: ATTN_E_SIZE for a negative size, ATTN_E_NULL for a NULL where something is
+   to be read or written, ATTN_E_ALIGN for floats or ints that are not aligned, ATTN_E_OVERFLOW for
+   a matrix that no memory could hold, ATTN_E_OVERLAP when what is written lies among what is read.
+   ATTN_REFUSED is told which argument it is. A size of 0 is legal and writes nothing. */
 
 /* m [n_q][n_k]. Row i stands at position i + pos and sees the keys up to there: j <= i + pos.
-   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows see nothing.
+   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows
+   see nothing.
        3 x 3, pos 0      2 x 5, pos 3          1 = visible
          1 0 0             1 1 1 1 0
          1 1 0             1 1 1 1 1
-         1 1 1                                                                                                     */
+         1 1 1                                                                                    */
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
 
-/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its own counted in both:
-   p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
+/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its
+   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
        4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
                            1 0 0 0              1 1 0 0              1 1 1 1
                            1 1 0 0              1 1 1 0              0 1 1 1
                            0 1 1 0              0 1 1 1              0 0 1 1
-                           0 0 1 1              0 0 1 1              0 0 0 1                                       */
+                           0 0 1 1              0 0 1 1              0 0 0 1                      */
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos);
 
-/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they stand, never a row:
-   a padded row still sees the real tokens, which hurts nobody. For self attention; in a decoder, merge with
-   attn_mask_causal.
+/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they
+   stand, never a row: a padded row still sees the real tokens, which hurts nobody. For self
+   attention; in a decoder, merge with attn_mask_causal.
        ids 7 8 9 pad       1 1 1 0
                            1 1 1 0
                            1 1 1 0
-                           1 1 1 0   <- the padded row                                                             */
+                           1 1 1 0   <- the padded row                                            */
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);
 
-/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked at: hides the
-   columns whose token is pad_id. For cross attention; the ids of the rows play no part.
+/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked
+   at: hides the columns whose token is pad_id. For cross attention; ids of the rows play no part.
        source_ids 7 8 pad, n_q 2       1 1 0
-                                       1 1 0                                                                       */
-ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k);
+                                       1 1 0                                                      */
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
+                                    int n_k);
 
-/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff j < k_lengths[b].
-   A length not in 0..n_k: ATTN_E_LENGTHS. */
+/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff
+   j < k_lengths[b]. A length not in 0..n_k: ATTN_E_LENGTHS. */
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k);
 
-/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of PyTorch's
-   scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention have the opposite polarity. */
+/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of
+   PyTorch's scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention
+   have the opposite polarity. */
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells);
 
-/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never a NaN from
-   -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides: say -INFINITY from the start.)
-   by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch, else ATTN_E_SHAPE. m and by may not
-   overlap.
+/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never
+   a NaN from -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides:
+   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or
+   batch, else ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
-         1 1 0        1 1 1        1 1 0                                                                           */
-ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k);
+         1 1 0        1 1 1        1 1 0                                                          */
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
+                                    int n_k);
 
-/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens behind a pad (left
-   padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length is written. Use attn_mask_padding. */
+/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens
+   behind a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
+   is written. Use attn_mask_padding. */
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
 
-/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as relative_attention_bias.weight
-   stands in the checkpoint. Pass it as attn_args.bias, with scale 1 (T5 does not scale). Row i stands at i + pos.
+/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as
+   relative_attention_bias.weight stands in the checkpoint. Pass it as attn_args.bias, with scale 1
+   (T5 does not scale). Row i stands at i + pos.
    buckets       32 in T5; at most 512 (256 one-way)
-   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4 (one-way buckets/2)
-   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share bucket 0
-   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE; one_way neither 0 nor
-   1: ATTN_E_OPTION.
-       buckets of row 0 with 8 buckets, max_distance 16, both ways:      keys ahead 0 1 2 3 4 5 6 7 8
-                                                                         bucket     0 5 6 6 6 6 7 7 7              */
-ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
-                                 int n_q, int n_k, int pos);
+   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4
+                 (one-way buckets/2)
+   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
+                 bucket 0
+   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE;
+   one_way neither 0 nor 1: ATTN_E_OPTION.
+       buckets of row 0 with 8 buckets,       keys ahead 0 1 2 3 4 5 6 7 8
+       max_distance 16, both ways:            bucket     0 5 6 6 6 6 7 7 7                        */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
+                                 int one_way, int heads, int n_q, int n_k, int pos);
 
-/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and columns [n_k]; NULL:
-   none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two decimals. Columns are aligned by code
-   points (scripts of double width, CJK, look shifted). As snprintf: at most size bytes are written, terminated unless
-   size is 0; returns the length of the whole without the terminator. No rows, no columns or no m: nothing is drawn.
+/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
+   columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
+   decimals. Columns are aligned by code points (scripts of double width, CJK, look shifted). As
+   snprintf: at most size bytes are written, terminated unless size is 0; returns the length of the
+   whole without the terminator. No rows, no columns or no m: nothing is drawn.
                 The  cat  sat <pad>
        The        0 -inf -inf  -inf
        cat        0    0 -inf  -inf
        sat        0    0    0  -inf
-       <pad>      0    0    0  -inf                                                                                */
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
-                                const char *const *col_names);
+       <pad>      0    0    0  -inf                                                               */
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names);
 
 /* The same to stdout, without a buffer. Not there with ATTN_NO_STDIO. */
 #ifndef ATTN_NO_STDIO
@@ -412,18 +424,22 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
-/* ---- CACHE ---------------------------------------------------------------------------------------------------
-   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
-   token) and for an encoder's output (filled once). `batch` entries grow independently of each other; attn_args.kv
-   reads them, with the same bits as from plain rows. attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); append, truncate, reset, reorder,
-   copy, attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
-   A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
+/* ---- CACHE ---------------------------------------------------------------------------------------
+   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past
+   (append per token) and for an encoder's output (filled once). `batch` entries grow independently
+   of each other; attn_args.kv reads them, with the same bits as from plain rows. attn_kv is yours to
+   place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes (append,
+   truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone.
+   On an error the cache is as it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv
+   is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
-    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched as keys arrive */
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any alignment, yours to free */
-    void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
+    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched
+                                             as keys arrive */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
+                                             alignment, yours to free */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only */
@@ -434,33 +450,57 @@ struct attn_kv {
     void *own;                            /* what free gives back, or NULL */
 };
 
-/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not
-   matter. */
+/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
+   mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
-/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so attn_kv_free is fine.
-   Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
+/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so
+   attn_kv_free is fine. Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
-/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many are there.
+/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many
+   are there.
    k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
-   counts  [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
-   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), NULL, SIZE. */
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts);
+   counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
+   row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i of entry b
+               begins at (b * n + i) * row_stride. A packed [q | k | v] needs no copy, with
+               D = heads*head_dim and G = kv_heads*head_dim:
+               attn_kv_append(&c, qkv + D, qkv + D + G, n, NULL, D + 2*G)
+   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), STRIDE (shorter than a row),
+   OVERLAP (with the memory of c), NULL, SIZE, OVERFLOW, ALIGN. */
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
+                                   const int *counts, ptrdiff_t row_stride);
 
-/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a rejected draft.
-   What is appended next stands where the forgotten stood: as if they had never been. Errors: LENGTHS (longer than an
-   entry is), MAP (no such entry), NULL. reset is truncate to 0. */
+/* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
+   them inside). The rows a->k, a->v are added behind those in c; then row i of a->q attends to all
+   that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
+   attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
+   q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
+   batch                that of c. heads is needed; kv_heads, head_dim, v_head_dim: 0, or those of c
+   q_lengths or q_cum   fewer rows for some entries, of q, k, v and out alike
+   n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
+   kv                   NULL, or c
+   causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, which are the same here
+   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else as in
+   attn_sdpa, its errors too.
+   work: ask attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
+   n_q, and n_k 0, are enough for every step. */
+ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
+
+/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a
+   rejected draft. What is appended next stands where the forgotten stood: as if they had never been.
+   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. reset is truncate to 0. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
-/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames entries and copies
-   only those that go to more than one place, and of them only the keys they hold. Errors: MAP, NULL. */
+/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames
+   entries and copies only those that go to more than one place, and of them only the keys they hold.
+   Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
-/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. from == to: truncate.
-   Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
+/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers.
+   from == to: truncate. Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
 /* ---- LAYERS --------------------------------------------------------------------------------------------------
@@ -738,10 +778,12 @@ typedef struct attn__entry {
     float *out;
 } attn__entry;
 
-/* How a cache lies in memory. K of slot s, head g: k_panels + (s*kv_heads + g) * k_size; key j,
-   component c at (j/16)*16*head_dim + c*16 + j%16 V likewise with v_size; key j, column x at
-   (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16, dv16 = v_head_dim rounded up to 16 K panels
-   are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written as
+/* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
+   likewise.
+       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
+       key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
+                                 dv16: v_head_dim rounded up to 16
+   K panels are zeroed when their first key arrives; the columns of V from v_head_dim to dv16 are
    zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -752,6 +794,13 @@ ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 {
     return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->v_head_dim, 16);
+}
+
+/* All of its memory: panels, and behind them five arrays of [batch] ints. */
+ATTN__INLINE size_t attn__kv_bytes(const attn_kv *c)
+{
+    const char *end = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
+    return (size_t)(end - (const char *)c->k_panels);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1710,6 +1759,10 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
+/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows that
+   will stand behind those of kv (attn_self_step). */
+enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
+
 /* an enum: 0..last */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
@@ -1726,7 +1779,7 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
 }
 
 /* Settings that exclude each other, and a backend that is not there. */
-static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
+static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int contents)
 {
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -1737,7 +1790,7 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {
+    if (a->kv && contents != ATTN__APPENDS) {
         /* Settings that the cache would silently win over. */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
@@ -1750,7 +1803,7 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-static attn_status attn__check_options(const attn_args *a, attn__why *why)
+static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     attn_status status;
     if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) ||
@@ -1775,7 +1828,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why)
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           a->exec->width, 0, 0);
-    return attn__check_conflicts(a, why);
+    return attn__check_conflicts(a, why, contents);
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -1947,6 +2000,15 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
+/* Has entry b of the cache room for `count` more keys? */
+static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
+{
+    if (count <= c->shape.capacity - c->lengths[b]) return ATTN_OK;
+    attn__say(why, "entry # of the cache holds # of # keys, ", "", b, c->lengths[b],
+              c->shape.capacity);
+    return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
+}
+
 /* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
 static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
 {
@@ -2004,6 +2066,12 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     for (b = 0; b < s->batch; b++) {
         int end = 0;
         if ((status = attn__check_entry(a, s, b, &end, why)) != ATTN_OK) return status;
+        if (contents == ATTN__APPENDS) {
+            const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b]
+                           : a->q_lengths ? a->q_lengths[b] : s->n_q;
+            if ((status = attn__check_room(why, a->kv, b, rows)) != ATTN_OK) return status;
+            end += rows;
+        }
         if (end > longest) longest = end;
     }
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
@@ -2220,9 +2288,9 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Notes weights, lse, masked_rows and work, which have no strides. */
+/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended to. */
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
-                                     attn__spans *all)
+                                     attn__spans *all, int contents)
 {
     size_t bytes;
     if (a->weights) {
@@ -2239,24 +2307,20 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     }
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(all, "work", a->work, a->work_size);
+    if (contents == ATTN__APPENDS)
+        attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
     all->outputs = all->n;
     return ATTN_OK;
 }
 
 /* Notes the arrays that are read, and what is behind a cache. */
 static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
-                             attn__spans *all)
+                             attn__spans *all, int contents)
 {
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
     const char *lengths = why ? why->lengths : NULL;
-    if (a->kv) {
-        const attn_kv_args *c = &a->kv->shape;
-        const size_t slots = (size_t)c->batch * (size_t)s->kv_heads * sizeof(float);
-        attn__span_add(all, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(c));
-        attn__span_add(all, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(c));
-        attn__span_add(all, "the lengths of kv", a->kv->lengths, (size_t)c->batch * sizeof(int));
-        attn__span_add(all, "the slots of kv", a->kv->slots, (size_t)c->batch * sizeof(int));
-    }
+    if (a->kv && contents != ATTN__APPENDS)
+        attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
@@ -2313,8 +2377,11 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     /* Ragged, all entries are one long one; how long, only the contents know. */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
     const int q_rows = !a->q_cum ? s->n_q : some && contents ? a->q_cum[s->batch] : some;
-    const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
-    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;  /* 0: nobody looks */
+    const int appends = contents == ATTN__APPENDS;      /* k and v are as many rows as q */
+    const int k_rows = appends ? q_rows
+                     : !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
+    const int k_batch = !some || q_rows == 0 ? 0 : appends ? q_batch   /* 0: nobody looks */
+                      : a->k_cum ? 1 : s->k_batch;
     const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
     const size_t cell = sizeof(float);
     const attn__tensor tensor[4] = {
@@ -2330,9 +2397,9 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
     if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
-        (status = attn__add_outputs(a, s, why, &spans)) != ATTN_OK)
+        (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
         return status;
-    for (i = 1; i < (a->kv ? 2 : 4); i++)
+    for (i = 1; i < (a->kv && !appends ? 2 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
@@ -2340,7 +2407,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
         (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
     if (!contents) return ATTN_OK;
-    attn__add_arrays(a, s, why, &spans);
+    attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
 }
 
@@ -2354,7 +2421,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_options(a, why)) == ATTN_OK &&
+    if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
@@ -2490,134 +2557,262 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     return ATTN_OK;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 6  MASKS AND BIASES
  *
- * The definitions of section 1 written as plain loops, in no hurry; all is checked before the first cell is written.
- * ========================================================================================================== */
+ * The definitions of section 1 (LOOK) as plain loops, in no hurry. Everything is checked before the
+ * first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
+ * (section 3), which makes one range of keys for each row from lengths, starts, causal and windows,
+ * by `hide` in the soft-max kernel (section 12), which hides single keys of that range by mask,
+ * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
+ * ============================================================================================== */
 
-/* May batch x n_q x n_k floats be made at m from what stands at `from`? Nothing is asked of either without a cell. */
-static attn_status attn__check_matrix(const float *m, const void *from, int batch, int n_q, int n_k)
+/* Floats or ints, of which at least one is read or written if there are bytes: not NULL, aligned. */
+static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
-    size_t bytes;
-    if (batch < 0 || n_q < 0 || n_k < 0) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n_q, n_k, 1, sizeof *m)) return ATTN_E_OVERFLOW;
-    return bytes > 0 && (!m || !from) ? ATTN_E_NULL : ATTN_OK;
+    if (bytes == 0) return ATTN_OK;
+    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+    return attn__check_align(why, name, at, ATTN__CELL_ALIGN);
 }
 
-ATTN__INLINE float attn__cell(int visible) { return visible ? 0.0f : -attn__inf(); }
+/* What is written may not lie among what is read. Unsigned differences of the addresses: each tells
+   whether one of the two begins inside the other. */
+static attn_status attn__check_apart(attn__why *why, const char *out_name, const void *out,
+                                     size_t out_bytes, const char *in_name, const void *in,
+                                     size_t in_bytes)
+{
+    const size_t ahead = (size_t)in - (size_t)out, behind = (size_t)out - (size_t)in;
+    if (out_bytes == 0 || in_bytes == 0 || (ahead >= out_bytes && behind >= in_bytes))
+        return ATTN_OK;
+    attn__say(why, "$ overlaps ", out_name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
+}
+
+/* May a matrix of two or three dimensions be written at m? *bytes: all of it. */
+static attn_status attn__check_matrix(attn__why *why, const char *name, const float *m,
+                                      const attn__size *size, int dims, size_t *bytes)
+{
+    const int outer = dims > 2 ? size[0].value : 1;
+    const int rows = size[dims - 2].value, columns = size[dims - 1].value;
+    const attn_status status = attn__check_all(why, size, dims);
+    *bytes = 0;
+    if (status != ATTN_OK) return status;
+    if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
+        attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
+        return attn__fail(why, ATTN_E_OVERFLOW, "more than the address space", "", 0, 0, 0);
+    }
+    return attn__check_given(why, name, m, *bytes);
+}
+
+ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
+
+static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
+{
+    int i, j;
+    for (i = 0; i < n_q; i++)
+        for (j = 0; j < n_k; j++) {
+            const long long ahead = j - ((long long)i + pos);     /* of the row's own position */
+            *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
+        }
+}
 
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
-    const attn_status status = attn__check_matrix(m, m, 1, n_q, n_k);
-    int i, j;
-    if (status != ATTN_OK) return status;
-    if (left < 0 || right < 0) return ATTN_E_OPTION;
-    for (i = 0; i < n_q; i++)
-        for (j = 0; j < n_k; j++) {
-            const long long ahead = j - ((long long)i + pos);     /* how far the key lies ahead of the row */
-            *m++ = attn__cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
-        }
+    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_mask_window", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    if (left < 0)
+        return attn__fail(&why, ATTN_E_OPTION, "left is #; unlimited is 0", "", left, 0, 0);
+    if (right < 0)
+        return attn__fail(&why, ATTN_E_OPTION, "right is #; unlimited is 0", "", right, 0, 0);
+    attn__write_window(m, n_q, n_k, left, right, pos);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 {
-    return attn_mask_window(m, n_q, n_k, 0, 1, pos);              /* nothing beyond the own key */
+    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_mask_causal", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
+    return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k)
+/* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
+static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float *m,
+                                  const char *ids_name, const int *ids, int pad_id)
 {
-    const attn_status status = attn__check_matrix(m, source_ids, batch, n_q, n_k);
+    const int batch = size[0].value, n_q = size[1].value, n_k = size[2].value;
     int b, i, j;
-    if (status != ATTN_OK || !source_ids) return status;
-    for (b = 0; b < batch; b++, source_ids += n_k)
+    size_t bytes, ids_bytes;
+    attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
+    if (status != ATTN_OK || bytes == 0) return status;
+    ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
+    if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
+        return status;
+    for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(source_ids[j] != pad_id);
+            for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(ids[j] != pad_id);
     return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
+                                    int n_k)
+{
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn__why_open(&why, "attn_mask_cross", NULL);
+    return attn__mask_ids(&why, size, m, "source_ids", source_ids, pad_id);
 }
 
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n)
 {
-    return attn_mask_cross(m, ids, pad_id, batch, n, n);
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "n", n, 0 } };
+    attn__why why;
+    attn__why_open(&why, "attn_mask_padding", NULL);
+    return attn__mask_ids(&why, size, m, "ids", ids, pad_id);
 }
 
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k)
 {
-    const attn_status status = attn__check_matrix(m, k_lengths, batch, n_q, n_k);
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *k_lengths;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
     int b, i, j;
-    if (status != ATTN_OK || n_q == 0 || n_k == 0) return status;
+    attn__why_open(&why, "attn_mask_lengths", NULL);
+    status = attn__check_matrix(&why, "m", m, size, 3, &bytes);
+    if (status != ATTN_OK || bytes == 0) return status;
+    if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
+        return status;
     for (b = 0; b < batch; b++)
-        if (k_lengths[b] < 0 || k_lengths[b] > n_k) return ATTN_E_LENGTHS;
+        if (k_lengths[b] < 0 || k_lengths[b] > n_k)
+            return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
+                              k_lengths[b], n_k);
     for (b = 0; b < batch; b++)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(j < k_lengths[b]);
+            for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(j < k_lengths[b]);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
+    const size_t bytes = cells * sizeof *m;
+    attn__why why;
+    attn_status status;
     size_t c;
-    if (cells > ATTN__BYTES_MAX / sizeof *m) return ATTN_E_OVERFLOW;
-    if (cells > 0 && (!m || !keep)) return ATTN_E_NULL;
-    for (c = 0; c < cells; c++) m[c] = attn__cell(keep[c] != 0);
+    attn__why_open(&why, "attn_mask_keep", NULL);
+    if (cells > ATTN__BYTES_MAX / sizeof *m)
+        return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
+                          0);
+    if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
+    if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
+    if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
+        return status;
+    for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
 }
 
-typedef struct attn__merge { float *m; const float *by; size_t cells; int by_batch; } attn__merge;
-static void attn__merge_task(void *arg, int b)                    /* a task: sums are not rounded as the host likes */
+typedef struct attn__merge {
+    float *m;
+    const float *by;
+    size_t cells;                                         /* of one entry */
+    int by_batch;
+} attn__merge;
+
+/* Task: one entry. It is a task because attn__run rounds sums as IEEE 754 does, whatever the host
+   has set. */
+static void attn__merge_task(void *arg, int b)
 {
-    const attn__merge *j = (const attn__merge *)arg;
-    const float hidden = attn__cell(0), *by = j->by + (j->by_batch > 1 ? (size_t)b * j->cells : 0);
-    float *m = j->m + (size_t)b * j->cells;
+    const attn__merge *job = (const attn__merge *)arg;
+    const float hidden = attn__mask_cell(0);
+    const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
+    float *m = job->m + (size_t)b * job->cells;
     size_t c;
-    for (c = 0; c < j->cells; c++)                                /* selected, not added: -inf + inf would be NaN */
+    for (c = 0; c < job->cells; c++)                      /* selected: -inf + inf would be NaN */
         m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
 }
 
-ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
+                                    int n_k)
 {
-    const attn_status status = attn__check_matrix(m, m, batch, n_q, n_k);
-    attn__merge job = { m, by, (size_t)n_q * (size_t)n_k, by_batch };
-    if (status != ATTN_OK) return status;
-    if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
-    if (batch == 0 || job.cells == 0) return ATTN_OK;
-    if (!by) return ATTN_E_NULL;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__merge job = { m, by, 0, by_batch };
+    attn__why why;
+    attn_status status;
+    size_t bytes, by_bytes;
+    attn__why_open(&why, "attn_mask_merge", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 3, &bytes)) != ATTN_OK) return status;
+    if (by_batch != 1 && by_batch != batch)
+        return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
+                          by_batch, batch, 0);
+    if (bytes == 0) return ATTN_OK;
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
+    if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
+        return status;
+    job.cells = bytes / (size_t)batch / sizeof *m;
     attn__run(NULL, batch, attn__merge_task, &job);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n)
 {
-    const size_t row = (size_t)(n > 0 ? n : 0);
-    size_t bytes, c;
-    int b, length;
-    if (batch < 0 || n < 0) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids)) return ATTN_E_OVERFLOW;
-    if ((batch > 0 && !lengths) || (bytes > 0 && !ids)) return ATTN_E_NULL;
-    for (c = 1; c < bytes / sizeof *ids; c++)                     /* a token behind a pad of its row */
-        if (c % row != 0 && ids[c - 1] == pad_id && ids[c] != pad_id) return ATTN_E_LENGTHS;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 } };
+    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *lengths;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    int b, j;
+    attn__why_open(&why, "attn_lengths", NULL);
+    if ((status = attn__check_all(&why, size, 2)) != ATTN_OK) return status;
+    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
+        return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
+                          batch, n, 0);
+    if ((status = attn__check_given(&why, "lengths", lengths, ints)) != ATTN_OK ||
+        (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
+        return status;
+    for (b = 0; b < batch; b++)                           /* look at all before one is written */
+        for (j = 1; j < n; j++) {
+            const int *id = ids + (ptrdiff_t)b * n + j;
+            if (id[-1] == pad_id && id[0] != pad_id)
+                return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
+                                  "length says that, attn_mask_padding does", "", b, j, 0);
+        }
     for (b = 0; b < batch; b++) {
-        for (length = 0; length < n && ids[(size_t)b * row + (size_t)length] != pad_id; ) length++;
-        lengths[b] = length;
+        for (j = 0; j < n && ids[(ptrdiff_t)b * n + j] != pad_id; ) j++;
+        lengths[b] = j;
     }
     return ATTN_OK;
 }
 
-/* ---- T5's relative positions ----------------------------------------------------------------------------- */
-/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the distances up to D evenly
- * on a logarithmic scale. By definition a distance n >= E falls into bucket
- *     E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
- * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in whole numbers,
+/* ---- T5's relative positions ----------------------------------------------------------------- */
+/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the
+ * distances up to D evenly on a logarithmic scale. By definition a distance n >= E falls into
+ *     bucket E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
+ * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in
+ * whole numbers,
  *     n^(B-E)  >=  D^t * E^(B-E-t).
- * Both sides are integers: compared exactly, they give the boundaries without a logarithm and without a rounding. The
- * models' own code computes logarithms in float. Where both sides are equal (T5: 16, 32 and 64) its quotient comes out
- * exact too, and elsewhere no quotient of T5 (32 buckets, 128) or WavLM (320, 800) lies within a rounding of an
- * integer: the buckets are theirs. */
+ * Both sides are integers: compared exactly, they give the boundaries without a rounding. Rounded
+ * logarithms cannot, however many digits they have: both sides may be equal (T5: at 16, 32 and 64),
+ * and no digit tells equal from nearly equal. The models' own code computes logarithms in float.
+ * Where both sides are equal its quotient comes out exact too, and elsewhere no quotient of T5 (32
+ * buckets, 128) or WavLM (320, 800) lies within a rounding of an integer: buckets are theirs. */
 enum { ATTN__T5_BUCKETS = 256,                    /* in one direction; T5 has 16 or 32, WavLM 160 */
        ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };    /* what D^(B-E) needs, D < 2^31 */
 
-typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;     /* 32 bits each, lowest first */
+/* A positive integer, 32 bits a word, lowest first, no leading zeros. */
+typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;
 
 /* x *= by^times */
 static void attn__big_mul(attn__big *x, int by, int times)
@@ -2634,7 +2829,7 @@ static void attn__big_mul(attn__big *x, int by, int times)
     }
 }
 
-/* No leading zeros on either side: the longer one is larger. */
+/* Without leading zeros the longer one is larger. */
 static int attn__big_less(const attn__big *x, const attn__big *y)
 {
     int i = x->n - 1;
@@ -2643,14 +2838,15 @@ static int attn__big_less(const attn__big *x, const attn__big *y)
     return x->word[i] < y->word[i];
 }
 
-/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs max > buckets / 2 */
+/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs
+   max > buckets / 2 */
 static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
     for (c = 0; c <= exact; c++) first[c] = c;
     for (t = 1; t < steps; t++) {
-        int low = first[exact + t - 1], high = max;               /* the boundary is one of these: max reaches all */
+        int low = first[exact + t - 1], high = max;       /* between these: max reaches every t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
@@ -2665,37 +2861,70 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
-                                 int n_q, int n_k, int pos)
+/* Sizes that make a table: `side` buckets in one direction. */
+static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance, int one_way,
+                                  int *side)
 {
-    const attn_status status = attn__check_matrix(bias, bias, heads, n_q, n_k);
-    const int side = one_way ? buckets : buckets / 2;             /* buckets of one direction */
-    int first[ATTN__T5_BUCKETS], h, i, j;
+    const int ways = one_way ? 1 : 2;
+    const attn_status status = attn__check_option(why, "one_way", one_way, 1);
     if (status != ATTN_OK) return status;
-    if (one_way != 0 && one_way != 1) return ATTN_E_OPTION;
-    if (heads < 1 || side < 2 || side > ATTN__T5_BUCKETS || max_distance <= side / 2) return ATTN_E_SIZE;
-    if (n_q == 0 || n_k == 0) return ATTN_OK;
-    if (!table) return ATTN_E_NULL;
-    attn__t5_boundaries(first, side, max_distance);
-    for (h = 0; h < heads; h++)
-        for (i = 0; i < n_q; i++) {
-            int c = 0;                                            /* walks down to the row's own place, then up again */
-            for (j = 0; j < n_k; j++) {
-                const long long ahead = j - ((long long)i + pos);
-                const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
-                while (c + 1 < side && distance >= first[c + 1]) c++;
-                while (distance < first[c]) c--;
-                *bias++ = table[(size_t)(ahead > 0 && !one_way ? side + c : c) * (size_t)heads + (size_t)h];
-            }
-        }
+    *side = buckets / ways;
+    if (*side < 2 || *side > ATTN__T5_BUCKETS)
+        return attn__fail(why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
+                          (long long)ATTN__T5_BUCKETS * ways);
+    if (max_distance <= *side / 2)
+        return attn__fail(why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
+                          "distances with a bucket of their own", "", max_distance, *side / 2, 0);
     return ATTN_OK;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------------------- */
-/* Where the pieces of a picture go: attn_mask_format's text, or stdout. */
-typedef void attn__sink(void *to, const char *s, size_t n);
+/* One head. first: the boundaries; stride: heads, from bucket to bucket of the table. */
+static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
+                           int one_way, int n_q, int n_k, int pos)
+{
+    int i, j;
+    for (i = 0; i < n_q; i++) {
+        int bucket = 0;                   /* walks down to the row's own position, then up again */
+        for (j = 0; j < n_k; j++) {
+            const long long ahead = j - ((long long)i + pos);
+            const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
+            const int half = ahead > 0 && !one_way ? side : 0;
+            while (bucket + 1 < side && distance >= first[bucket + 1]) bucket++;
+            while (distance < first[bucket]) bucket--;
+            *bias++ = table[(ptrdiff_t)(half + bucket) * stride];
+        }
+    }
+}
 
-/* How many columns a UTF-8 name takes: its code points, which are the bytes that do not continue one. */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
+                                 int one_way, int heads, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    int first[ATTN__T5_BUCKETS], side, h;
+    attn__why why;
+    attn_status status;
+    size_t bytes, table_bytes;
+    attn__why_open(&why, "attn_bias_t5", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
+        return status;
+    if (bytes == 0) return ATTN_OK;
+    table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
+    if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
+                                    table_bytes)) != ATTN_OK)
+        return status;
+    attn__t5_boundaries(first, side, max_distance);
+    for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
+        attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
+    return ATTN_OK;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. */
+typedef void attn__writer(void *to, const char *s, size_t n);
+
+/* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
 static size_t attn__columns_of(const char *name)
 {
     size_t n = 0;
@@ -2703,268 +2932,465 @@ static size_t attn__columns_of(const char *name)
     return n;
 }
 
-/* One cell or name, filled up with blanks to width columns. */
-static void attn__draw(attn__sink *put, void *to, const char *name, size_t width, int right)
+/* One cell or name, filled up with blanks to `width` columns. */
+static void attn__draw(attn__writer *put, void *to, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__columns_of(name);
     for (; right && blanks > 0; blanks--) put(to, " ", 1);
-    for (; name && *name; name++) put(to, (unsigned char)*name < 32 ? "?" : name, 1);     /* a token may be "\n" */
+    for (; name && *name; name++)         /* a token may be "\n": it stays on its line */
+        put(to, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) put(to, " ", 1);
 }
 
-/* All cells are as wide as the widest one; a column grows with its name. So nothing has to be remembered per column. */
-static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, int n_k, const char *const *row_names,
-                          const char *const *col_names)
+/* Row i, or with i -1 the names of the columns; cells are `widest` wide, or as their name is. */
+static void attn__draw_row(attn__writer *put, void *to, const float *row, int i, int n_k,
+                           int indented, const char *const *col_names, size_t widest)
 {
-    size_t label = 0, widest = 0;
-    int pass, i, j;
-    char text[32];
-    if (!m) return;
-    for (i = 0; row_names && i < n_q; i++)
-        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
-    for (pass = 0; pass < 2 && n_k > 0; pass++)                   /* first measure, then draw */
-        for (i = pass && col_names && n_q > 0 ? -1 : 0; i < n_q; i++) {
-            if (pass && row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
-            for (j = 0; j < n_k; j++) {
-                const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
-                attn__text cell = attn__text_at(text, sizeof text);
-                if (i >= 0) attn__put_float(&cell, m[(size_t)i * (size_t)n_k + (size_t)j]);
-                if (cell.len > widest) widest = cell.len;
-                if (!pass) continue;
-                if (j > 0 || row_names) put(to, " ", 1);
-                attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
-            }
-            if (pass) put(to, "\n", 1);
-        }
+    int j;
+    for (j = 0; j < n_k; j++) {
+        const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
+        char text[32];
+        attn__text cell = attn__text_at(text, sizeof text);
+        if (i >= 0) attn__put_float(&cell, row[j]);
+        if (j > 0 || indented) put(to, " ", 1);
+        attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
+    }
+    put(to, "\n", 1);
 }
 
-static void attn__put_sink(void *to, const char *s, size_t n) { attn__put_bytes((attn__text *)to, s, n); }
+/* All cells are as wide as the widest of them, and a column as its name: nothing has to be kept for
+   each column. */
+static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, int n_k,
+                          const char *const *row_names, const char *const *col_names)
+{
+    const size_t columns = (size_t)(n_k > 0 ? n_k : 0);
+    const size_t cells = columns * (size_t)(n_q > 0 ? n_q : 0);
+    size_t label = 0, widest = 0, c;
+    char text[32];
+    int i;
+    if (!m || cells == 0) return;
+    for (i = 0; row_names && i < n_q; i++)
+        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
+    for (c = 0; c < cells; c++) {
+        attn__text cell = attn__text_at(text, sizeof text);
+        attn__put_float(&cell, m[c]);
+        if (cell.len > widest) widest = cell.len;
+    }
+    for (i = col_names ? -1 : 0; i < n_q; i++) {
+        const float *row = i < 0 ? m : m + (size_t)i * columns;
+        if (row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
+        attn__draw_row(put, to, row, i, n_k, row_names != NULL, col_names, widest);
+    }
+}
 
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
-                                const char *const *col_names)
+static void attn__write_text(void *to, const char *s, size_t n)
+{
+    attn__put_bytes((attn__text *)to, s, n);
+}
+
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names)
 {
     attn__text t = attn__text_at(text, size);
-    attn__picture(attn__put_sink, &t, m, n_q, n_k, row_names, col_names);
+    attn__picture(attn__write_text, &t, m, n_q, n_k, row_names, col_names);
     return t.len;
 }
 
 #ifndef ATTN_NO_STDIO
-static void attn__print_sink(void *to, const char *s, size_t n) { (void)fwrite(s, 1, n, (FILE *)to); }
+static void attn__write_file(void *to, const char *s, size_t n)
+{
+    (void)fwrite(s, 1, n, (FILE *)to);
+}
 
 ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
                              const char *const *col_names)
 {
-    attn__picture(attn__print_sink, stdout, m, n_q, n_k, row_names, col_names);
+    attn__picture(attn__write_file, stdout, m, n_q, n_k, row_names, col_names);
 }
 #endif
-/* ============================================================================================================
+
+/* =================================================================================================
  * 7  K/V CACHE
  *
- * One block of memory:  K panels | V panels | slot[batch] | lengths[batch] | scratch[3][batch].  Entry b lives in slot
- * slot[b]; reorder renames slots and copies nothing but the entries that somebody else keeps too.
- * ========================================================================================================== */
+ * One block of memory:  K panels | V panels | slots[batch] | lengths[batch] | scratch[3][batch].
+ * Entry b lives in slot slots[b]. Reorder renames slots; it copies only entries that go to more
+ * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
+ * ============================================================================================== */
 
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
-/* bytes of the parts; the total includes what aligning the panels may cost */
-static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size_t *v_bytes, size_t *total)
+static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
+{
+    if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!attn__kv_live(c))
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
+                          0);
+    return ATTN_OK;
+}
+
+/* Nothing that a call reads may lie in the memory of the cache that it writes. */
+static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
+                                        const void *at, size_t bytes)
+{
+    return attn__check_apart(why, "the memory of c", c->k_panels, attn__kv_bytes(c), name, at,
+                             at ? bytes : 0);
+}
+
+/* Bytes of the parts; the total includes what aligning the panels may cost. */
+static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_t *k_bytes,
+                                    size_t *v_bytes, size_t *total)
 {
     const int v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
-    const attn__size size[] = { { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
-                                { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 } };
-    const attn_status status = attn__check_all(NULL, size, 5);
+    const attn__size size[] = {
+        { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
+        { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 }
+    };
+    const attn_status status = attn__check_all(why, size, 5);
+    int k_rows, v_rows, v_width;
+    *total = 0;
     if (status != ATTN_OK) return status;
-    if (a->batch > INT_MAX / a->kv_heads ||
-        attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->head_dim,
-                    sizeof(float)) ||
-        attn__bytes(v_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__CHUNK),
-                    (int)attn__up((size_t)v_head_dim, ATTN__PANEL), sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    return (*total = *k_bytes + *v_bytes) > ATTN__BYTES_MAX ||       /* sums of two cannot wrap */
-           (*total += (size_t)a->batch * 5 * sizeof(int) + 63) > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
+    k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
+    v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
+    v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
+    if (a->batch <= INT_MAX / a->kv_heads &&      /* so many tasks has an append */
+        !attn__bytes(k_bytes, a->batch, a->kv_heads, k_rows, a->head_dim, sizeof(float)) &&
+        !attn__bytes(v_bytes, a->batch, a->kv_heads, v_rows, v_width, sizeof(float))) {
+        *total = *k_bytes + *v_bytes;             /* sums of two cannot wrap, sums of three can */
+        if (*total <= ATTN__BYTES_MAX) *total += (size_t)a->batch * 5 * sizeof(int) + 63;
+        if (*total <= ATTN__BYTES_MAX) return ATTN_OK;
+    }
+    attn__say(why, "batch # x kv_heads # x capacity #", "", a->batch, a->kv_heads, a->capacity);
+    return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
+                      "address space", "", a->head_dim, v_head_dim, 0);
 }
 
 ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
 {
-    size_t k, v, total;
-    return a && attn__kv_measure(a, &k, &v, &total) == ATTN_OK ? total : (size_t)-1;
+    attn__why why;
+    size_t k_bytes, v_bytes, total;
+    attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
+    if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    else if (attn__kv_measure(&why, a, &k_bytes, &v_bytes, &total) == ATTN_OK) return total;
+    return (size_t)-1;
 }
 
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
 {
+    attn__why why;
     attn_kv_args shape;
     attn_status status;
     size_t k_bytes, v_bytes, total;
     char *at;
-    int *ints, b;
-    if (!c) return ATTN_E_NULL;
+    int b;
+    attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
+    if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                                               /* first: a may point into c */
-    memset(c, 0, sizeof *c);                                         /* after an error every call refuses it politely */
-    if (!a) return ATTN_E_NULL;
-    if ((status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total)) != ATTN_OK ||
-        (status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at)) != ATTN_OK)
+    if (a) shape = *a;                    /* first: a may be &c->shape */
+    memset(c, 0, sizeof *c);              /* after an error every call refuses it, and free is fine */
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
+    status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at);
+    if (status == ATTN_E_WORK)
+        return attn__fail(&why, status, "mem_size is # but attn_kv_size asks for #", "",
+                          (long long)shape.mem_size, (long long)total, 0);
+    if (status != ATTN_OK)
+        return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
+                          (long long)total, 0, 0);
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
-    ints = (int *)(void *)(at + k_bytes + v_bytes);
     c->shape = shape;
-    c->slots = ints;
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
-    c->lengths = ints + shape.batch;
-    for (b = 0; b < shape.batch; b++) ints[b] = b;
-    memset(c->lengths, 0, (size_t)shape.batch * sizeof(int));
+    c->slots = (int *)(void *)(at + k_bytes + v_bytes);
+    c->lengths = c->slots + shape.batch;
+    for (b = 0; b < shape.batch; b++) {
+        c->slots[b] = b;
+        c->lengths[b] = 0;
+    }
     return ATTN_OK;
 }
 
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
-/* The rows of one append: entry b gets rows first .. first+count-1 of k and v, each a row of all heads. */
+/* ---- append ---------------------------------------------------------------------------------- */
+/* New rows for a cache: where they are, and how many each entry gets. */
 typedef struct attn__kv_rows {
     attn_kv *to;
-    const float *k, *v;
-    int n;
-    const int *counts, *cum;              /* rows of each entry; cum: packed one entry behind the other instead */
+    const float *k, *v;                   /* row 0, head 0 of entry 0 */
+    int n;                                /* rows of each entry, as far as the strides go, */
+    const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
+                                          /* one long entry. NULL: not so */
+    ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-static int attn__kv_count(const attn__kv_rows *r, int b)
+/* Rows as attn_kv_append and layers have them: heads touch, entries are n rows apart.
+   row_stride 0: rows touch, too. */
+static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
+                                      const int *counts, const int *cum, ptrdiff_t row_stride)
 {
-    return r->cum ? r->cum[b + 1] - r->cum[b] : r->counts ? r->counts[b] : r->n;
+    attn__kv_rows rows;
+    rows.to = to;
+    rows.k = k;
+    rows.v = v;
+    rows.n = n;
+    rows.counts = counts;
+    rows.cum = cum;
+    rows.k_stride[2] = to->shape.head_dim;
+    rows.v_stride[2] = to->shape.v_head_dim;
+    rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
+    rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
+    /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
+    rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);
+    rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);
+    return rows;
 }
 
-/* Task: the new rows of one head of one entry. Costs the same however many keys are there already. */
-static void attn__kv_put(void *arg, int i)
+/* How many rows entry b gets. */
+static int attn__kv_count(const attn__kv_rows *rows, int b)
 {
-    const attn__kv_rows *r = (const attn__kv_rows *)arg;
-    const attn_kv_args *s = &r->to->shape;
-    const attn__kernels *kernels = attn__table(ATTN_AUTO);               /* moves only: the same bits on all */
-    const int entry = i / s->kv_heads, head = i % s->kv_heads, count = attn__kv_count(r, entry);
-    const ptrdiff_t k_row = (ptrdiff_t)s->kv_heads * s->head_dim, v_row = (ptrdiff_t)s->kv_heads * s->v_head_dim;
-    const ptrdiff_t first = r->cum ? r->cum[entry] : (ptrdiff_t)entry * r->n;
-    const size_t place = (size_t)r->to->slots[entry] * (size_t)s->kv_heads + (size_t)head;
-    const size_t wide = attn__up((size_t)s->v_head_dim, ATTN__PANEL);
-    const float *k = r->k + first * k_row + (ptrdiff_t)head * s->head_dim;
-    const float *v = r->v + first * v_row + (ptrdiff_t)head * s->v_head_dim;
-    float *kp = r->to->k_panels + place * attn__kv_k_size(s);
-    float *vp = r->to->v_panels + place * attn__kv_v_size(s);
-    int at = r->to->lengths[entry], left = count;
-    ptrdiff_t c;                                                         /* c * ATTN__PANEL may leave an int */
-    for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
-        float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->head_dim + at % ATTN__PANEL;
-        for (c = 0; c < s->head_dim; c++) lane[c * ATTN__PANEL] = k[c];
-    }
-    if (left > 0) kernels->pack_k(kp + (size_t)at * (size_t)s->head_dim, k, k_row, left, s->head_dim);    /* new ones, zeroed */
+    return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
+}
 
-    for (at = r->to->lengths[entry], left = count; left > 0; left--, at++, v += v_row) {
-        const int in_chunk = at % ATTN__CHUNK;
-        float *to = vp + (size_t)(at - in_chunk) * wide + in_chunk * ATTN__PANEL;
-        for (c = 0; c + ATTN__PANEL <= s->v_head_dim; c += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
-            memcpy(to, v + c, ATTN__PANEL * sizeof(float));
-        if (c < s->v_head_dim) {
+/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel that
+   is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
+                              int head_dim)
+{
+    ptrdiff_t c;                          /* c * ATTN__PANEL may leave an int */
+    for (; count > 0 && length % ATTN__PANEL; count--, length++, k += row) {
+        const int lane = length % ATTN__PANEL;
+        float *to = panels + (size_t)(length - lane) * (size_t)head_dim + lane;
+        for (c = 0; c < head_dim; c++) to[c * ATTN__PANEL] = k[c];
+    }
+    if (count > 0)                        /* packing moves floats: the same bits on all backends */
+        attn__table(ATTN_AUTO)->pack_k(panels + (size_t)length * (size_t)head_dim, k, row, count,
+                                       head_dim);
+}
+
+/* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
+static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, int count, int length,
+                                int v_head_dim)
+{
+    const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
+    for (; count > 0; count--, length++, v += row) {
+        const int in_chunk = length % ATTN__CHUNK;
+        float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
+        int x = 0;
+        for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+            memcpy(to, v + x, ATTN__PANEL * sizeof(float));
+        if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
             memset(to, 0, ATTN__PANEL * sizeof(float));
-            memcpy(to, v + c, (size_t)(s->v_head_dim - c) * sizeof(float));
+            memcpy(to, v + x, (size_t)(v_head_dim - x) * sizeof(float));
         }
     }
 }
 
+/* Task: the new rows of one head of one entry. Its cost does not depend on how many are there. */
+static void attn__kv_put(void *arg, int task)
+{
+    const attn__kv_rows *rows = (const attn__kv_rows *)arg;
+    const attn_kv *c = rows->to;
+    const attn_kv_args *s = &c->shape;
+    const int b = task / s->kv_heads, head = task % s->kv_heads;
+    const int count = attn__kv_count(rows, b), length = c->lengths[b];
+    const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
+    const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
+    const int d = rows->cum ? 1 : 0;      /* ragged: entry b begins so many rows behind the first */
+    attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
+                      rows->k + first * rows->k_stride[d] + head * rows->k_stride[2],
+                      rows->k_stride[1], count, length, s->head_dim);
+    attn__kv_put_values(c->v_panels + place * attn__kv_v_size(s),
+                        rows->v + first * rows->v_stride[d] + head * rows->v_stride[2],
+                        rows->v_stride[1], count, length, s->v_head_dim);
+}
+
 /* Every check is behind us: this cannot fail. */
-static void attn__kv_write(attn__kv_rows *r, const attn_exec *exec)
+static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
+    attn_kv *c = rows->to;
     int b;
-    attn__run(exec, r->to->shape.batch * r->to->shape.kv_heads, attn__kv_put, r);
-    for (b = 0; b < r->to->shape.batch; b++) r->to->lengths[b] += attn__kv_count(r, b);
+    attn__run(exec, c->shape.batch * c->shape.kv_heads, attn__kv_put, rows);
+    for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
-/* Do the counts make sense, and is there room for all of them? */
-static attn_status attn__kv_room(const attn__kv_rows *r)
+/* Do the counts, called `name`, make sense, and is there room for all of them? */
+static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, const char *name)
 {
-    int b, full = 0;
-    if (r->n < 0) return ATTN_E_SIZE;
-    for (b = 0; b < r->to->shape.batch; b++) {
-        const int count = attn__kv_count(r, b);
-        if (count < 0 || (!r->cum && count > r->n)) return ATTN_E_LENGTHS;
-        full |= count > r->to->shape.capacity - r->to->lengths[b];
-    }
-    return full ? ATTN_E_FULL : ATTN_OK;
-}
-
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts)
-{
-    attn__kv_rows rows = { c, k, v, n, counts, NULL };
     attn_status status;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    status = attn__kv_room(&rows);
-    if (status != ATTN_OK || n == 0) return status;
-    if (!k || !v) return ATTN_E_NULL;
+    int b;
+    for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
+        if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
+                              rows->n);
+    for (b = 0; b < rows->to->shape.batch; b++)
+        if ((status = attn__check_room(why, rows->to, b, attn__kv_count(rows, b))) != ATTN_OK)
+            return status;
+    return ATTN_OK;
+}
+
+/* The rows of attn_kv_append, each `width` floats: are they there, and apart from the cache? */
+static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows, const char *name,
+                                       const float *at, ptrdiff_t stride, size_t width)
+{
+    const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
+    size_t steps, floats;
+    attn_status status;
+    if ((size_t)stride < width)
+        return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
+                          stride, (long long)width, 0);
+    /* The last entry ends with its last row that is wanted, and that without its stride. */
+    if (attn__mul((size_t)batch - 1, (size_t)rows->n, &steps) ||
+        attn__add(steps, (size_t)(last > 0 ? last - 1 : 0), &steps) ||
+        attn__mul(steps, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
+        floats > ATTN__BYTES_MAX / sizeof(float))
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: # x # rows, # floats apart", name,
+                          batch, rows->n, stride);
+    if ((status = attn__check_given(why, name, at, floats)) != ATTN_OK) return status;
+    return attn__check_kv_apart(why, rows->to, name, at, floats * sizeof(float));
+}
+
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
+                                   const int *counts, ptrdiff_t row_stride)
+{
+    attn__kv_rows rows;
+    attn__why why;
+    attn_status status;
+    size_t kv_heads;
+    attn__why_open(&why, "attn_kv_append", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (n < 0)
+        return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    if (row_stride < 0)
+        return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
+                          row_stride, 0, 0);
+    status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
+    if (status != ATTN_OK) return status;
+    rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
+    if ((status = attn__kv_room(&why, &rows, "counts")) != ATTN_OK || n == 0) return status;
+    kv_heads = (size_t)c->shape.kv_heads;
+    if ((status = attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
+                                      kv_heads * (size_t)c->shape.head_dim)) != ATTN_OK ||
+        (status = attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
+                                      kv_heads * (size_t)c->shape.v_head_dim)) != ATTN_OK ||
+        (status = attn__check_kv_apart(&why, c, "counts", counts,
+                                       (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
+        return status;
     attn__kv_write(&rows, NULL);
+    return ATTN_OK;
+}
+
+/* ---- what is there: cut, renamed, copied -------------------------------------------------------- */
+/* attn_kv_truncate and attn_kv_reset */
+static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
+{
+    const attn_status status = attn__check_kv(why, c);
+    int b, first, last;
+    if (status != ATTN_OK) return status;
+    if (entry < -1 || entry >= c->shape.batch)
+        return attn__fail(why, ATTN_E_MAP, "entry is # but must be 0..#, or -1 for all", "", entry,
+                          c->shape.batch - 1, 0);
+    first = entry < 0 ? 0 : entry;
+    last = entry < 0 ? c->shape.batch - 1 : entry;
+    for (b = first; b <= last; b++)
+        if (length < 0 || length > c->lengths[b])
+            return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
+                              length, b, c->lengths[b]);
+    for (b = first; b <= last; b++) c->lengths[b] = length;
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
 {
-    int b, from = entry < 0 ? 0 : entry, to;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (entry < -1 || entry >= c->shape.batch) return ATTN_E_MAP;
-    to = entry < 0 ? c->shape.batch : entry + 1;
-    for (b = from; b < to; b++) if (length < 0 || length > c->lengths[b]) return ATTN_E_LENGTHS;
-    for (b = from; b < to; b++) c->lengths[b] = length;
-    return ATTN_OK;
+    attn__why why;
+    attn__why_open(&why, "attn_kv_truncate", c ? c->shape.user : NULL);
+    return attn__kv_cut(&why, c, entry, length);
 }
 
-ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry) { return attn_kv_truncate(c, entry, 0); }
+ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
+{
+    attn__why why;
+    attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
+    return attn__kv_cut(&why, c, entry, 0);
+}
 
-/* the first `length` keys of one slot into another: whole K panels, whole V chunks, then the rows of the last chunk */
+/* Copies the first `length` keys of one slot to another: whole K panels, whole V chunks, and of the
+   last V chunk only the rows that are used. */
 static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
 {
-    const size_t wide = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
+    const size_t kv_heads = (size_t)c->shape.kv_heads;
+    const size_t width = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
     const size_t k_size = attn__kv_k_size(&c->shape), v_size = attn__kv_v_size(&c->shape);
-    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * wide;
-    const size_t column = (size_t)ATTN__CHUNK * ATTN__PANEL;
-    size_t g, x;
-    for (g = 0; g < (size_t)c->shape.kv_heads; g++) {
-        const size_t a = (size_t)to * (size_t)c->shape.kv_heads + g, b = (size_t)from * (size_t)c->shape.kv_heads + g;
-        float *v_to = c->v_panels + a * v_size;
-        const float *v_from = c->v_panels + b * v_size;
-        memcpy(c->k_panels + a * k_size, c->k_panels + b * k_size,
-               attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim * sizeof(float));
+    const size_t k_used = attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim;
+    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
+    const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
+    size_t head, x;
+    for (head = 0; head < kv_heads; head++) {
+        const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
+        const float *v_from = c->v_panels + x_from * v_size;
+        float *v_to = c->v_panels + x_to * v_size;
+        memcpy(c->k_panels + x_to * k_size, c->k_panels + x_from * k_size, k_used * sizeof(float));
         memcpy(v_to, v_from, whole * sizeof(float));
-        for (x = whole; tail && x < whole + wide * ATTN__CHUNK; x += column)
+        for (x = whole; tail && x < whole + width * ATTN__CHUNK; x += panel)
             memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
     }
 }
 
+/* The slots are dealt out anew. The first that wants an old entry gets its slot; the others copy it
+   into slots that nobody wanted, before `slots` and `lengths` change. */
+static void attn__kv_rename(attn_kv *c, const int *map)
+{
+    const int batch = c->shape.batch;
+    int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
+    int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
+    int b, idle = 0;
+    memset(wanted, 0, (size_t)batch * sizeof(int));
+    for (b = 0; b < batch; b++) {
+        new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
+        new_lengths[b] = c->lengths[map[b]];
+        wanted[map[b]] = 1;
+    }
+    for (b = 0; b < batch; b++) {
+        if (new_slots[b] >= 0) continue;
+        while (wanted[idle]) idle++;
+        new_slots[b] = c->slots[idle++];
+        attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
+    }
+    memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
+    memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
+}
+
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
-    int batch, b, idle = 0, *slot, *kept, *new_slot, *new_length;
-    if (!attn__kv_live(c) || !map) return ATTN_E_NULL;
-    batch = c->shape.batch;
-    for (b = 0; b < batch; b++) if (map[b] < 0 || map[b] >= batch) return ATTN_E_MAP;
-    slot = c->slots;
-    kept = slot + 2 * (ptrdiff_t)batch;
-    new_slot = kept + batch;
-    new_length = new_slot + batch;
-    memset(kept, 0, (size_t)batch * sizeof(int));
-    for (b = 0; b < batch; b++) {                                    /* who wants an old entry first takes its slot */
-        new_slot[b] = kept[map[b]] ? -1 : slot[map[b]];
-        new_length[b] = c->lengths[map[b]];
-        kept[map[b]] = 1;
-    }
-    for (b = 0; b < batch; b++) {                                    /* the others copy it into a slot nobody wanted */
-        if (new_slot[b] >= 0) continue;
-        while (kept[idle]) idle++;
-        new_slot[b] = slot[idle++];
-        attn__kv_copy_slot(c, new_slot[b], slot[map[b]], new_length[b]);
-    }
-    memcpy(slot, new_slot, (size_t)batch * sizeof(int));
-    memcpy(c->lengths, new_length, (size_t)batch * sizeof(int));
-    return ATTN_OK;
+    attn__why why;
+    attn_status status;
+    int b;
+    attn__why_open(&why, "attn_kv_reorder", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if ((status = attn__check_given(&why, "map", map, 1)) != ATTN_OK) return status;
+    for (b = 0; b < c->shape.batch; b++)
+        if (map[b] < 0 || map[b] >= c->shape.batch)
+            return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
+                              c->shape.batch - 1);
+    status = attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int));
+    if (status == ATTN_OK) attn__kv_rename(c, map);
+    return status;
 }
 
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (to < 0 || from < 0 || to >= c->shape.batch || from >= c->shape.batch) return ATTN_E_MAP;
-    if (length < 0 || length > c->lengths[from]) return ATTN_E_LENGTHS;
+    attn__why why;
+    attn_status status;
+    attn__why_open(&why, "attn_kv_copy", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (to < 0 || to >= c->shape.batch)
+        return attn__fail(&why, ATTN_E_MAP, "to is # but must be 0..#", "", to, c->shape.batch - 1,
+                          0);
+    if (from < 0 || from >= c->shape.batch)
+        return attn__fail(&why, ATTN_E_MAP, "from is # but must be 0..#", "", from,
+                          c->shape.batch - 1, 0);
+    if (length < 0 || length > c->lengths[from])
+        return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
+                          from, c->lengths[from]);
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
@@ -4402,32 +4828,37 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* Every public call that attends comes here and has opened `why`. `room`: memory that may be used
-   instead of an allocation, or NULL. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
+/* A call that has been checked. `room`: memory that may be used instead of an allocation, or NULL. */
+static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+                                  size_t room_size, attn__why *why)
 {
-    attn__shape s;
     attn__plan plan;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    const attn_status status = attn__check(a, &s, why, 1);
-    if (status != ATTN_OK) return status;
-    if (attn__plan_make(a, &s, &plan)) return attn__check_work(a, (size_t)-1, why);
+    if (attn__plan_make(a, s, &plan)) return attn__check_work(a, (size_t)-1, why);
     if (a->work && a->work_size < plan.bytes) return attn__check_work(a, plan.bytes, why);
-    if (s.batch == 0 || s.n_q == 0) {
-        attn__nothing_to_do(&s, why);
+    if (s->batch == 0 || s->n_q == 0) {
+        attn__nothing_to_do(s, why);
     } else {
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)plan.bytes, 0, 0);
-        empty = attn__work_all(a, &s, &plan, at);
+        empty = attn__work_all(a, s, &plan, at);
         if (own) ATTN_FREE(a->user, own);
     }
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
+}
+
+/* Every public call that attends comes here and has opened `why`. */
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
+{
+    attn__shape s;
+    const attn_status status = attn__check(a, &s, why, ATTN__CALLS);
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
 }
 
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
@@ -4489,6 +4920,76 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     a.n_k = n_k;
     a.k_lengths = source_lengths;
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
+}
+
+/* ---- append and attend ------------------------------------------------------------------------ */
+
+/* What attn_self_step cannot do, in words that know what it does. */
+static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
+{
+    const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
+                     : a->k_map ? "k_map" : a->k_cum ? "k_cum" : NULL;
+    if (a->kv && a->kv != c)
+        return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c", "", 0, 0, 0);
+    if (also)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also, 0,
+                          0, 0);
+    if (a->causal == ATTN_CAUSAL_TOP_LEFT)
+        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last ones: "
+                          "bottom-right, or 0", "", 0, 0, 0);
+    if (a->batch != c->shape.batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
+                          c->shape.batch, 0);
+    return ATTN_OK;
+}
+
+/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
+static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, attn__why *why)
+{
+    attn__kv_rows rows;
+    rows.to = c;
+    rows.k = step->k;
+    rows.v = step->v;
+    rows.n = s->n_q;
+    rows.counts = step->q_lengths;
+    rows.cum = step->q_cum;
+    memcpy(rows.k_stride, s->k, sizeof s->k);
+    memcpy(rows.v_stride, s->v, sizeof s->v);
+    attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
+    step->k = step->v = NULL;             /* the attention finds them in the cache */
+    memset(s->k, 0, sizeof s->k);
+    memset(s->v, 0, sizeof s->v);
+    return attn__sdpa_run(step, s, NULL, 0, why);
+}
+
+ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
+{
+    attn__why why;
+    attn__shape s;
+    attn_args step;
+    attn_status status;
+    size_t work;
+    void *own = NULL;
+    attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    step = *a;
+    step.kv = c;
+    step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
+    work = attn__plan_bytes(&step, &s);
+    if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
+    if (!a->work && s.n_q > 0) {          /* before the append: without memory nothing has changed */
+        step.work = own = ATTN_MALLOC(a->user, work);
+        step.work_size = work;
+        if (!own)
+            return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
+                              "", (long long)work, 0, 0);
+    }
+    status = attn__step_run(c, &step, &s, &why);
+    if (own) ATTN_FREE(a->user, own);
+    return status;
 }
 
 /* ============================================================================================================
@@ -5046,7 +5547,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     } else if (s->rope_table && !query) {
         return ATTN_E_CONFLICT;
     }
-    if ((status = attn__check_options(a, NULL)) != ATTN_OK) return status;    /* of the attention inside */
+    if ((status = attn__check_options(a, NULL, ATTN__CALLS)) != ATTN_OK) return status; /* of the attention inside */
     if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
     if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
     if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
@@ -5131,11 +5632,8 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to)
     int b, longest = 0;
     if (to) {
         if (to->shape.batch != r->batch) return ATTN_E_SIZE;
-        r->put.to = to;
-        r->put.n = r->n_q;
-        r->put.counts = r->in.q_lengths;
-        r->put.cum = r->in.q_cum;
-        if ((status = attn__kv_room(&r->put)) != ATTN_OK) return status;
+        r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
+        if ((status = attn__kv_room(NULL, &r->put, "q_lengths")) != ATTN_OK) return status;
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
@@ -5369,7 +5867,7 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
 {
     attn__project in[2] = { { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
                             { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
-    attn__kv_rows put = { c, r->k, r->v, r->k_rows, lengths, NULL };
+    attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, lengths, NULL, 0);
     attn__project_run(r->in.exec, in, 2);
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);

@@ -418,7 +418,7 @@ static void cache_conflicts(void)
     c.batch = BATCH; c.kv_heads = KV_HEADS; c.head_dim = DIM; c.v_head_dim = DIM_V; c.capacity = 40;
     (void)good();
     CHECK(attn_kv_init(&cache, &c) == ATTN_OK);
-    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL, 0) == ATTN_OK);
     RIGHT(cached, (void)0);
     RIGHT(cached, a.kv_heads = 0; a.head_dim = 0; a.v_head_dim = 0);
     RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */
@@ -1138,7 +1138,9 @@ static void status_words(void)
 /* ---- level 2 --------------------------------------------------------------------------------------------------- */
 
 #define UNTOUCHED(status, call) \
-    do { memcpy(&before, &w, sizeof w); CHECK((call) == (status)); \
+    do { memcpy(&before, &w, sizeof w); refusal_clear(); CHECK((call) == (status)); \
+         CHECKF(refusal_status() == (status) && refusal_count() == ((status) != ATTN_OK), "%s: told %d times, \"%s\"", \
+                #call, refusal_count(), refusal_text()); \
          CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s wrote something", #call); } while (0)
 
 static void self_and_cross(void)

@@ -683,7 +683,7 @@ static void every_call(record *r)
     /* caches */
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
     CALL(attn_kv_init(&c, &shape), &shape, 0);
-    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts, 0), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
