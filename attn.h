@@ -6728,6 +6728,8 @@ static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); 
 static long attn__process(void) { return (long)getpid(); }
 #endif
 
+/* Relaxed is enough: what a job consists of is handed over under the lock. The counter only has to
+   give each number once, and looking at the others only saves time. */
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
 static int  attn__atomic_next(attn__atomic *x)
@@ -6783,6 +6785,7 @@ struct attn_pool {
     attn__thread thread[ATTN__POOL_MOST];
 };
 
+/* One thread's share of a job: whoever is faster takes more tasks. */
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
@@ -6795,6 +6798,7 @@ static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i),
 #endif
 }
 
+/* A thread of the pool, from create to destroy: look for a job, sleep, join it, leave it. */
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
@@ -6802,6 +6806,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     attn__lock_take(&p->lock);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
+            /* without the lock, so that looking keeps nobody from working */
             attn__lock_give(&p->lock);
             for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
                 ATTN__BREATHE();
@@ -6812,7 +6817,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
-        if (!p->open) continue;
+        if (!p->open) continue;           /* woke too late: the others have done it */
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
         /* read without the lock: the job stays as it is while somebody is inside */
@@ -6832,7 +6837,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 #ifdef ATTN__IN_TASK
     if (ATTN__IN_TASK) return 0;
 #endif
-    if (p->process != attn__process()) return 0;     /* a child of fork(): even the lock is broken */
+    if (p->process != attn__process()) return 0;     /* a child of fork(): no thread, no lock */
     attn__lock_take(&p->lock);
 #ifdef ATTN__IN_TASK
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
@@ -6846,7 +6851,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks, number;
+    int i, looks;
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
@@ -6855,8 +6860,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
-    number = attn__atomic_get(&p->number);
-    attn__atomic_set(&p->number, number == INT_MAX ? 0 : number + 1);
+    attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
     /* no more threads are woken than there are tasks for them */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
@@ -6864,12 +6868,13 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
 
     attn__pool_work(p, n, task, arg);
 
+    /* No task is left to take, but some may still run: what `arg` points to must outlast them. */
     for (looks = p->looks; looks > 0 && attn__atomic_get(&p->inside) > 0; looks--) ATTN__BREATHE();
     attn__lock_take(&p->lock);
     p->open = 0;
     while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
     p->busy = 0;
-    attn__bell_ring(&p->idle);
+    attn__bell_ring(&p->idle);            /* one caller is enough: the next one is rung by it */
     attn__lock_give(&p->lock);
 }
 
@@ -6901,6 +6906,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
         attn__pool_drop(p, made);
         return NULL;
     }
+    /* A system that gives fewer threads than asked for gives none: a pool has the width it says. */
     for (; p->workers < threads - 1; p->workers++)
         if (!attn__thread_make(&p->thread[p->workers], attn__pool_worker, p)) {
             attn_pool_destroy(p);
@@ -6925,7 +6931,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
         return;
     }
     attn__lock_take(&p->lock);
-    p->stop = 1;
+    p->stop = 1;                          /* who sleeps is woken, who looks sees it before that */
     attn__bell_ring_all(&p->job);
     attn__lock_give(&p->lock);
     for (i = 0; i < p->workers; i++) attn__thread_join(p->thread[i]);
@@ -6961,6 +6967,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
  * ============================================================================================== */
+/* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
 /* the words: what they mean lane by lane */
@@ -6969,7 +6976,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
 #define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
-#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0, and no float behind is read */
+#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; nothing behind is read */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
@@ -6995,6 +7002,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 
 #if ATTN__ISA == 2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
+/* It has no fma, and so bits of its own. It also lets x86 machines test kernels with 4 lanes, which
+   NEON and WebAssembly have. */
 #define ATTN__FN(name) attn__##name##_sse2
 #define ATTN__TARGET ATTN__ATTR("sse2")
 #define ATTN__LANES 4
@@ -7047,6 +7056,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
+/* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
@@ -7146,6 +7156,7 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
     const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
     const __m256 y = ATTN__OP(x, _mm256_shuffle_ps(x, x, 0xb1));
     const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
+    /* results stand at lanes 0, 4, 2, 6 */
     _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, order)));
 #undef ATTN__OP
 #undef ATTN__HALVES
@@ -7173,6 +7184,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 
 #elif ATTN__ISA == 4
 /* ---- AVX-512 --------------------------------------------------------------------------------- */
+/* AVX-512F alone: every processor with AVX-512 has it, DQ and VL came later. */
 #define ATTN__FN(name) attn__##name##_avx512
 #define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
 #define ATTN__LANES 16
@@ -7260,6 +7272,7 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
     const __m512 x = ATTN__OP(ATTN__QUARTERS(ab, cd, 0x88), ATTN__QUARTERS(ab, cd, 0xdd));
     const __m512 y = ATTN__OP(x, _mm512_shuffle_ps(x, x, 0x4e));
     const __m512 z = ATTN__OP(y, _mm512_shuffle_ps(y, y, 0xb1));
+    /* results stand at the first lanes of the quarters */
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_permutexvar_ps(order, z))));
 #undef ATTN__OP
@@ -7307,6 +7320,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 
 #elif ATTN__ISA == 5
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
+/* 32 registers of 4 lanes: 12 rows x 2 vectors leave 8 of them free. */
 #define ATTN__FN(name) attn__##name##_neon
 #define ATTN__TARGET
 #define ATTN__LANES 4
@@ -7333,6 +7347,7 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return vceqq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
 }
+/* there is no "not equal" */
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return vmvnq_u32(vceqq_f32(a, a)); }
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
@@ -7370,6 +7385,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 
 #elif ATTN__ISA == 6
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
+/* No fma with a defined result: the same bits as SSE2. */
 #define ATTN__FN(name) attn__##name##_wasm
 #define ATTN__TARGET
 #define ATTN__LANES 4
@@ -7384,6 +7400,7 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return wasm_f32x4_add(a
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return wasm_f32x4_sub(a, b); }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return wasm_f32x4_mul(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return wasm_f32x4_div(a, b); }
+/* one instruction on every machine; max, which keeps NaN, is several on x86 */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
@@ -7556,6 +7573,7 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     const attn__vec factor = attn__vset(by);
     int r, i;
     for (r = 0; r < rows; r++, to += to_row, from += from_row) {
+        /* the end of a row is not a vector: nothing behind it may be read or written */
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(to + i, attn__vmul(attn__vload(from + i), factor));
         for (; i < n; i++) to[i] = from[i] * by;
@@ -7593,6 +7611,7 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
             for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
                 ATTN__FN(pack_keys)(panels + c * 16 + x, k + x * row + c, row, full);
+            /* components behind the last whole step, one by one: the row ends there */
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
         }
@@ -7610,8 +7629,8 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
     }
 }
 
-/* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL: all
-   are) may be uninitialised: zeros take their place. Is one of the values not finite? */
+/* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL:
+   all are) may be uninitialised: zeros take their place. Is one of the values not finite? */
 static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n,
                                          int v_head_dim, const unsigned char *needed)
 {
@@ -7632,6 +7651,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
             }
             to += ATTN__CHUNK * ATTN__PANEL;
         }
+        /* the last panel may be wider than V: zeros there, which no output column shows */
         for (i = 0; x < v_head_dim && i < ATTN__PANEL; i += ATTN__LANES) {
             const attn__vec y = attn__load_part(v + x + i, v_head_dim - x - i);
             attn__vstore(to + i, y);
@@ -7730,8 +7750,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         if (next)
             ATTN__FN(prefetch_keys)(heads, vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, next, row,
                                     k1 - k, t);
+/* x: components t .. t + n - 1 of the vector of keys at `at`; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
+        /* keys are transposed once for all rows that want them */
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
@@ -7807,6 +7829,8 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
     if (ATTN__FN(linear)(row))
         return g->ahead && row == heads * (ptrdiff_t)g->depth
              ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+    /* the next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
+       the caller reads after this product */
     if (j + 32 <= n) return k + 16 * row;
     if (j + 16 != n) return NULL;
     if (h + pair == heads) return g->ahead;
@@ -7865,6 +7889,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
                             const float *b, ptrdiff_t second, int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
+
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
     const float *ahead = g->ahead && r == 0
@@ -7876,6 +7901,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
     int t;
     attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
+
+    /* Rows that this tile does not have are copies that nobody uses: the compiler drops them. */
     c00 = ATTN__FN(chain_start)(g, r, x);
     c01 = ATTN__FN(chain_start)(g, r, x1);
     c10 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x) : c00;
@@ -7938,7 +7965,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         ATTN__FN(chain_store)(g, r + (i), x, c0); \
         if (vecs > 1) ATTN__FN(chain_store)(g, r + (i), x1, c1); \
     }
-    ATTN__STORE(0, c00, c01)
+    ATTN__FN(chain_store)(g, r, x, c00);
+    if (vecs > 1) ATTN__FN(chain_store)(g, r, x1, c01);
     ATTN__STORE(1, c10, c11)
     ATTN__STORE(2, c20, c21)
     ATTN__STORE(3, c30, c31)
@@ -7964,6 +7992,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
+    /* `second` is where the second vector of a step stands, counted from the first */
     while (g->rows - r >= ATTN__ROWS) {
         ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
@@ -7990,6 +8019,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
     }
 }
 
+/* Functions of their own, so that each size of a tile exists once. */
 static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t second,
                                           int x)
 {
@@ -8036,8 +8066,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
+        /* what comes after this product, a part in each step */
         if (ahead) { ATTN__FN(prefetch)(ahead, 16, vecs * ATTN__LANES / 16); ahead += ahead_row; }
         if (list) b = g->b + list[t] * step;
+        /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = attn__vload(b + at0);
         b1 = vecs > 1 ? attn__vload(b + at1) : b0;
         b2 = vecs > 2 ? attn__vload(b + at2) : b0;
@@ -8065,7 +8097,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
     else if (vecs > (i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
-    ATTN__STORE(0, c0);
+    ATTN__FN(chain_store)(g, r, x, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
     ATTN__STORE(3, c3);
@@ -8085,6 +8117,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const int width = g->panels * 16;
     int x = 0;
+    /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
             ATTN__FN(wide_tile)(1, 8, g, 0, NULL, x);
@@ -8119,6 +8152,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
             list[n] = t;
             n += vis[t] > 0.0f;
         }
+        /* from, c and the factors of this row alone */
         one.depth = n;
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
@@ -8147,6 +8181,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, con
     if (row->mask) {
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
+        /* a mask is read once and never again: the next rows' part of it is fetched in time */
         if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(from + f->ahead);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
@@ -8225,6 +8260,7 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, flo
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     int j;
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
+        /* two copies of `hide`: most vectors need no look at the ends of the range */
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
         if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, vis, j, &any);
         else x = ATTN__FN(hide)(kind, 0, f, row, s, vis, j, &any);
@@ -8274,6 +8310,7 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
     const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);  /* -inf - -inf would be NaN */
     attn__vec l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
     int j;
+    /* one panel a step, whatever the lanes: its vectors do not wait for each other */
     for (j = from; j < to; j += ATTN__PANEL) {
         const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
         attn__vstore(s + j, p0);
@@ -8293,6 +8330,7 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
             l3 = attn__vadd(l3, p3);
         }
     }
+    /* the tree: lanes 8 apart, then 4 apart, as far as they are in different vectors */
     if (ATTN__LANES < 8) { l0 = attn__vadd(l0, l2); l1 = attn__vadd(l1, l3); }
     if (ATTN__LANES < 16) l0 = attn__vadd(l0, l1);
     return attn__sum_lanes(l0);
@@ -8362,6 +8400,7 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 {
     int r;
 #if ATTN__LANES >= 8
+    /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows */
     if (f->end - f->lo == ATTN__PANEL && f->simple) {
         if (f->arrays) ATTN__FN(panels)(1, 0, f);
         else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f);
@@ -8390,6 +8429,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
     for (r = 0; r < n; r += ATTN__LANES) {
         const attn__vec M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
         const attn__vmask empty = attn__same_bits(M1, none);         /* -inf - -inf would be NaN */
+        /* both factors are exp of something <= 0, and one of them is exp(0) = 1 exactly */
         const attn__vec fa = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(M0, M1)));
         const attn__vec fb = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
         attn__vstore(a + r, fa);
@@ -8430,6 +8470,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     const attn__vec m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
     int i;
     for (i = 0; i < n; i += ATTN__LANES) {
+        /* a score that is NaN has other bits than the mark, and stays NaN */
         const attn__vec s = attn__load_part(w + i, n - i);
         const attn__vec p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
         ATTN__FN(store_part)(w + i, attn__zero_where(attn__same_bits(s, mark), p), n - i);
