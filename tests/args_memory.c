@@ -1,6 +1,5 @@
 /* Part of suite args: what needs hooks of its own. This file holds a second implementation (ATTN_STATIC) whose
    allocations are counted, filled with garbage, fenced, and made to fail one after the other. */
-#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #include <stddef.h>
 static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);

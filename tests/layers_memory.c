@@ -1,7 +1,6 @@
-/* Part of suites kv, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations
+/* Part of suites kv, step, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations
    are counted, filled with garbage, and made to fail one after the other; with a stack of its own size, and the
    default about threads. */
-#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #undef ATTN_SERIAL_FLOPS                  /* the other tests want threads for the smallest call */
 #define ATTN_STACK 50000
 #include <stddef.h>
@@ -15,6 +14,7 @@ static void hook_free(void *user, void *ptr);
 #include "test.h"
 
 void kv_allocation(void);
+void step_allocation(void);
 void mha_allocation(void);
 void args_stack(void);
 void args_serial(void);
@@ -60,14 +60,15 @@ void kv_allocation(void)
     a.capacity = 9;
     a.user = &mine;
     hooks_reset(0, &mine);
-    CHECK(attn_kv_init(&c, &a) == ATTN_E_MEMORY && hooks.calls == 1);
-    CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_E_NULL);
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_MEMORY, "attn_kv_init: ATTN_MALLOC has no ");
+    CHECK(hooks.calls == 1 && refusal_user() == &mine);
+    CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_E_NULL);
     attn_kv_free(&c);
     CHECK(hooks.live == 0);
 
     hooks_reset(-1, &mine);
     CHECK(attn_kv_init(&c, &a) == ATTN_OK && hooks.calls == 1);
-    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_OK);
+    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_OK);
     CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 0, 1, 2) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 1) == ATTN_OK);
@@ -82,6 +83,56 @@ void kv_allocation(void)
     attn_kv_free(&c);
     CHECK(hooks.calls == 0 && hooks.live == 0);
     free(a.mem);
+}
+
+/* attn_self_step takes its one block of memory before it changes the cache. */
+void step_allocation(void)
+{
+    int mine;
+    float x[2 * 3 * 2 * 4], out[2][2 * 3 * 2 * 4];
+    attn_kv c;
+    attn_kv_args shape = {0};
+    attn_args a = {0};
+    rng r = rng_make(test_seed);
+    rng_fill(&r, x, sizeof x / sizeof *x);
+    shape.batch = 2;
+    shape.kv_heads = 2;
+    shape.head_dim = 4;
+    shape.capacity = 9;
+    hooks_reset(-1, NULL);
+    CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+    hooks_reset(0, &mine);
+    a.q = a.k = a.v = x;
+    a.out = out[0];
+    a.batch = 2;
+    a.n_q = 3;
+    a.heads = 2;
+    a.user = &mine;
+    memset(out, 0x77, sizeof out);
+    REFUSED(attn_self_step(&c, &a), ATTN_E_MEMORY, "attn_self_step: ATTN_MALLOC has no ");
+    CHECK(hooks.calls == 1 && refusal_user() == &mine && c.lengths[0] == 0 && c.lengths[1] == 0);
+    CHECK(!memcmp(out[0], out[1], sizeof out[0]));
+    hooks_reset(-1, &mine);
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && hooks.calls == 1 && c.lengths[1] == 3);
+    CHECK(hooks.live == 1);                                   /* the cache */
+    a.n_q = 0;
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && hooks.calls == 1 && c.lengths[1] == 3);
+
+    CHECK(attn_kv_reset(&c, -1) == ATTN_OK);                  /* the same with memory of the caller */
+    a.n_q = 3;
+    a.out = out[1];
+    a.kv = &c;
+    a.k = a.v = NULL;
+    a.work_size = attn_sdpa_workspace(&a);
+    a.work = guard_alloc(a.work_size);
+    a.k = a.v = x;
+    hooks_reset(0, &mine);
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && hooks.calls == 0);
+    CHECK(!memcmp(out[0], out[1], sizeof out[0]));
+    guard_free(a.work);
+    hooks_reset(-1, NULL);
+    attn_kv_free(&c);
+    CHECK(hooks.live == 0);
 }
 
 /* ---- every call of a layer, with its own memory or with the caller's ---------------------------------------- */

@@ -343,7 +343,7 @@ for cc in gcc clang; do
 need $cc
 for f in "\$ROOT"/tests/*.c "\$ROOT"/tests/*/*.c; do
     [ -f "\$f" ] || continue
-    $cc -std=c99 -fsyntax-only -DATTN_COUNTERS \$HARSH_TESTS -I"\$ROOT" -I"\$ROOT/tests" "\$f"
+    $cc -std=c99 -fsyntax-only \$HARSH_TESTS -I"\$ROOT" -I"\$ROOT/tests" "\$f"
 done
 SH
     check "$cc: examples" <<SH

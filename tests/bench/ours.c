@@ -48,7 +48,7 @@ static void ours_fill(ours *o, int keys)
     shape.head_dim = a->head_dim;
     shape.capacity = a->n_k;
     must("attn_kv_init", attn_kv_init(&o->kv, &shape));
-    must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL));
+    must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL, 0));
 }
 
 static void *ours_prepare(const bench_peer *p, const bench_case *c)

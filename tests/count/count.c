@@ -206,7 +206,7 @@ static int make_cache(int keys, int capacity, int kv_heads, int width)
     a.mem = cache_memory;
     a.mem_size = sizeof cache_memory;
     return attn_kv_init(&cache, &a) != ATTN_OK ||
-           attn_kv_append(&cache, key, value, keys, NULL) != ATTN_OK;
+           attn_kv_append(&cache, key, value, keys, NULL, 0) != ATTN_OK;
 }
 
 static int attention(const count_case *c)
