@@ -2233,19 +2233,18 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
     const int order[3] = { t->inner, 3 - t->inner, 0 };
     size_t packed = (size_t)t->width, whole;
     int i;
-    for (i = 0; i < 3; i++) {
+    for (i = 0;; i++) {
         const int d = order[i];
         t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
         if (t->stride[d] < 0)
             return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative",
                               t->name, d, t->stride[d], 0);
-        if (i == 2) break;                        /* nothing is packed upon the last one */
+        if (i == 2) return ATTN_OK;               /* nothing is packed upon the last one */
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
             whole > attn__cells_max(t))
             return attn__fail_large(why, t, d);
         if (whole > packed) packed = whole;
     }
-    return ATTN_OK;
 }
 
 /* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
