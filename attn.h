@@ -19,7 +19,7 @@
        1  the API, in three levels, layers, caches         8  the driver: blocks, chunks, the fold
        2  configuration (here the implementation begins)   9  projections and layers
        3  the specification: scalar attention             10  threads
-       4  cpu detection and dispatch                      11  vector vocabulary
+       4  cpu detection, dispatch, floating point mode    11  vector vocabulary
        5  checking, shapes, workspace                     12  kernels, written once
        6  masks and biases                                13  licence
 
@@ -623,6 +623,9 @@ long attn_counters[ATTN__C_COUNT];
 #define ATTN__FETCH(p) ((void)(p))
 #endif
 
+/* Rows so many floats apart have their first lines in the same set of L1, and evict each other. */
+#define ATTN__ALIASES(row) ((row) % 1024 == 0)
+
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
 
 /* ---- what the parts of the implementation say to each other ---------------------------------------------- */
@@ -1028,11 +1031,23 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
                                                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
 /* ============================================================================================================
- * 4  CPU DETECTION AND DISPATCH
+ * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
+ *
+ * Backends are compiled when the target has their instructions, and chosen at run time where machines of one
+ * target differ (x86). Which flags a compiler needs so that the fast ones exist:
+ *     x86-64                     none: SSE2, AVX2 and AVX-512 are in every build
+ *     x86, 32 bits               -msse2 -mfpmath=sse (MSVC: nothing), for the same three. The second one
+ *                                keeps the excess precision of x87 out of what is left in plain C
+ *     ARM, 64 bits               none: NEON
+ *     ARM, 32 bits               the scalar backend (NEON always flushes denormals there);
+ *                                -mfpu=vfpv4 -mfloat-abi=hard makes its multiply-add one instruction
+ *     WebAssembly                -msimd128
+ *     RISC-V, s390x, POWER, ...  the scalar backend
  * ========================================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
-     (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
+     (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && \
+    (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
 #define ATTN__X86
 #elif defined(__aarch64__) || defined(_M_ARM64)
 #define ATTN__NEON
@@ -1043,13 +1058,27 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 
 #ifdef ATTN__X86
 #include <immintrin.h>
-#if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)   /* clang-cl leaves these out of immintrin.h */
+/* clang-cl leaves these out of immintrin.h */
+#if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)
 #include <smmintrin.h>
 #include <avxintrin.h>
 #include <avx2intrin.h>
 #include <fmaintrin.h>
 #include <avx512fintrin.h>
 #endif
+#elif defined(ATTN__NEON)
+#include <arm_neon.h>
+#elif defined(ATTN__WASM)
+#include <wasm_simd128.h>
+#endif
+
+/* ---- what this processor can do --------------------------------------------------------------------------- */
+/* Tests play an older processor: usable backends are and-ed with this expression, bit ATTN_x for each of them. */
+#ifndef ATTN_CPU_MASK
+#define ATTN_CPU_MASK (~0u)
+#endif
+
+#ifdef ATTN__X86
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 #define ATTN__CPUID(leaf, r) __cpuidex((int *)(r), leaf, 0)
@@ -1057,14 +1086,12 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #else
 #include <cpuid.h>
 #define ATTN__CPUID(leaf, r) __cpuid_count(leaf, 0, (r)[0], (r)[1], (r)[2], (r)[3])
+/* As bytes, because the name of the instruction needs -mxsave. */
 #define ATTN__XGETBV(low)    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low) : "c"(0) : "edx")
 #endif
-/* Tests play an older processor: the usable backends are and-ed with this expression, bit ATTN_x for each of them. */
-#ifndef ATTN_CPU_MASK
-#define ATTN_CPU_MASK (~0u)
-#endif
-/* Which instruction sets may be used: the CPU must have them and the operating system must save their registers.
- * Bit 0: asked already. Bit ATTN_x: backend usable. One word, written once to the same value by whoever comes first. */
+
+/* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the instructions and the
+   operating system saves the registers. Whoever comes first writes the word; all would write the same. */
 static unsigned attn__cpu_word;
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
@@ -1075,36 +1102,83 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     ATTN__CPUID(1, r);
     leaf1 = r[2];
     if (most >= 7) { ATTN__CPUID(7, r); leaf7 = r[1]; }
-    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }
+    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }     /* bit 27: the system allows the question */
+    /* the system saves YMM registers; the processor has AVX, FMA and AVX2 */
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
-        word |= 1u << ATTN_AVX2;                                     /* AVX state; AVX, FMA, AVX2 */
-        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;   /* ZMM state; AVX-512F */
+        word |= 1u << ATTN_AVX2;
+        /* the system saves ZMM and mask registers; the processor has AVX-512F */
+        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;
     }
-    return word;
+    return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
 }
 
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
     unsigned word = __atomic_load_n(&attn__cpu_word, __ATOMIC_RELAXED);
-    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask() & (ATTN_CPU_MASK | 1u), __ATOMIC_RELAXED);
+    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask(), __ATOMIC_RELAXED);
 #else
     unsigned word = *(volatile unsigned *)&attn__cpu_word;
-    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask() & (ATTN_CPU_MASK | 1u);
+    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask();
 #endif
     return word;
 }
+#else
+/* What is compiled here runs on every processor of the target. */
+static unsigned attn__cpu(void) { return ~0u; }
 #endif
 
-/* best first */
-static const unsigned char attn__order[] = { ATTN_AVX512, ATTN_AVX2, ATTN_NEON, ATTN_WASM, ATTN_SSE2, ATTN_SCALAR };
+/* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 --------------------- */
+#ifdef ATTN__X86
+#define ATTN__ISA 2
+#include ATTN_SELF
+#define ATTN__ISA 3
+#include ATTN_SELF
+#define ATTN__ISA 4
+#include ATTN_SELF
+#elif defined(ATTN__NEON)
+#define ATTN__ISA 5
+#include ATTN_SELF
+#elif defined(ATTN__WASM)
+#define ATTN__ISA 6
+#include ATTN_SELF
+#endif
+
+/* ---- dispatch --------------------------------------------------------------------------------------------- */
+/* indexed by attn_backend: one name for each there is */
+static const char *const attn__backend_names[] = { "auto", "scalar", "sse2", "avx2", "avx512", "neon", "wasm" };
+enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend_names) };
+
+/* those that are compiled here, the best first */
+static const attn__kernels *const attn__tables[] = {
+#if defined(ATTN__X86)
+    &attn__kernels_avx512, &attn__kernels_avx2, &attn__kernels_sse2,
+#elif defined(ATTN__NEON)
+    &attn__kernels_neon,
+#elif defined(ATTN__WASM)
+    &attn__kernels_wasm,
+#endif
+    &attn__kernels_scalar
+};
+enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
+
+static const attn__kernels *attn__table(attn_backend backend)
+{
+    const unsigned usable = attn__cpu();
+    int i;
+    for (i = 0; i < ATTN__TABLES; i++)
+        if ((backend == ATTN_AUTO || backend == attn__tables[i]->backend) &&
+            (usable >> attn__tables[i]->backend & 1u))
+            return attn__tables[i];
+    return NULL;
+}
 
 ATTNDEF int attn_backends(attn_backend *list, int max)
 {
     int i, n = 0;
-    for (i = 0; i < (int)sizeof attn__order; i++)
-        if (attn__table((attn_backend)attn__order[i])) {
-            if (list && n < max) list[n] = (attn_backend)attn__order[i];
+    for (i = 0; i < ATTN__TABLES; i++)
+        if (attn__table(attn__tables[i]->backend)) {
+            if (list && n < max) list[n] = attn__tables[i]->backend;
             n++;
         }
     return n;
@@ -1112,8 +1186,120 @@ ATTNDEF int attn_backends(attn_backend *list, int max)
 
 ATTNDEF const char *attn_backend_name(attn_backend backend)
 {
-    static const char *const name[] = { "auto", "scalar", "sse2", "avx2", "avx512", "neon", "wasm" };
-    return (unsigned)backend < sizeof name / sizeof *name ? name[backend] : "unknown";
+    return (unsigned)backend < (unsigned)ATTN__BACKENDS ? attn__backend_names[backend] : "unknown";
+}
+
+/* ---- the floating-point environment -----------------------------------------------------------------------
+   Rounding mode and flushing of denormals belong to a thread, and hosts change them (audio engines, games, a
+   caller's fesetround). So a task saves the control word, works under the default one and puts back what it
+   found, the sticky exception flags included: the host sees its own flags alone. The word is written only if it
+   differs: writing it is slow, reading it is not.
+   Each machine below gives attn__env_get and attn__env_set, and says which bits of the word control arithmetic
+   (ATTN__ENV_CONTROL; the others are flags) and how these stand by default (ATTN__ENV_DEFAULT). */
+#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
+#include <xmmintrin.h>
+typedef unsigned attn__env;                         /* MXCSR: the flags are its low six bits */
+#define ATTN__ENV_DEFAULT 0x1F80u                   /* no traps, to nearest, no flushing */
+#define ATTN__ENV_CONTROL 0xFFC0u
+static attn__env attn__env_get(void) { return _mm_getcsr(); }
+static void attn__env_set(attn__env e) { _mm_setcsr(e); }
+
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
+typedef unsigned long long attn__env;               /* FPCR in the low half, FPSR (the flags) in the high one */
+#define ATTN__ENV_CONTROL 0xFFFFFFFFull
+static attn__env attn__env_get(void)
+{
+    attn__env control = 0, flags = 0;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
+    return (control & ATTN__ENV_CONTROL) | flags << 32;
+}
+static void attn__env_set(attn__env e)
+{
+    attn__env control = e & ATTN__ENV_CONTROL, flags = e >> 32;
+    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
+}
+
+#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || \
+    (defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
+    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
+/* machines with control and flags in one register, which one instruction reads and another writes */
+#if defined(__x86_64__) || defined(__i386__)
+typedef unsigned attn__env;                         /* MXCSR, as above */
+#define ATTN__ENV_DEFAULT 0x1F80u
+#define ATTN__ENV_CONTROL 0xFFC0u
+#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
+#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
+#ifndef __SSE__
+/* an x87 build: only the kernels need MXCSR, so it is there when they may run */
+#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)
+#endif
+#elif defined(__arm__)
+typedef unsigned attn__env;                         /* FPSCR */
+#define ATTN__ENV_CONTROL 0x07F79F00u               /* traps, rounding, flushing, default NaN */
+#define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
+#define ATTN__ENV_SET     "vmsr fpscr, %0" : : "r"(e)
+#elif defined(__riscv_flen)
+typedef unsigned long attn__env;                    /* fcsr */
+#define ATTN__ENV_CONTROL 0xE0u                     /* rounding */
+#define ATTN__ENV_GET     "frcsr %0" : "=r"(e)
+#define ATTN__ENV_SET     "fscsr %0" : : "r"(e)
+#elif defined(__s390x__)
+typedef unsigned attn__env;                         /* FPC */
+#define ATTN__ENV_CONTROL 0xFC000007u               /* traps, rounding */
+#define ATTN__ENV_GET     "efpc %0" : "=d"(e)
+#define ATTN__ENV_SET     "sfpc %0" : : "d"(e)
+#else
+typedef unsigned long long attn__env;               /* FPSCR, read and written by way of register 0 */
+#define ATTN__ENV_CONTROL 0xFFu                     /* traps, not IEEE, rounding */
+#define ATTN__ENV_GET     "mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0"
+#define ATTN__ENV_SET     "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0"
+#endif
+static attn__env attn__env_get(void)
+{
+    attn__env e = 0;                                /* for analysers that do not look into asm */
+    __asm__ __volatile__(ATTN__ENV_GET);
+    return e;
+}
+static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
+
+#else
+/* no way to ask is known: the host's settings stay as they are */
+typedef unsigned attn__env;
+#define ATTN__ENV_CONTROL 0u
+#define ATTN__ENV_EXISTS  0
+static attn__env attn__env_get(void) { return 0; }
+static void attn__env_set(attn__env e) { (void)e; }
+#endif
+#ifndef ATTN__ENV_DEFAULT
+#define ATTN__ENV_DEFAULT 0u
+#endif
+#ifndef ATTN__ENV_EXISTS
+#define ATTN__ENV_EXISTS  1
+#endif
+
+/* ---- running tasks ---------------------------------------------------------------------------------------- */
+typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
+
+/* Tasks from .. to-1. Compilers know nothing of the control word and would happily move arithmetic past its
+   change: the volatile pointer keeps every task a real call, and nothing inside a call can move out of it. */
+static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
+{
+    void (*volatile task)(void *arg, int i) = job->task;
+    int exists = ATTN__ENV_EXISTS, i;
+    attn__env before = exists ? attn__env_get() : 0;
+    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    for (i = from; i < to; i++) task(job->arg, i);
+    if (exists && attn__env_get() != before) attn__env_set(before);
+}
+
+static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
+
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
+{
+    attn__job job = { task, arg };
+    if (n <= 0) return;
+    if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
+    else e->run(e->pool, n, attn__run_one, &job);
 }
 
 /* ============================================================================================================
@@ -1300,7 +1486,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why)
         (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
         (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
         (status = attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
-        (status = attn__check_option(why, "backend", (int)a->backend, ATTN_WASM)) != ATTN_OK)
+        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)) != ATTN_OK)
         return status;
     if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
@@ -2307,7 +2493,6 @@ enum { ATTN__GROUP = 48 };                          /* rows taken together at mo
 enum { ATTN__FEW = 40 };                            /* up to so many rows read V in place; heads share blocks */
 enum { ATTN__DIRECT = 4 };                          /* up to so many read K where it lies, too */
 enum { ATTN__TURN = 16 };                           /* keys of every head that are read in turn there */
-#define ATTN__ALIASES(row) ((row) % 1024 == 0)     /* lines so many floats apart share a set of L1 */
 enum { ATTN__SPLIT = 24 };                          /* rows of a block whose chunks can be dealt out */
 enum { ATTN__HEADS = 32, ATTN__HEADS_DIM = 512 };   /* most K/V heads of a block; most components of a packed key */
 
@@ -4152,113 +4337,6 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
  * 10  THREADS
  * ========================================================================================================== */
 
-/* ---- the floating-point environment ------------------------------------------------------------------------
-   Rounding mode and flushing of denormals belong to a thread, and hosts change them (audio engines, games, a caller's
-   fesetround). A task therefore saves the control word, works under the default one and puts back what it found, the
-   sticky exception flags included: whoever looks at them afterwards sees only its own. Writing the word is slow
-   and reading it is not, so it is written when it differs only. */
-#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
-#include <xmmintrin.h>
-typedef unsigned attn__env;                                              /* MXCSR: flags in the low six bits */
-#define ATTN__ENV_DEFAULT 0x1F80u                                        /* no traps, to nearest, no flushing */
-#define ATTN__ENV_CONTROL 0xFFC0u
-static attn__env attn__env_get(void) { return _mm_getcsr(); }
-static void attn__env_set(attn__env e) { _mm_setcsr(e); }
-
-#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
-typedef unsigned long long attn__env;                                    /* FPCR below, FPSR (the flags) above */
-#define ATTN__ENV_CONTROL 0xFFFFFFFFull
-static attn__env attn__env_get(void)
-{
-    attn__env control = 0, flags = 0;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
-    return (control & ATTN__ENV_CONTROL) | flags << 32;
-}
-static void attn__env_set(attn__env e)
-{
-    attn__env control = e & ATTN__ENV_CONTROL, flags = e >> 32;
-    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
-}
-
-#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || (defined(__arm__) && defined(__ARM_FP)) || \
-    defined(__riscv_flen) || defined(__s390x__) || (defined(__powerpc64__) && !defined(__NO_FPRS__)))
-/* control and flags in one register */
-#if defined(__x86_64__) || defined(__i386__)
-typedef unsigned attn__env;                                              /* MXCSR */
-#define ATTN__ENV_DEFAULT 0x1F80u
-#define ATTN__ENV_CONTROL 0xFFC0u
-#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
-#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
-#ifndef __SSE__
-#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)               /* x87 build: only the kernels know MXCSR */
-#endif
-#elif defined(__arm__)
-typedef unsigned attn__env;                                              /* FPSCR */
-#define ATTN__ENV_CONTROL 0x07F79F00u                                    /* traps, to where, flushing, default NaN */
-#define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
-#define ATTN__ENV_SET     "vmsr fpscr, %0" : : "r"(e)
-#elif defined(__riscv_flen)
-typedef unsigned long attn__env;                                         /* fcsr */
-#define ATTN__ENV_CONTROL 0xE0u                                          /* to where */
-#define ATTN__ENV_GET     "frcsr %0" : "=r"(e)
-#define ATTN__ENV_SET     "fscsr %0" : : "r"(e)
-#elif defined(__s390x__)
-typedef unsigned attn__env;                                              /* FPC */
-#define ATTN__ENV_CONTROL 0xFC000007u                                    /* traps, to where */
-#define ATTN__ENV_GET     "efpc %0" : "=d"(e)
-#define ATTN__ENV_SET     "sfpc %0" : : "d"(e)
-#else
-typedef unsigned long long attn__env;                                    /* FPSCR, in a floating-point register */
-#define ATTN__ENV_CONTROL 0xFFu                                          /* traps, not IEEE, to where */
-#define ATTN__ENV_GET     "mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0"
-#define ATTN__ENV_SET     "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0"
-#endif
-static attn__env attn__env_get(void)
-{
-    attn__env e = 0;                                                     /* for those who do not see into asm */
-    __asm__ __volatile__(ATTN__ENV_GET);
-    return e;
-}
-static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
-
-#else
-typedef unsigned attn__env;                                              /* the host's settings stay as they are */
-#define ATTN__ENV_CONTROL 0u
-#define ATTN__ENV_EXISTS  0
-static attn__env attn__env_get(void) { return 0; }
-static void attn__env_set(attn__env e) { (void)e; }
-#endif
-#ifndef ATTN__ENV_DEFAULT
-#define ATTN__ENV_DEFAULT 0u
-#endif
-#ifndef ATTN__ENV_EXISTS
-#define ATTN__ENV_EXISTS  1
-#endif
-
-typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
-
-/* Tasks from .. to-1. Compilers know nothing of the control word and would happily move arithmetic past its change:
-   the volatile pointer keeps every task a real call, and across a call nothing of its inside can move. */
-static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
-{
-    void (*volatile task)(void *arg, int i) = job->task;
-    int exists = ATTN__ENV_EXISTS, i;
-    attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
-    for (i = from; i < to; i++) task(job->arg, i);
-    if (exists && attn__env_get() != before) attn__env_set(before);
-}
-
-static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
-
-static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
-{
-    attn__job job = { task, arg };
-    if (n <= 0) return;
-    if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
-    else e->run(e->pool, n, attn__run_one, &job);
-}
-
 #ifdef ATTN_THREADS
 /* ---- the pool --------------------------------------------------------------------------------------------------
    One job at a time, the callers queue for it. A worker joins the job under the lock and leaves it under the lock;
@@ -4500,49 +4578,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
     attn__pool_drop(p, 4);
 }
 #endif /* ATTN_THREADS */
-
-/* ---- the kernel pass: this file once more per instruction set --------------------------------------------- */
-#ifdef ATTN__X86
-#define ATTN__ISA 2
-#include ATTN_SELF
-#define ATTN__ISA 3
-#include ATTN_SELF
-#define ATTN__ISA 4
-#include ATTN_SELF
-#elif defined(ATTN__NEON)
-#include <arm_neon.h>
-#define ATTN__ISA 5
-#include ATTN_SELF
-#elif defined(ATTN__WASM)
-#include <wasm_simd128.h>
-#define ATTN__ISA 6
-#include ATTN_SELF
-#endif
-
-static const attn__kernels *attn__table(attn_backend backend)
-{
-#ifdef ATTN__X86
-    const unsigned cpu = attn__cpu();
-#endif
-    switch (backend) {
-    case ATTN_AUTO: {
-        int i = 0;
-        while (!attn__table((attn_backend)attn__order[i])) i++;
-        return attn__table((attn_backend)attn__order[i]);
-    }
-    case ATTN_SCALAR: return &attn__kernels_scalar;
-#ifdef ATTN__X86
-    case ATTN_SSE2: return &attn__kernels_sse2;
-    case ATTN_AVX2: return cpu >> ATTN_AVX2 & 1u ? &attn__kernels_avx2 : NULL;
-    case ATTN_AVX512: return cpu >> ATTN_AVX512 & 1u ? &attn__kernels_avx512 : NULL;
-#elif defined(ATTN__NEON)
-    case ATTN_NEON: return &attn__kernels_neon;
-#elif defined(ATTN__WASM)
-    case ATTN_WASM: return &attn__kernels_wasm;
-#endif
-    default: return NULL;
-    }
-}
 
 #endif /* ATTN_IMPLEMENTATION */
 #else  /* ATTN__ISA: the kernel pass. Everything from here to the end is read once per instruction set. */

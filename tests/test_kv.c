@@ -463,6 +463,7 @@ static void wrong_calls(void)
     REFUSES(attn_kv_copy(&c, 0, 1, 11), ATTN_E_LENGTHS);
     REFUSES(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS);
     REFUSES(attn_kv_copy(NULL, 0, 0, 0), ATTN_E_NULL);
+    REFUSES(attn_kv_copy(&c, 1, 1, 10), ATTN_OK);                      /* onto itself, whole: the cache stays as it is */
 #undef REFUSES
     attn_kv_free(&c);
     attn_kv_free(&c);                                                  /* a freed one, a zeroed one, none: fine */
