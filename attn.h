@@ -163,9 +163,9 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- LOOK ---------------------------------------------------------------------------------------
+/* ---- 1. LOOK ------------------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden. Every builder
-   writes EVERY cell of m, which is yours and never kept; pass it as `mask` to what stands below. The same can be said
+   writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2 or 3. The same can be said
    without a matrix (causal, window_left, k_lengths, keep ...): faster, and with the same bits.
 
    All of them are thread safe (they write m alone and allocate nothing) and return ATTN_E_SIZE for a negative size,
@@ -255,9 +255,9 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-/* ---- CALL ---------------------------------------------------------------------------------------
+/* ---- 2. CALL ------------------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already projected.
-   Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC; attn_sdpa never needs to. Thread safe: calls may run
+   Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC; level 3 never needs to. Thread safe: calls may run
    at once as long as their outputs differ. On an error nothing has been written. */
 
 /* Every row attends to the rows of its own sequence.
@@ -276,7 +276,7 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
                                int heads, int head_dim, const int *source_lengths, const float *mask);
 
-/* ---- EVERYTHING ---------------------------------------------------------------------------------
+/* ---- 3. EVERYTHING -------------------------------------------------------------------------------------------
    attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes have no default. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
