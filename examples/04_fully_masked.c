@@ -19,6 +19,7 @@
        nothing hidden, the same NaN: it is visible, so nobody covers it up
          none    0.237  0.087  0.032  0.644       nan       3.44            0
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <math.h>                                              /* INFINITY, NAN */
@@ -38,8 +39,7 @@ static void show(const char *what, const float *mask, const float *value)
     a.out = &out;  a.q = query;  a.k = key;  a.v = value;  a.mask = mask;
     a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = 1;
     a.weights = w;  a.lse = &lse;  a.masked_rows = &empty;
-    attn_status s = attn_sdpa(&a);
-    if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); }
+    if (attn_sdpa(&a)) exit(1);                                  /* ATTN_DEBUG has said why on stderr */
 
     printf("  %-6s", what);
     for (int j = 0; j < N; j++) printf("  %.3f", (double)w[j]);

@@ -13,6 +13,7 @@
        window.svg
        weights.svg
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include "svg.h"
@@ -21,7 +22,7 @@
 static const char *const number[] = { "0", "1", "2", "3", "4", "5", "6", "7" };
 static const char *folder = "pictures";
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 static FILE *picture(const char *name, int width, int height)
 {

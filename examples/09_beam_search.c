@@ -20,6 +20,7 @@
        beam 1: 0 9 6 12 13 12 13 17 18, log p -13.02, decoded alone: the same bits
        beam 2: 0 9 6 12 12 13 17 18 6, log p -13.04, decoded alone: the same bits
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -31,7 +32,7 @@ enum { BEAMS = 3, STEPS = 8, D = 32, HEADS = 4, WORDS = 20 };
 static float w_q[D * D], w_k[D * D], w_v[D * D], w_o[D * D], words[WORDS * D], speech[WORDS * D];
 static attn_mha layer;
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
