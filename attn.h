@@ -139,7 +139,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Every status is a KIND of error; attn_check() writes the sentence that says which argument and why.
+/* Every status is a KIND of error; the sentence for ATTN_REFUSED says which argument and why.
    On any error not one byte of output has been written. */
 typedef enum attn_status {
     ATTN_OK = 0,
@@ -157,7 +157,8 @@ typedef enum attn_status {
     ATTN_E_WORK = -12,                    /* the memory given is too small */
     ATTN_E_MEMORY = -13,                  /* an allocation failed */
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
-    ATTN_E_FULL = -15                     /* the cache has no room for so many keys */
+    ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
+    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned to its type */
 } attn_status;
 
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
@@ -255,39 +256,58 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-/* ---- 2. CALL ------------------------------------------------------------------------------------------------
-   One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already projected.
-   Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC; level 3 never needs to. Thread safe: calls may run
-   at once as long as their outputs differ. On an error nothing has been written. */
+/* ---- CALL ----------------------------------------------------------------------------------------
+   One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
+   projected. Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread
+   safe: calls may run at once as long as their outputs differ. On an error nothing has been written,
+   and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
    lengths       [batch], 0..n: keys behind are hidden, rows behind are written as zeros; NULL: all n
-   mask          [batch][n][n] additive, from the builders above or your own; NULL: none */
-ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
-                              int head_dim, int causal, const int *lengths, const float *mask);
+   mask          [batch][n][n] additive, from the builders above or your own; NULL: none
+   Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
+ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
+                              int n, int heads, int head_dim, int causal, const int *lengths,
+                              const float *mask);
 
 /* Every row attends to another sequence (encoder-decoder attention).
-   out, q  [batch][n_q][heads*head_dim]      k, v  [batch][n_k][heads*head_dim]
+   out, q          [batch][n_q][heads*head_dim]
+   k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
    source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
-   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says nothing about
-                   position j of the other */
-ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
-                               int heads, int head_dim, const int *source_lengths, const float *mask);
+   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says
+                   nothing about position j of the other
+   Errors: as attn_self, but OPTION. */
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
+                               int batch, int n_q, int n_k, int heads, int head_dim,
+                               const int *source_lengths, const float *mask);
 
-/* ---- 3. EVERYTHING -------------------------------------------------------------------------------------------
-   attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes have no default. */
+/* ---- EVERYTHING ---------------------------------------------------------------------------------
+   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0 is
+   legal: attn_args_for asks for them, so that none is forgotten.
+
+       attn_args a = attn_args_for(batch, n_q, n_k, heads, head_dim);
+       a.out = out;  a.q = q;  a.k = k;  a.v = v;
+       a.causal = ATTN_CAUSAL_TOP_LEFT;
+       if (attn_sdpa(&a) != ATTN_OK) ...
+
+   attn_check says in words what such a call will do, or what is wrong with it. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
-    ATTN_BHSD                             /* [batch][head][row][x] */
+    ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
 } attn_layout;
 typedef enum attn_causal {
-    ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT
+    ATTN_CAUSAL_NONE,
+    ATTN_CAUSAL_TOP_LEFT,                 /* PyTorch's and ONNX's is_causal */
+    ATTN_CAUSAL_BOTTOM_RIGHT              /* flash-attention's causal, MLX's "causal" */
 } attn_causal;
 typedef enum attn_align { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT } attn_align;
-typedef enum attn_stage {                 /* ONNX's qk_matmul_output_mode: 3, 0, 2 (its order: cap, mask) and 1 */
-    ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED
+typedef enum attn_stage {                 /* ONNX's qk_matmul_output_mode in its own numbers: */
+    ATTN_PROBABILITIES,                   /* 3, after the softmax */
+    ATTN_SCORES_RAW,                      /* 0, scale * (q . k) */
+    ATTN_SCORES_CAPPED,                   /* 1, after softcap */
+    ATTN_SCORES_BIASED                    /* 2, after softcap, ALiBi, bias and mask */
 } attn_stage;
 typedef enum attn_backend {
     ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM
@@ -300,90 +320,130 @@ typedef struct attn_kv attn_kv;
          #pragma omp parallel for schedule(dynamic)
          for (int i = 0; i < n; i++) task(arg, i); }
        attn_exec exec = { NULL, omp_get_max_threads(), run };
-   The result does not depend on it: tasks may run in any order, on any thread, one after another if need be. */
+   The result does not depend on it: tasks may run in any order, on any thread, one after another if
+   need be. */
 typedef struct attn_exec {
     void *pool;                           /* yours; passed to run */
-    int width;                            /* most tasks at once, >= 1; work memory grows with it, bits do not */
-    void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);   /* returns when all n are done */
+    int width;                            /* most tasks at once, >= 1; work memory grows with it,
+                                             bits do not */
+    /* runs task(arg, 0) .. task(arg, n - 1) and returns when all are done */
+    void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);
 } attn_exec;
 
+/* Words in quotation marks are those of other libraries. */
 typedef struct attn_args {
-    float *out;                           /* [batch][n_q][heads][v_head_dim], or by layout and strides */
-    const float *q, *k, *v;               /* elements of one head are contiguous */
+    float *out;                           /* [batch][n_q][heads][v_head_dim], or by layout and
+                                             strides */
+    const float *q;                       /* [batch][n_q][heads][head_dim] */
+    const float *k, *v;                   /* [k_batch][n_k][kv_heads][head_dim or v_head_dim] */
     const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
-    int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest end */
-    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads */
-    int head_dim, v_head_dim;                       /* head_dim >= 1; v_head_dim 0: head_dim */
+    int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK */
+    int n_k;                              /* 0: every row is EMPTY, out is zeros. With kv: the width
+                                             of mask and weights, 0: the longest entry */
+    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads
+                                             (grouped or multi-query, "enable_gqa") */
+    int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim */
     attn_layout layout;                   /* 0: ATTN_BSHD */
+    /* {batch, row, head} in floats, whatever the layout; each 0: packed upon the inner ones. The
+       elements of a head touch; beyond that any order works ([row][batch][head], say). Packed QKV:
+       give row = 3*heads*head_dim alone. Entries that share K and V: k_map, not a stride of 0. */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
-                                          /* {batch, row, head} in floats; each 0: packed upon the inner ones.
-                                             Packed QKV: row = 3*heads*head_dim alone. Shared K/V: k_map, not stride 0 */
     float scale;                          /* 0: 1/sqrt(head_dim) (an exact 0 is no use; T5: 1) */
     float softcap;                        /* 0: none */
 
-    /* position of row i = i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, when bottom-right) */
+    /* Row i stands at i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, bottom-right).
+       There `keys` counts up to the END of the keys that exist, k_starts[b] + k_lengths[b]: a
+       position is an index in the buffer. 8 keys of which the first 3 are padding (k_starts 3),
+       2 rows, bottom-right: the rows stand at 6 and 7, and the first of them sees keys 3..6. */
     attn_causal causal;                   /* 0: none */
-    attn_align align;                          /* only with causal NONE, for window and biases; 0: top-left */
+    attn_align align;                     /* with causal NONE, for window and ALiBi; 0: top-left */
     int q_pos;                            /* 0 */
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
-    int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself; 0: unlimited.
-                                             Mistral W: left W. flash-attn (l, r): l+1, r+1. Needs no causal */
+    int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself;
+                                             0: unlimited. Mistral W: left W. flash-attention's
+                                             "window_size" (l, r): l+1, r+1, its -1: 0. Needs no
+                                             causal */
 
-    /* who exists; indices are always those of the QUERY entry b */
+    /* Who exists; indices are always those of the QUERY entry b. */
     const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
-    const int *k_lengths, *k_starts;      /* [batch] NULL: n_k, 0; keys k_starts[b] <= j < k_lengths[b] (an END);
-                                             chunks are cut from k_starts[b] on; k_starts not with kv */
-    const int *q_cum, *k_cum;             /* ragged: [batch+1], rows q_cum[b]..q_cum[b+1]-1; excludes *_lengths;
-                                             n_q, n_k then only size mask/weights/lse; 0: longest */
-    const int *k_map;                     /* [batch] K/V entry read by b, NULL: b (beams share one memory) */
+    /* Keys k_starts[b] .. k_starts[b] + k_lengths[b] - 1: a first index ("leftpad_k") and a number
+       of keys ("seqused_k", "cache_seqlens", "nonpad_kv_seqlen"). Chunks are cut from the start on.
+       A cache takes no k_starts. */
+    const int *k_starts, *k_lengths;      /* [batch] NULL: from 0; to the end */
+    /* Ragged, "cu_seqlens": entry b is rows cum[b] .. cum[b+1]-1. Excludes lengths and starts. n_q
+       and n_k then only size mask, weights and lse; 0: the longest entry, which they may exceed. */
+    const int *q_cum, *k_cum;             /* [batch+1] NULL: not ragged */
+    const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx";
+                                             NULL: b (beams share one memory) */
     int k_batch;                          /* K/V entries, 0: batch */
 
-    /* what is hidden or added; shape {batch, heads, rows}, each 1 = shared; stride: cells per row, 0: n_k */
-    const float *mask;                    /* NULL: none; -inf hides, anything else is added */
-    int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key-only: {batch, 1, 1} */
-    ptrdiff_t mask_stride;
-    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden */
-    int keep_shape[3];
-    ptrdiff_t keep_stride;
+    /* What is hidden or added. Cells are [batch][heads][n_q][n_k]. The shape {batch, heads, rows}
+       says of each whether it is full, or 1: shared. The stride {batch, head, row} is in cells;
+       each 0: packed upon the inner ones; where one is shared it does not matter. Cells of a row touch.
+       In a buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
+    const float *mask;                    /* NULL: none; -inf hides, anything else is added.
+                                             "attn_mask" in floats (PyTorch, ONNX), ggml's mask */
+    int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key padding: {batch, 1, 1} */
+    ptrdiff_t mask_stride[3];
+    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden. "attn_mask"
+                                             in bool (PyTorch's SDPA, ONNX); the masks of
+                                             nn.MultiheadAttention are the other way round */
+    int keep_shape[3];                    /* 0,0,0: {1, 1, n_q} */
+    ptrdiff_t keep_stride[3];
     const float *bias;                    /* NULL: none; added; -inf hides too */
     int bias_shape[3];                    /* 0,0,0: {1, heads, n_q} */
-    ptrdiff_t bias_stride;
-    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|, exact up to 2^24 */
-    const float *sinks;                   /* [heads] NULL: none; one more logit in the denominator only */
+    ptrdiff_t bias_stride[3];
+    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|,
+                                             exact up to 2^24 */
+    const float *sinks;                   /* [heads] NULL: none; one more logit, in the
+                                             denominator only */
 
-    /* more to see; none of it changes a bit of out */
-    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out; 0 at hidden keys */
-    attn_stage weights_stage;              /* 0: probabilities. The score stages have -inf where there is no score:
-                                             BIASED at hidden keys, RAW and CAPPED (which show hidden keys too, so
-                                             their K is read) only at keys and rows that do not exist */
-    float *lse;                           /* NULL, or [batch][heads][n_q] out, sink included; empty row -inf */
-    size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by masks */
+    /* More to see; none of it changes a bit of out. */
+    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out */
+    /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
+       BIASED at hidden keys; RAW and CAPPED show these too (so their K is read) and have -inf only
+       at keys and rows that do not exist, where ONNX gives scores. */
+    attn_stage weights_stage;
+    float *lse;                           /* NULL, or [batch][heads][n_q] out, "softmax_lse": sink
+                                             included; -inf for an empty row */
+    size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by
+                                             masks */
 
-    /* how */
+    /* How. */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
-    void *user;                           /* for ATTN_MALLOC and ATTN_FREE */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     const attn_exec *exec;                /* NULL: this thread */
     attn_backend backend;                 /* 0: best here */
 } attn_args;
 
-/* Attention. ATTN_OK, or a status and nothing written: everything is checked first. out, weights and lse may not
-   overlap an input or each other. Thread safe: reads its inputs, writes only its outputs and work. */
+/* Zeroed arguments with their sizes set: a size that is forgotten does not compile. With a cache
+   n_k is 0. Thread safe. */
+ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim);
+
+/* Attention. ATTN_OK, or a status and nothing written: everything is checked first, and
+   ATTN_REFUSED is told which argument is wrong and why. out, weights, lse, masked_rows and work may
+   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows of
+   one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe: reads
+   its inputs, writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
-/* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong (an allocation of
-   that fails). Depends on sizes, options and which pointers are set, not on what they point at (except: on the capacity
-   of a cache, and on q_cum, k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or
-   batch grow: ask once for the largest call. */
+/* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
+   (an allocation of that fails), and ATTN_REFUSED is told why. Depends on sizes, options and which
+   pointers are set, not on what they point at (except: on the capacity of a cache, and on q_cum,
+   k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or batch
+   grow: ask once for the largest call. Thread safe. */
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 
-/* The same checks as attn_sdpa and the result in words: which argument is wrong and why, or what will happen.
-   why may be NULL; at most why_size bytes are written, always terminated. Writes nothing else. */
+/* The same checks as attn_sdpa, for before a call, and the answer in words: what is wrong and why,
+   or what will happen, "these arguments are fine: ...". why may be NULL; at most why_size bytes are
+   written, always terminated. Writes nothing else and does not tell ATTN_REFUSED. Thread safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
-/* Backends usable on this machine, best first; writes at most max of them to list (may be NULL), returns how many. */
+/* Backends usable on this machine, best first; writes at most max of them to list (may be NULL) and
+   returns how many there are. A name is a literal: "avx2" etc., "unknown" for others. Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
-ATTNDEF const char *attn_backend_name(attn_backend backend);         /* "avx2" etc.; "unknown" for others; a literal */
+ATTNDEF const char *attn_backend_name(attn_backend backend);
 
 /* ---- CACHE ---------------------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
@@ -599,13 +659,13 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #include <assert.h>
 #define ATTN_ASSERT(x) assert(x)
 #endif
-#ifndef ATTN_REFUSED
 #if defined(ATTN_DEBUG) && !defined(ATTN_NO_STDIO)
-#define ATTN_REFUSED(user, status, sentence) \
-    ((void)(user), (void)(status), (void)fprintf(stderr, "attn.h: %s\n", sentence))
+#define ATTN__DEBUG_PRINT(sentence) ((void)fprintf(stderr, "attn.h: %s\n", sentence))
 #else
-#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), (void)(sentence))
+#define ATTN__DEBUG_PRINT(sentence) ((void)(sentence))
 #endif
+#ifndef ATTN_REFUSED
+#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), ATTN__DEBUG_PRINT(sentence))
 #endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 24576
@@ -724,6 +784,7 @@ typedef struct attn__why {
     const char *function;                 /* who refuses: the sentence begins with it; NULL: no such beginning */
     void *user;                           /* of the call, for ATTN_REFUSED */
     int asked;                            /* by attn_check: nobody else is told */
+    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths; NULL: those */
     attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said yet */
     char room[256];
 } attn__why;
@@ -1353,22 +1414,35 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "ok", "a required pointer is NULL", "a size is out of range", "kv_heads does not divide heads",
         "a stride is negative or too small", "a length, start or offset is out of range",
         "a k_map entry is out of range", "a mask, keep or bias shape is neither 1 nor the full size",
-        "an option is out of range", "two settings exclude each other", "an output overlaps another argument",
-        "a size does not fit the address space", "the memory given is too small", "out of memory",
-        "the backend is not usable on this machine", "the cache is full"
+        "an option is out of range", "two settings exclude each other",
+        "an output overlaps another argument", "a size does not fit the address space",
+        "the memory given is too small", "out of memory", "the backend is not usable on this machine",
+        "the cache is full", "a pointer is not aligned to its type"
     };
-    return s <= ATTN_OK && s >= ATTN_E_FULL ? names[-(int)s] : "unknown status";
+    return s <= ATTN_OK && s >= ATTN_E_ALIGN ? names[-(int)s] : "unknown status";
 }
 
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
 
-/* ---- sentences without stdio ----------------------------------------------------------------------------- */
+ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim)
+{
+    attn_args a;
+    memset(&a, 0, sizeof a);
+    a.batch = batch;
+    a.n_q = n_q;
+    a.n_k = n_k;
+    a.heads = heads;
+    a.head_dim = head_dim;
+    return a;
+}
+
+/* ---- sentences without stdio ------------------------------------------------------------------- */
 /* Appends n bytes. len counts what was asked for, as snprintf does; what is stored ends at size - 1. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->size > 0) {
-        size_t from = t->len < t->size ? t->len : t->size - 1;
-        size_t room = t->size - 1 - from, copied = n < room ? n : room;
+        const size_t from = t->len < t->size ? t->len : t->size - 1;
+        const size_t room = t->size - 1 - from, copied = n < room ? n : room;
         memcpy(t->at + from, s, copied);
         t->at[from + copied] = '\0';
     }
@@ -1397,7 +1471,8 @@ static void attn__put_int(attn__text *t, long long n)
 }
 
 /* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
-static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
+static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y,
+                       long long z)
 {
     for (; *sentence; sentence++) {
         if (*sentence == '$') attn__put(t, name);
@@ -1406,22 +1481,26 @@ static void attn__tell(attn__text *t, const char *sentence, const char *name, lo
     }
 }
 
-/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
+/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38". In integers, so
+   that neither the rounding mode of the caller nor the C library has a say in it. */
 static void attn__put_float(attn__text *t, float x)
 {
     const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
-    const int e = (int)(bits >> 23 & 255);
-    unsigned long long n = e ? fraction | 0x800000u : fraction;
-    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
-    const int nan = e == 255 && fraction, special = e == 255 || n == 0;
+    const int exponent = (int)(bits >> 23 & 255);
+    unsigned long long n = exponent ? fraction | 0x800000u : fraction;
+    int shift = (exponent ? exponent : 1) - 150, tens = 0;        /* |x| = n * 2^shift */
+    const int nan = exponent == 255 && fraction, special = exponent == 255 || n == 0;
     if (bits >> 31 && n && !nan) attn__put(t, "-");
     if (special) { attn__put(t, nan ? "nan" : n ? "inf" : "0"); return; }
-    if ((bits & 0x7fffffffu) < 0x501502f9u) {                     /* below 1e10: n = |x| in hundredths, ties to even */
+    if ((bits & 0x7fffffffu) < 0x501502f9u) {
+        /* Below 1e10, n becomes |x| in hundredths, ties to even; far below 0.01 that is 0. */
         n *= 100;
         if (shift >= 0) n <<= shift;
-        else if (shift < -40) n = 0;                              /* less than half of one */
+        else if (shift < -40) n = 0;
         else n = (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
-    } else {                                                      /* n = the first three digits */
+    } else {
+        /* Else n becomes the first three digits: doubled up to the true size, and divided by ten
+           whenever the next doubling would not fit. */
         for (; shift > 0; shift--) {
             if (n >> 63) { n /= 10; tens++; }
             n *= 2;
@@ -1439,12 +1518,16 @@ ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *use
     why->function = function;
     why->user = user;
     why->asked = 0;
+    why->n = why->lengths = NULL;
     why->text.at = NULL;
 }
 
+/* What the public function calls this argument. */
+ATTN__INLINE const char *attn__word(const char *own, const char *name) { return own ? own : name; }
+
 /* A part of the sentence. The first one puts the name of the function before it. */
-static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name, long long x, long long y,
-                                     long long z)
+static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
+                                     long long x, long long y, long long z)
 {
     if (!why) return;
     if (!why->text.at && !why->asked) {
@@ -1454,8 +1537,8 @@ static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const
     attn__tell(&why->text, sentence, name, x, y, z);
 }
 
-/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that succeeds comes
-   here. */
+/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that
+   succeeds comes here. */
 static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status, const char *sentence,
                                              const char *name, long long x, long long y, long long z)
 {
@@ -1464,7 +1547,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     return status;
 }
 
-/* ---- sizes that cannot wrap ------------------------------------------------------------------------------ */
+/* ---- sizes that cannot wrap -------------------------------------------------------------------- */
 /* No object is larger; differences of addresses inside one, and sums of two of them, fit their types. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
@@ -1484,18 +1567,20 @@ ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
     return *r < a;
 }
 
-/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero is tested first
-   because the product of the others may wrap without meaning anything. */
+/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero
+   is tested first because the product of the others may wrap without meaning anything. */
 static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 {
     *bytes = 0;
     if (a == 0 || b == 0 || c == 0 || d == 0) return 0;
     return attn__mul((size_t)a, (size_t)b, bytes) || attn__mul(*bytes, (size_t)c, bytes) ||
-           attn__mul(*bytes, (size_t)d, bytes) || attn__mul(*bytes, cell, bytes) || *bytes > ATTN__BYTES_MAX;
+           attn__mul(*bytes, (size_t)d, bytes) || attn__mul(*bytes, cell, bytes) ||
+           *bytes > ATTN__BYTES_MAX;
 }
 
-/* ---- options and sizes ----------------------------------------------------------------------------------- */
-/* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
+/* ---- options ----------------------------------------------------------------------------------- */
+/* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
+   ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
 /* an enum: 0..last */
@@ -1511,6 +1596,29 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
     attn__say(why, "$ is ", name, 0, 0, 0);
     if (why) attn__put_float(&why->text, x);
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
+}
+
+/* Settings that exclude each other, and a backend that is not there. */
+static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
+{
+    if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "align is set but causal already says how rows and keys align", "", 0, 0, 0);
+    if (a->q_cum && a->q_lengths)
+        return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
+    if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
+        return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
+                          a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
+    if (a->kv) {                                  /* settings that the cache would silently win over */
+        const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
+                           a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
+                           a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
+        if (also) return attn__fail(why, ATTN_E_CONFLICT, "kv and $ are both set", also, 0, 0, 0);
+    }
+    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
+        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
+                          attn_backend_name(a->backend), 0, 0, 0);
+    return ATTN_OK;
 }
 
 static attn_status attn__check_options(const attn_args *a, attn__why *why)
@@ -1531,34 +1639,20 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why)
         return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "", a->window_right, 0, 0);
     if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
     if (a->exec && a->exec->width < 1)
-        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", a->exec->width, 0, 0);
-    if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and keys align", "", 0,
-                          0, 0);
-    if (a->q_cum && a->q_lengths)
-        return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
-    if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
-        return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
-                          a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {                                  /* a setting that the cache would silently win over */
-        const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
-                           a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
-                           a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
-        if (also) return attn__fail(why, ATTN_E_CONFLICT, "kv and $ are both set", also, 0, 0, 0);
-    }
-    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
-        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
-                          attn_backend_name(a->backend), 0, 0, 0);
-    return ATTN_OK;
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
+                          a->exec->width, 0, 0);
+    return attn__check_conflicts(a, why);
 }
 
+/* ---- sizes ------------------------------------------------------------------------------------- */
 /* any size: at least `least`, and small enough to be rounded up */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
     if (value > ATTN__SIZE_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value, ATTN__SIZE_MAX, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value,
+                          ATTN__SIZE_MAX, 0);
     return ATTN_OK;
 }
 
@@ -1572,17 +1666,44 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
     return ATTN_OK;
 }
 
-/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
-static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
+/* Every size of *a by itself. */
+static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 {
     const attn__size size[] = {
-        { "batch", a->batch, 0 }, { "n_q", a->n_q, 0 }, { "n_k", a->n_k, 0 }, { "heads", a->heads, 1 },
-        { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 }, { "v_head_dim", a->v_head_dim, 0 },
-        { "k_batch", a->k_batch, 0 }
+        { "batch", a->batch, 0 }, { attn__word(why ? why->n : NULL, "n_q"), a->n_q, 0 },
+        { attn__word(why ? why->n : NULL, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
+        { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 },
+        { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
     };
+    return attn__check_all(why, size, 8);
+}
+
+/* What the arguments say about the keys although a cache does, must agree with it. */
+static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s, attn__why *why)
+{
+    const struct { const char *name; int given, cached; } same[] = {
+        { "kv_heads", s->kv_heads, cache->kv_heads }, { "head_dim", s->head_dim, cache->head_dim },
+        { "v_head_dim", s->v_head_dim, cache->v_head_dim }, { "k_batch", s->k_batch, cache->batch }
+    };
+    int i;
+    for (i = 0; i < 4; i++)
+        if (same[i].given != same[i].cached)
+            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
+                              same[i].cached, 0);
+    return ATTN_OK;
+}
+
+/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the
+   entries. */
+static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
+{
+    /* The sign and the high bits of the OR are those of the worst: small sizes are passed at once. */
+    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads | a->head_dim |
+                                    a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
-    const attn_status status = attn__check_all(why, size, 8);
-    if (status != ATTN_OK) return status;
+    attn_status status = ATTN_OK;
+    if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
+        if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
     if (c && (c->head_dim < 1 || !a->kv->lengths))
         return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
     s->batch = a->batch;
@@ -1591,32 +1712,73 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
     s->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : s->head_dim;
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
-    if (c) {                                      /* what stands in the arguments, too, must agree with the cache */
-        const struct { const char *name; int given, cached; } same[] = {
-            { "kv_heads", s->kv_heads, c->kv_heads }, { "head_dim", s->head_dim, c->head_dim },
-            { "v_head_dim", s->v_head_dim, c->v_head_dim }, { "k_batch", s->k_batch, c->batch }
-        };
-        int i;
-        for (i = 0; i < 4; i++)
-            if (same[i].given != same[i].cached)
-                return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
-                                  same[i].cached, 0);
-    }
-    if (s->heads % s->kv_heads != 0)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "",
-                          s->heads, s->kv_heads, 0);
+    if (c && (status = attn__check_cache(c, s, why)) != ATTN_OK) return status;
+    s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
+    if (s->group * s->kv_heads != s->heads)
+        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads",
+                          "", s->heads, s->kv_heads, 0);
     if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
         return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share them",
-                          a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch, s->k_batch, 0);
+                          a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch,
+                          s->k_batch, 0);
     if (s->batch > INT_MAX / s->heads)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "", s->batch, s->heads, 0);
-    s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
+                          s->batch, s->heads, 0);
     s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
 
-/* ---- who exists ------------------------------------------------------------------------------------------ */
-/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
+/* ---- alignment --------------------------------------------------------------------------------- */
+/* What a compiler asks of the addresses of float and int (the same everywhere, or nearly), and of
+   size_t. Less than that is undefined behaviour even where the processor does not mind. */
+struct attn__cell { char before; union { float f; int i; } cell; };
+struct attn__count { char before; size_t count; };
+#define ATTN__CELL_ALIGN  offsetof(struct attn__cell, cell)
+#define ATTN__COUNT_ALIGN offsetof(struct attn__count, count)
+
+static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
+{
+    const size_t behind = (size_t)at % align;
+    if (behind == 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_ALIGN, "$ is not aligned: its address is # behind a multiple of #", name,
+                      (long long)behind, (long long)align, 0);
+}
+
+/* Which pointer is not aligned? */
+static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
+{
+    const char *lengths = why ? why->lengths : NULL;
+    const struct { const char *name; const void *at; } pointer[] = {
+        { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
+        { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
+        { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
+        { attn__word(lengths, "q_lengths"), a->q_lengths },
+        { attn__word(lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
+        { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
+    };
+    attn_status status = ATTN_OK;
+    int i;
+    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer) && status == ATTN_OK; i++)
+        status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
+    if (status != ATTN_OK) return status;
+    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
+}
+
+/* Before the first array is read. Nearly always nothing is wrong, so all addresses are asked at once. */
+ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
+{
+    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v | (size_t)a->mask |
+                         (size_t)a->bias | (size_t)a->alibi_slopes | (size_t)a->sinks |
+                         (size_t)a->weights | (size_t)a->lse | (size_t)a->q_pos_each |
+                         (size_t)a->q_lengths | (size_t)a->k_lengths | (size_t)a->k_starts |
+                         (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->k_map;
+    if (cells % ATTN__CELL_ALIGN == 0 && (size_t)a->masked_rows % ATTN__COUNT_ALIGN == 0) return ATTN_OK;
+    return attn__find_unaligned(a, why);
+}
+
+/* ---- who exists -------------------------------------------------------------------------------- */
+/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less
+   will do. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -1624,9 +1786,10 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
 }
 
-/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width of its entries */
-static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch, const char *width,
-                                   int *n)
+/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width
+   of its entries */
+static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch,
+                                   const char *width, int *n)
 {
     int b, longest = 0;
     if (batch > 0 && cum[0] < 0)
@@ -1641,283 +1804,415 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
-/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array is looked into,
-   but for a size that was left to q_cum or k_cum, and a cache counts as full: no less than a call will need. */
+/* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
+static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
+{
+    const char *n = why ? why->n : NULL;
+    attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "k_lengths"), b,
+              a->k_lengths[b], 0);
+    if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, a->k_starts[b], 0);
+    return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys" : "$ is #",
+                      attn__word(n, "n_k"), keys, 0, 0);
+}
+
+/* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
+static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
+                                     attn__why *why)
+{
+    const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
+    int keys;
+    if (from < 0 || from >= s->k_batch)
+        return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
+                          s->k_batch);
+    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
+        attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
+                  a->q_lengths[b], 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"), s->n_q,
+                          0, 0);
+    }
+    keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
+    if (start < 0 || start > keys)
+        return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
+    if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start))
+        return attn__fail_k_length(a, b, keys, why);
+    *end = a->k_lengths ? start + a->k_lengths[b] : keys;
+    return ATTN_OK;
+}
+
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array
+   is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full: no less
+   than a call will need. */
 static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    const int *q_cum = contents || !a->n_q ? a->q_cum : NULL, *k_cum = contents || !a->n_k ? a->k_cum : NULL;
+    const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
+    const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     attn_status status;
     int b, longest = 0;
     s->n_q = a->n_q;
     s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
-    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK) return status;
-    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK) return status;
+    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK)
+        return status;
+    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK)
+        return status;
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
-
-    /* In a cache every entry has an end of its own; k_lengths may only bring it forward. */
     for (b = 0; b < s->batch; b++) {
-        int from = a->k_map ? a->k_map[b] : b, end = s->n_k;
-        if (from < 0 || from >= s->k_batch)
-            return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from, s->k_batch);
-        if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q))
-            return attn__fail(why, ATTN_E_LENGTHS, "n_q is # but q_lengths[#] is #", "", s->n_q, b, a->q_lengths[b]);
-        if (a->kv) end = a->kv->lengths[from];
-        if (a->k_lengths) {
-            if (a->k_lengths[b] < 0 || a->k_lengths[b] > end)
-                return attn__fail(why, ATTN_E_LENGTHS, "$ is # but k_lengths[#] is #",
-                                  a->kv ? "its length in the cache" : "n_k", end, b, a->k_lengths[b]);
-            end = a->k_lengths[b];
-        }
-        if (a->k_starts && (a->k_starts[b] < 0 || a->k_starts[b] > end)) {
-            if (a->k_lengths) attn__say(why, "k_lengths[#] is # but ", "", b, end, 0);
-            else attn__say(why, "n_k is # but ", "", end, 0, 0);
-            return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is #", "", b, a->k_starts[b], 0);
-        }
+        int end = 0;
+        if ((status = attn__check_entry(a, s, b, &end, why)) != ATTN_OK) return status;
         if (end > longest) longest = end;
     }
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
 }
 
-/* ---- where it lies --------------------------------------------------------------------------------------- */
-/* The bytes of one argument: runs of reach[0] bytes, repeated count[d] times every step[d] bytes, for d < dims. Steps
-   rise, each clears the reach[d] bytes of all that lies inside it, and reach[dims] is the whole extent. */
-typedef struct attn__span {
-    const char *name;
-    int dims, count[3];
-    long long at, step[3], reach[4];              /* wider than the addresses of 32-bit machines: sums cannot wrap */
-} attn__span;
-
-/* outputs come first; 5 can be written, 17 can be read */
-typedef struct attn__spans { int n, outputs; attn__span span[22]; } attn__spans;
-
-static attn__span *attn__span_next(attn__spans *all, const char *name, const void *at)
-{
-    attn__span *x = &all->span[all->n++];
-    ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
-    x->name = name;
-    x->at = (long long)(size_t)at;
-    x->dims = 0;
-    return x;
-}
-
-/* One run of bytes; nothing is noted where nothing lies. */
-static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
-{
-    if (bytes > ATTN__BYTES_MAX) bytes = ATTN__BYTES_MAX;         /* work_size is believed, but not all of it */
-    if (at && bytes > 0) attn__span_next(all, name, at)->reach[0] = (long long)bytes;
-}
-
-/* batch x rows x heads runs of `width` floats */
+/* ---- where it lies ----------------------------------------------------------------------------- */
+/* Runs of `width` cells, count[0] x count[1] x count[2] of them: q, k, v, out, mask, keep or bias. */
 typedef struct attn__tensor {
     const char *name;
-    const float *at;
-    const ptrdiff_t *given;
-    int batch, rows, heads, width;
-    ptrdiff_t *stride;                            /* what becomes of `given` */
+    const void *at;
+    const ptrdiff_t *given;                       /* strides as the caller has them */
+    ptrdiff_t *stride;                            /* and with every default resolved */
+    int count[3], width;
+    int inner;                                    /* the dimension packed first, 2 or 1; the other is
+                                                     the second, and 0 the last */
+    size_t cell;                                  /* bytes of one */
 } attn__tensor;
 
-/* Resolves the strides of a tensor, and notes what they span in *all (NULL: only the strides matter). Any order of the
-   three is legal ([row][batch][head] is common) as long as each stride clears all that lies inside it. */
-static attn_status attn__check_strides(attn__why *why, attn__spans *all, attn_layout layout, const attn__tensor *t)
+/* The bytes between the first and the last of one argument. */
+typedef struct attn__span {
+    const char *name;
+    size_t at, bytes;
+    const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
+} attn__span;
+
+/* outputs come first; of attn_sdpa 5 can be written, 17 can be read */
+typedef struct attn__spans { int n, outputs; attn__span span[32]; } attn__spans;
+
+/* Notes one argument; nothing is noted where nothing lies. */
+static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
 {
-    const size_t most = ATTN__BYTES_MAX / sizeof(float);
-    const int count[3] = { t->batch, t->rows, t->heads }, inner = layout == ATTN_BHSD ? 1 : 2;
-    int order[3] = { inner, 3 - inner, 0 }, i, j, d = 0;
-    size_t packed = (size_t)t->width, reach = (size_t)t->width;
-    ptrdiff_t *stride = t->stride;
-    attn__span *x = NULL;
-    for (i = 0;; i++) {                                           /* each 0: packed upon the inner ones */
-        size_t whole;
-        d = order[i];
-        stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
-        if (stride[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d, stride[d], 0);
-        if (i == 2) break;
-        if (attn__mul((size_t)stride[d], (size_t)count[d], &whole) || whole > most) goto too_large;
+    attn__span *x = &all->span[all->n];
+    if (!at || bytes == 0) return;
+    ATTN_ASSERT(all->n < (int)(sizeof all->span / sizeof all->span[0]));
+    x->name = name;
+    x->at = (size_t)at;
+    x->bytes = bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX;  /* work_size may say anything */
+    x->tensor = NULL;
+    all->n++;
+}
+
+static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d)
+{
+    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d,
+                      t->stride[d], t->count[d]);
+}
+
+/* Resolves strides of which none is given. *reach: cells from the first to the last. */
+static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+{
+    const int order[3] = { t->inner, 3 - t->inner, 0 };
+    int i;
+    *reach = (size_t)t->width;
+    for (i = 0; i < 3; i++) {
+        const int d = order[i];
+        t->stride[d] = (ptrdiff_t)*reach;
+        if (attn__mul(*reach, (size_t)t->count[d], reach) || *reach > ATTN__BYTES_MAX / t->cell)
+            return attn__fail_large(why, t, d);
+    }
+    return ATTN_OK;
+}
+
+/* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. */
+static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
+{
+    const int order[3] = { t->inner, 3 - t->inner, 0 };
+    size_t packed = (size_t)t->width, whole;
+    int i;
+    for (i = 0; i < 3; i++) {
+        const int d = order[i];
+        t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
+        if (t->stride[d] < 0)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
+                              t->stride[d], 0);
+        if (i == 2) break;                        /* nothing is packed upon the last: it may be large */
+        if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
+            whole > ATTN__BYTES_MAX / t->cell)
+            return attn__fail_large(why, t, d);
         if (whole > packed) packed = whole;
     }
-    if (t->batch == 0 || t->rows == 0) {                          /* nothing to step over: no step can wrap */
-        stride[0] = stride[1] = stride[2] = 0;
-        return ATTN_OK;
-    }
-    if (all) {
-        if (!t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
-        x = attn__span_next(all, t->name, t->at);
-        x->reach[0] = (long long)(reach * sizeof(float));
-    }
-    for (i = 1; i < 3; i++)                                       /* by rising stride */
-        for (j = i; j > 0 && stride[order[j]] < stride[order[j - 1]]; j--) {
-            d = order[j];
+    return ATTN_OK;
+}
+
+/* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
+   that lies inside it. *reach: cells from the first to the last. */
+static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+{
+    int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
+    *reach = (size_t)t->width;
+    for (i = 1; i < 3; i++)                       /* by rising stride */
+        for (j = i; j > 0 && t->stride[order[j]] < t->stride[order[j - 1]]; j--) {
+            const int d = order[j];
             order[j] = order[j - 1];
             order[j - 1] = d;
         }
     for (i = 0; i < 3; i++) {
+        const int d = order[i];
         size_t steps;
-        d = order[i];
-        if (count[d] < 2) continue;
-        if ((size_t)stride[d] < reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", t->name, d,
-                              stride[d], (long long)reach);
-        if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) ||
-            reach > most)
-            goto too_large;
-        if (x) {
-            x->count[x->dims] = count[d];
-            x->step[x->dims] = (long long)stride[d] * (long long)sizeof(float);
-            x->reach[++x->dims] = (long long)(reach * sizeof(float));
-        }
+        if (t->count[d] < 2) continue;            /* it never steps */
+        if ((size_t)t->stride[d] < *reach)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
+                              t->name, d, t->stride[d], (long long)*reach);
+        if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
+            attn__add(*reach, steps, reach) || *reach > ATTN__BYTES_MAX / t->cell)
+            return attn__fail_large(why, t, d);
     }
     return ATTN_OK;
-too_large:
-    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d, stride[d],
-                      count[d]);
 }
 
-/* Resolves the steps of mask, keep or bias, whose shape is {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. */
-static attn_status attn__check_cells(attn__why *why, attn__spans *all, const char *name, const void *at, size_t cell,
-                                     const int *given, ptrdiff_t stride, int heads, const attn__shape *s,
-                                     ptrdiff_t *step)
+/* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its
+   strides matter). */
+static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
-    const int full[3] = { s->batch, s->heads, s->n_q };
-    int shape[3] = { 1, heads, s->n_q }, i;
-    size_t rows = 0, bytes = 0;
-    step[0] = step[1] = step[2] = 0;
-    if (!at) return ATTN_OK;
-    if (given[0] || given[1] || given[2]) memcpy(shape, given, sizeof shape);
-    for (i = 0; i < 3; i++)
-        if (shape[i] != 1 && shape[i] != full[i])
-            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", name, i, shape[i], full[i]);
-    if (stride < 0 || (stride > 0 && stride < s->n_k))
-        return attn__fail(why, ATTN_E_STRIDE, "$_stride is # but a row has # cells", name, stride, s->n_k, 0);
-    if (stride == 0) stride = s->n_k;
-    /* The last row need not have its whole stride: (rows - 1) * stride + n_k cells. */
-    if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1) ||
-        (rows > 0 && attn__mul(rows - 1, (size_t)stride, &bytes)) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
-        attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride is #", name, stride, 0, 0);
-    if (rows == 0 || s->n_k == 0) return ATTN_OK;
-    /* A shared dimension is one that does not step. */
-    if (shape[2] > 1) step[2] = stride;
-    if (shape[1] > 1) step[1] = stride * shape[2];
-    if (shape[0] > 1) step[0] = stride * shape[2] * shape[1];
-    if (all) attn__span_add(all, name, at, bytes);
+    const int given = t->given[0] || t->given[1] || t->given[2];
+    const int empty = t->count[0] == 0 || t->count[1] == 0 || t->count[2] == 0 || t->width == 0;
+    size_t reach = 0;
+    attn_status status;
+    if (!given) status = attn__pack_strides(why, t, &reach);
+    else status = attn__fill_strides(why, t);
+    if (status != ATTN_OK) return status;
+    if (empty) {                                  /* nothing to step over, so no step can wrap */
+        t->stride[0] = t->stride[1] = t->stride[2] = 0;
+        return ATTN_OK;
+    }
+    if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
+    if (given && (status = attn__check_strides(why, t, &reach)) != ATTN_OK) return status;
+    if (all) {
+        attn__span_add(all, t->name, t->at, reach * t->cell);
+        all->span[all->n - 1].tensor = t;
+    }
     return ATTN_OK;
 }
 
-/* ---- outputs apart from everything ----------------------------------------------------------------------- */
-/* Do the inner i dimensions of x and the inner j of y share a byte when y begins `gap` bytes behind x? Exact: the
-   larger one is taken apart until runs meet runs. Columns of one packed buffer have a step in common; there only the
-   distance of two blocks matters, not which two they are: q, k, v and out side by side cost a few comparisons. */
-static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int j, long long gap)
+/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension that
+   is shared gets the stride 0. */
+static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
+                                     const int *shape, int heads, const attn__shape *s)
 {
-    long long step, n, last;
-    if (gap >= x->reach[i] || -gap >= y->reach[j]) return 0;
-    if (i == 0 && j == 0) return 1;
-    if (j == 0 || (i > 0 && x->reach[i] > y->reach[j])) return attn__spans_meet(y, j, x, i, -gap);
-    step = y->step[--j];
-    last = y->count[j] - 1;
-    n = 0;
-    if (i > 0 && x->step[i - 1] == step) n = 1 - x->count[--i];
-    if (gap + n * step <= -y->reach[j])                           /* skip the blocks that end before x begins */
-        n += (-y->reach[j] - gap - n * step) / step + 1;
-    for (; n <= last && gap + n * step < x->reach[i]; n++)
-        if (attn__spans_meet(x, i, y, j, gap + n * step)) return 1;
+    const int full[3] = { s->batch, s->heads, s->n_q };
+    attn_status status;
+    int i;
+    t->count[0] = 1;
+    t->count[1] = heads;
+    t->count[2] = s->n_q;
+    if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
+    for (i = 0; i < 3; i++)
+        if (t->count[i] != 1 && t->count[i] != full[i])
+            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", t->name, i,
+                              t->count[i], full[i]);
+    status = attn__check_tensor(why, all, t);
+    for (i = 0; i < 3; i++)
+        if (t->count[i] == 1) t->stride[i] = 0;
+    return status;
+}
+
+/* ---- outputs apart from everything ------------------------------------------------------------- */
+/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x does
+   not repeat so; one of its larger strides is no multiple of the step. */
+static size_t attn__inside_step(const attn__span *x, size_t step)
+{
+    const attn__tensor *t = x->tensor;
+    size_t bytes = (size_t)t->width * t->cell;
+    int d;
+    for (d = 0; d < 3; d++) {
+        const size_t stride = (size_t)t->stride[d] * t->cell;
+        if (t->count[d] < 2) continue;
+        if (stride < step) bytes += stride * (size_t)(t->count[d] - 1);
+        else if (stride % step) return 0;
+    }
+    return bytes;
+}
+
+/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a stride
+   of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in one row. */
+static int attn__columns(const attn__span *x, const attn__span *y)
+{
+    int i;
+    if (!x->tensor || !y->tensor) return 0;
+    for (i = 0; i < 6; i++) {
+        const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
+        const size_t step = (size_t)t->stride[i % 3] * t->cell;
+        size_t x_bytes, y_bytes, gap;
+        if (t->count[i % 3] < 2) continue;
+        x_bytes = attn__inside_step(x, step);
+        y_bytes = attn__inside_step(y, step);
+        gap = (y->at % step + step - x->at % step) % step;
+        if (x_bytes && y_bytes && gap >= x_bytes && gap + y_bytes <= step) return 1;
+    }
     return 0;
 }
 
-/* Every output against the outputs behind it and all inputs. Inputs may share memory as they like. */
+/* Every output against the outputs behind it and all inputs. Inputs may share memory as they like.
+   The differences are modulo the address space, of which no span takes more than half: one of them is
+   less than the span in front exactly when the two meet. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
     for (i = 0; i < all->outputs; i++)
         for (j = i + 1; j < all->n; j++) {
             const attn__span *x = &all->span[i], *y = &all->span[j];
-            if (!attn__spans_meet(x, x->dims, y, y->dims, y->at - x->at)) continue;
-            attn__say(why, x->name, "", 0, 0, 0);
-            return attn__fail(why, ATTN_E_OVERLAP, " overlaps $", y->name, 0, 0, 0);
+            if (y->at - x->at >= x->bytes && x->at - y->at >= y->bytes) continue;
+            if (attn__columns(x, y)) continue;
+            attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
     return ATTN_OK;
 }
 
-/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer
-   behind which nothing would lie. */
+/* Notes weights, lse, masked_rows and work, which have no strides. */
+static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
+                                     attn__spans *all)
+{
+    size_t bytes;
+    if (a->weights) {
+        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)))
+            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
+        attn__span_add(all, "weights", a->weights, bytes);
+    }
+    if (a->lse) {
+        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
+            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
+        attn__span_add(all, "lse", a->lse, bytes);
+    }
+    attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
+    attn__span_add(all, "work", a->work, a->work_size);
+    all->outputs = all->n;
+    return ATTN_OK;
+}
+
+/* Notes the arrays that are read, and what is behind a cache. */
+static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
+                             attn__spans *all)
+{
+    const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
+    const char *lengths = why ? why->lengths : NULL;
+    if (a->kv) {
+        const attn_kv_args *c = &a->kv->shape;
+        const size_t slots = (size_t)c->batch * (size_t)s->kv_heads * sizeof(float);
+        attn__span_add(all, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(c));
+        attn__span_add(all, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(c));
+        attn__span_add(all, "the lengths of kv", a->kv->lengths, (size_t)c->batch * sizeof(int));
+        attn__span_add(all, "the slots of kv", a->kv->slots, (size_t)c->batch * sizeof(int));
+    }
+    attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
+    attn__span_add(all, "sinks", a->sinks, heads);
+    attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
+    attn__span_add(all, attn__word(lengths, "q_lengths"), a->q_lengths, ints);
+    attn__span_add(all, attn__word(lengths, "k_lengths"), a->k_lengths, ints);
+    attn__span_add(all, "k_starts", a->k_starts, ints);
+    attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
+    attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
+    attn__span_add(all, "k_map", a->k_map, ints);
+}
+
+/* mask, keep and bias, each in its tensor[i] when it is there. */
+static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
+                                     attn__spans *all, attn__tensor tensor[3])
+{
+    const struct {
+        const char *name;
+        const void *at;
+        const int *shape;
+        const ptrdiff_t *given;
+        ptrdiff_t *stride;
+        int heads;
+        size_t cell;
+    } each[3] = {
+        { "mask", a->mask, a->mask_shape, a->mask_stride, s->mask, 1, sizeof(float) },
+        { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
+        { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
+    };
+    attn_status status = ATTN_OK;
+    int i;
+    for (i = 0; i < 3 && status == ATTN_OK; i++) {
+        attn__tensor *t = &tensor[i];
+        if (!each[i].at) {
+            each[i].stride[0] = each[i].stride[1] = each[i].stride[2] = 0;
+            continue;
+        }
+        t->name = each[i].name;
+        t->at = each[i].at;
+        t->given = each[i].given;
+        t->stride = each[i].stride;
+        t->width = s->n_k;
+        t->inner = 2;
+        t->cell = each[i].cell;
+        status = attn__check_cells(why, all, t, each[i].shape, each[i].heads, s);
+    }
+    return status;
+}
+
+/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked
+   of a pointer behind which nothing would lie. */
 static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    const size_t ints = (size_t)s->batch * sizeof(int);
-    attn_status status;
-    attn__spans spans, *all = contents ? &spans : NULL;
-    size_t weights, lse;
-    /* ragged: one long entry; how long, only the contents know */
+    /* Ragged, all entries are one long one; how long, only the contents know. */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
     const int q_rows = !a->q_cum ? s->n_q : some && contents ? a->q_cum[s->batch] : some;
     const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
-    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;       /* 0: nobody looks */
-    const attn__tensor tensor[] = {
-        { "out", a->out, a->out_stride, q_batch, q_rows, s->heads, s->v_head_dim, s->out },
-        { "q", a->q, a->q_stride, q_batch, q_rows, s->heads, s->head_dim, s->q },
-        { "k", a->k, a->k_stride, k_batch, k_rows, s->kv_heads, s->head_dim, s->k },
-        { "v", a->v, a->v_stride, k_batch, k_rows, s->kv_heads, s->v_head_dim, s->v }
+    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;  /* 0: nobody looks */
+    const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
+    const size_t cell = sizeof(float);
+    const attn__tensor tensor[4] = {
+        { "out", a->out, a->out_stride, s->out, { q_batch, q_rows, s->heads }, v_dim, inner, cell },
+        { "q", a->q, a->q_stride, s->q, { q_batch, q_rows, s->heads }, dim, inner, cell },
+        { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
+        { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell }
     };
-    int t;
+    attn__tensor masks[3];
+    attn__spans spans, *all = contents ? &spans : NULL;
+    attn_status status;
+    int i;
     spans.n = 0;
-
-    /* what is written */
-    if ((status = attn__check_strides(why, all, a->layout, &tensor[0])) != ATTN_OK) return status;
-    if (attn__bytes(&weights, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)) && a->weights)
-        return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
-    if (attn__bytes(&lse, s->batch, s->heads, s->n_q, 1, sizeof(float)) && a->lse)
-        return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
-    attn__span_add(&spans, "weights", a->weights, weights);
-    attn__span_add(&spans, "lse", a->lse, lse);
-    attn__span_add(&spans, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
-    attn__span_add(&spans, "work", a->work, a->work_size);
-    spans.outputs = spans.n;
-
-    /* what is read */
-    for (t = 1; t < (a->kv ? 2 : 4); t++)
-        if ((status = attn__check_strides(why, all, a->layout, &tensor[t])) != ATTN_OK) return status;
-    if (a->kv) {
-        const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
-        memset(s->k, 0, sizeof s->k);
-        memset(s->v, 0, sizeof s->v);
-        attn__span_add(&spans, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(&a->kv->shape));
-        attn__span_add(&spans, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(&a->kv->shape));
-    }
-    if (!contents && a->kv && !a->n_k) return ATTN_OK;          /* the width of a mask is not known yet */
-    if ((status = attn__check_cells(why, all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
-                                    s->mask)) != ATTN_OK ||
-        (status = attn__check_cells(why, all, "keep", a->keep, 1, a->keep_shape, a->keep_stride, 1, s,
-                                    s->keep)) != ATTN_OK ||
-        (status = attn__check_cells(why, all, "bias", a->bias, sizeof(float), a->bias_shape, a->bias_stride, s->heads,
-                                    s, s->bias)) != ATTN_OK)
+    if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
+        (status = attn__add_outputs(a, s, why, &spans)) != ATTN_OK)
+        return status;
+    for (i = 1; i < (a->kv ? 2 : 4); i++)
+        if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
+    if (!contents && a->kv && !a->n_k) return ATTN_OK;            /* the width of a mask is not known yet */
+    if ((a->mask || a->keep || a->bias) &&
+        (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
     if (!contents) return ATTN_OK;
-    attn__span_add(&spans, "alibi_slopes", a->alibi_slopes, (size_t)s->heads * sizeof(float));
-    attn__span_add(&spans, "sinks", a->sinks, (size_t)s->heads * sizeof(float));
-    attn__span_add(&spans, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(&spans, "q_lengths", a->q_lengths, ints);
-    attn__span_add(&spans, "k_lengths", a->k_lengths, ints);
-    attn__span_add(&spans, "k_starts", a->k_starts, ints);
-    attn__span_add(&spans, "q_cum", a->q_cum, ints + sizeof(int));
-    attn__span_add(&spans, "k_cum", a->k_cum, ints + sizeof(int));
-    attn__span_add(&spans, "k_map", a->k_map, ints);
+    attn__add_arrays(a, s, why, &spans);
     return attn__check_overlap(why, &spans);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------- */
-/* Validates all of *a before anything is written and resolves every default into *s.
-   On an error one sentence that names the field and the values is appended to `why` (may be NULL).
-   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor needed.
-   s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
+/* ---- the whole --------------------------------------------------------------------------------- */
+/* Validates all of *a before anything is written and resolves every default into *s. On an error one
+   sentence that names the field and the values goes to `why` (may be NULL).
+   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
+   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+    if ((status = attn__check_options(a, why)) == ATTN_OK &&
+        (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+        (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;
+}
+
+/* Is the workspace that the caller gave large enough? */
+static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+{
+    if (need == (size_t)-1)
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "",
+                          0, 0, 0);
+    if (a->work && a->work_size < need)
+        return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+                          (long long)a->work_size, (long long)need, 0);
+    return ATTN_OK;
 }
 
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
@@ -1969,7 +2264,7 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
         e->k = attn__at(a->k, e->kv * s->k[0]);
         e->v = attn__at(a->v, e->kv * s->v[0]);
     }
-    if (a->k_lengths) e->end = a->k_lengths[b];
+    if (a->k_lengths) e->end = e->start + a->k_lengths[b];
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT) e->pos += e->end - e->rows;
@@ -1996,12 +2291,14 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     };
     attn_backend backend = a->backend;
     int i;
+    attn__put(t, "these arguments are fine");
     if (s->batch == 0 || s->n_q == 0) {
-        attn__tell(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
+        attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__tell(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1,
+               s->batch, 0);
     attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
     attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
@@ -2013,21 +2310,17 @@ static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);       
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
-    attn__why reason;
+    attn__why answer;
     attn__shape shape;
     attn_status status;
     size_t work;
-    reason.asked = 1;
-    reason.text = attn__text_at(why, why_size);
-    status = attn__check(a, &shape, &reason, 1);
-    if (status != ATTN_OK) return status;
+    attn__why_open(&answer, "attn_check", NULL);
+    answer.asked = 1;
+    answer.text = attn__text_at(why, why_size);
+    if ((status = attn__check(a, &shape, &answer, 1)) != ATTN_OK) return status;
     work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
-    if (work == (size_t)-1)
-        return attn__fail(&reason, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
-    if (a->work && a->work_size < work)
-        return attn__fail(&reason, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
-                          (long long)a->work_size, (long long)work, 0);
-    attn__describe(a, &shape, work, &reason.text);
+    if ((status = attn__check_work(a, work, &answer)) != ATTN_OK) return status;
+    attn__describe(a, &shape, work, &answer.text);
     return ATTN_OK;
 }
 
@@ -3347,11 +3640,30 @@ static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
     attn__shape s;
-    return attn__check(a, &s, NULL, 0) != ATTN_OK ? (size_t)-1 : attn__plan_bytes(a, &s);
+    attn__why why;
+    size_t bytes;
+    attn__why_open(&why, "attn_sdpa_workspace", a ? a->user : NULL);
+    if (attn__check(a, &s, &why, 0) != ATTN_OK) return (size_t)-1;
+    bytes = attn__plan_bytes(a, &s);
+    if (bytes == (size_t)-1) (void)attn__check_work(a, bytes, &why);
+    return bytes;
+}
+
+/* A forgotten size looks like a call that has nothing to do: ATTN_DEBUG says so. */
+static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
+{
+#ifdef ATTN_DEBUG
+    if (!why) return;
+    attn__say(why, "$ is 0: nothing is written", s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    ATTN__DEBUG_PRINT(why->room);
+#else
+    (void)s;
+    (void)why;
+#endif
 }
 
 /* The room on the stack of level 2 saves small calls the allocation. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
     attn__plan p;
@@ -3361,11 +3673,12 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     char *at;
     size_t empty = 0;
     int i, items;
-    attn_status status = attn__check(a, &s, NULL, 1);
+    attn_status status = attn__check(a, &s, why, 1);
     if (status != ATTN_OK) return status;
-    if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
-    if (a->work && a->work_size < p.bytes) return ATTN_E_WORK;
+    if (attn__plan_make(a, &s, &p)) return attn__check_work(a, (size_t)-1, why);
+    if (a->work && a->work_size < p.bytes) return attn__check_work(a, p.bytes, why);
     if (s.batch == 0 || s.n_q == 0) {
+        attn__nothing_to_do(&s, why);
         if (a->masked_rows) *a->masked_rows = 0;
         return ATTN_OK;
     }
@@ -3374,7 +3687,9 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     w.kernels = attn__table(a->backend);
     at = a->work || p.bytes > room_size ? (char *)a->work : room;
     if (!at) at = (char *)(own = ATTN_MALLOC(a->user, p.bytes));
-    if (!at) return ATTN_E_MEMORY;
+    if (!at)
+        return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace", "",
+                          (long long)p.bytes, 0, 0);
     at += (64 - ((size_t)at & 63)) & 63;
     w.a = a;
     w.s = &s;
@@ -3397,12 +3712,17 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_sdpa(const attn_args *a) { return attn__sdpa(a, NULL, 0); }
+ATTNDEF attn_status attn_sdpa(const attn_args *a)
+{
+    attn__why why;
+    attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
+    return attn__sdpa(a, NULL, 0, &why);
+}
 
 /* ---- level 2 -------------------------------------------------------------------------------------------------- */
 
 static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k, const float *v, int batch,
-                                 int heads, int head_dim, const float *mask)
+                                 int heads, int head_dim, const float *mask, attn__why *why)
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     a->out = out;
@@ -3414,30 +3734,37 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
     a->head_dim = head_dim;
     a->mask = mask;
     if (mask) { a->mask_shape[0] = batch; a->mask_shape[1] = 1; a->mask_shape[2] = a->n_q; }
-    return attn__sdpa(a, room.bytes, sizeof room);
+    return attn__sdpa(a, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
                               int head_dim, int causal, const int *lengths, const float *mask)
 {
     attn_args a;
-    if (causal != 0 && causal != 1) return ATTN_E_OPTION;
+    attn__why why;
+    attn__why_open(&why, "attn_self", NULL);
+    why.n = "n";
+    why.lengths = "lengths";
+    if (attn__check_option(&why, "causal", causal, 1) != ATTN_OK) return ATTN_E_OPTION;
     memset(&a, 0, sizeof a);
     a.n_q = a.n_k = n;
     a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     a.q_lengths = a.k_lengths = lengths;
-    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
+    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
                                int heads, int head_dim, const int *source_lengths, const float *mask)
 {
     attn_args a;
+    attn__why why;
+    attn__why_open(&why, "attn_cross", NULL);
+    why.lengths = "source_lengths";
     memset(&a, 0, sizeof a);
     a.n_q = n_q;
     a.n_k = n_k;
     a.k_lengths = source_lengths;
-    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
+    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
 /* ============================================================================================================
@@ -4011,7 +4338,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
         return ATTN_E_OVERFLOW;
     r->q_lengths = a->q_lengths;
     if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
-    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
+    else if (!a->k_map && !a->k_starts && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
     a->batch = batch;
     a->n_q = n_q;
     a->n_k = n_k;
@@ -4221,7 +4548,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
-    status = attn_sdpa(&r->in);
+    status = attn__sdpa(&r->in, NULL, 0, NULL);
     ATTN_ASSERT(status == ATTN_OK);                           /* it was checked and brings its memory */
     if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);

@@ -143,7 +143,7 @@ void test_refused(void *user, int status, const char *sentence)
 {
     const size_t n = strlen(sentence), name = strspn(sentence, "abcdefghijklmnopqrstuvwxyz0123456789_");
     if (status >= 0 || strncmp(sentence, "attn_", 5) != 0 || strncmp(sentence + name, ": ", 2) != 0 ||
-        strpbrk(sentence, "#$") || n < name + 12 || n >= sizeof refusal.text - 1)
+        strpbrk(sentence, "#$") || n < name + 8 || n >= sizeof refusal.text - 1)
         test_fail(__FILE__, __LINE__, "refused with status %d and the sentence \"%s\"", status, sentence);
     refusal.count++;
     refusal.status = (attn_status)status;
