@@ -61,9 +61,8 @@ int main(void)
 
     ok(attn_cross(by_mask, q, k, v, BATCH, T, S, HEADS, DIM, NULL, mask));          /* [2][5][6] floats */
 
-    attn_args a = {0};
+    attn_args a = attn_args_for(BATCH, T, S, HEADS, DIM);
     a.out = by_key_mask;  a.q = q;  a.k = k;  a.v = v;
-    a.batch = BATCH;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.head_dim = DIM;
     a.mask = key_only;  a.mask_shape[0] = BATCH;  a.mask_shape[1] = 1;  a.mask_shape[2] = 1;
     ok(attn_sdpa(&a));                                                              /* [2][6] floats */
 

@@ -49,9 +49,8 @@ int main(void)
     for (int c = 0; c < DIM; c++) q[c] = 1;
     for (int j = 0; j < N; j++) for (int c = 0; c < DIM; c++) k[j * DIM + c] = score[j] / 8;
 
-    attn_args a = {0};
-    a.out = &out;  a.q = q;  a.k = k;  a.v = v;
-    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = DIM;  a.v_head_dim = 1;
+    attn_args a = attn_args_for(1, 1, N, 1, DIM);               /* batch, n_q, n_k, heads, head_dim */
+    a.out = &out;  a.q = q;  a.k = k;  a.v = v;  a.v_head_dim = 1;
     a.weights = w;
 
     printf("%-37s%7s%7s%7s%7s%7s%9s\n", "", "Mi", "chiamo", "Luke", "<pad>", "sum", "out");

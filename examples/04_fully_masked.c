@@ -35,9 +35,8 @@ static void show(const char *what, const float *mask, const float *value)
     static const float query[1] = { 1 };
     float w[N], out, lse;
     size_t empty;
-    attn_args a = {0};
+    attn_args a = attn_args_for(1, 1, N, 1, 1);                 /* batch, n_q, n_k, heads, head_dim */
     a.out = &out;  a.q = query;  a.k = key;  a.v = value;  a.mask = mask;
-    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = 1;
     a.weights = w;  a.lse = &lse;  a.masked_rows = &empty;
     if (attn_sdpa(&a)) exit(1);                                  /* ATTN_DEBUG has said why on stderr */
 

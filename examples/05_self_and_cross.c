@@ -66,9 +66,8 @@ static void fill(float *x, int n, unsigned seed)
 static void step_by_step(const char *title, const float *q, int n_q, const float *kv, int n_k,
                          const char *mask_name, const float *mask, int mask_batch, int mask_rows)
 {
-    attn_args a = {0};
+    attn_args a = attn_args_for(BATCH, n_q, n_k, HEADS, DIM);
     a.out = out;  a.q = q;  a.k = kv;  a.v = kv;               /* projections left out: they keep every shape */
-    a.batch = BATCH;  a.n_q = n_q;  a.n_k = n_k;  a.heads = HEADS;  a.head_dim = DIM;
     a.mask = mask;  a.mask_shape[0] = mask_batch;  a.mask_shape[1] = 1;  a.mask_shape[2] = mask_rows;
     a.weights = weights;
     ok(attn_sdpa(&a));

@@ -63,9 +63,8 @@ static void step(float *y, const int *tokens, int batch, attn_kv *c)
 static void log_p(float *p, const float *y, int batch)
 {
     float out[BEAMS * D], lse[BEAMS];
-    attn_args a = {0};
-    a.out = out;  a.q = y;  a.k = a.v = speech;
-    a.batch = 1;  a.n_q = batch;  a.n_k = WORDS;  a.heads = 1;  a.head_dim = D;  a.scale = 1;
+    attn_args a = attn_args_for(1, batch, WORDS, 1, D);
+    a.out = out;  a.q = y;  a.k = a.v = speech;  a.scale = 1;
     a.weights = p;  a.weights_stage = ATTN_SCORES_RAW;  a.lse = lse;
     ok(attn_sdpa(&a));
     for (int b = 0; b < batch; b++) for (int w = 0; w < WORDS; w++) p[b * WORDS + w] -= lse[b];

@@ -76,9 +76,8 @@ int main(void)
     }
     ok(attn_bias_t5(bias, learned, BUCKETS, 128, 0, HEADS, T, S, 0));
 
-    attn_args a = {0};
+    attn_args a = attn_args_for(1, T, S, HEADS, DIM);
     a.out = out;  a.q = q;  a.k = a.v = k;
-    a.batch = 1;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.head_dim = DIM;
     a.weights = weights;
     ok(attn_sdpa(&a));
     puts("without a bias both heads are torn between the two articles:");
