@@ -107,7 +107,8 @@
 
    PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp. On N(0,1) inputs the rms
    error against exact arithmetic is 2.52e-8 (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8
-   (1024 keys, head_dim 128).
+   (1024 keys, head_dim 128). Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to
+   3.0e-7 of the rms of y, for 256 to 4096 inputs.
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
