@@ -40,7 +40,19 @@ static void heap_put(void *user, void *p)
 #include "hide.h"
 #include "oracle.h"                                                    /* and with it attn.h */
 
-/* ---- what oracle.h asks of the test harness ------------------------------------------------------------------------- */
+/* ---- what oracle.h and refused.h ask of the test harness ------------------------------------------------------------ */
+static struct { int count, status; char text[256]; } refusal;         /* how often ATTN_REFUSED was told, and what last */
+void test_refused(void *user, int status, const char *sentence)
+{
+    MUST(user == &the_heap || user == NULL);
+    if (status >= 0 || strncmp(sentence, "attn_", 5) != 0 || strlen(sentence) >= sizeof refusal.text ||
+        strpbrk(sentence, "#$"))
+        DIE("refused with status %d and the sentence \"%s\"", status, sentence);
+    refusal.count++;
+    refusal.status = status;
+    strcpy(refusal.text, sentence);
+}
+
 long test_checks;
 #include <stdarg.h>
 void test_fail(const char *file, int line, const char *fmt, ...)
