@@ -1,94 +1,128 @@
-/* attn.h - v1.0.0 - attention for inference in plain C: correct masks, one answer, full speed. Public domain or MIT-0.
+/* attn.h - v1.0.0 - attention for inference in plain C. Public domain or MIT-0: see section 13.
 
-   One file, float32, CPU, no dependencies. In ONE .c file of your program:
+   Correct masks, one answer, full speed. One file, float32, CPU, no dependencies. In ONE .c file of
+   your program, best a file of its own, since it takes some seconds to compile:
 
        #define ATTN_IMPLEMENTATION
        #include "attn.h"
 
-   and everywhere else just the #include. Then:
+   and everywhere else just the #include. Then, for the common cases:
 
-       float q[4*8], k[6*8], v[6*8], out[4*8];            // 4 queries, 6 keys, 2 heads of 4, [row][head*4 + x]
-       int source_lengths[1] = { 5 };                     // the last key is padding
-       ...
-       if (attn_cross(out, q, k, v, 1, 4, 6, 2, 4, source_lengths, NULL) != ATTN_OK) ...
+       float q[4*8], k[6*8], v[6*8], out[4*8];    // 4 queries, 6 keys, 2 heads of 4: [row][head][x]
+       int source_lengths[1] = { 5 };             // the last key is padding
+       attn_cross(out, q, k, v, 1, 4, 6, 2, 4, source_lengths, NULL);
 
-   cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set is chosen at run time.
+   and for everything else:
+
+       attn_args a = attn_args_for(1, 4, 6, 2, 4); // batch, n_q, n_k, heads, head_dim
+       a.out = out;  a.q = q;  a.k = k;  a.v = v;  // what is not set is 0, and 0 is the default
+       a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+       if (attn_sdpa(&a) != ATTN_OK) ...           // why? see ATTN_DEBUG below
+
+   cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
+   machine is chosen at run time. README.md has whole programs, flags for other machines, and tables
+   for those who come from PyTorch, ONNX, flash-attention, ggml or MLX.
 
    CONTENTS
-       0  this manual                                      7  K/V cache
-       1  the API, in three levels, layers, caches         8  the driver: blocks, chunks, the fold
-       2  configuration (here the implementation begins)   9  projections and layers
-       3  the specification: scalar attention             10  threads
-       4  cpu detection, dispatch, floating point mode    11  vector vocabulary
-       5  checking, shapes, workspace                     12  kernels, written once
-       6  masks and biases                                13  licence
+        0  this manual                                       7  K/V cache
+        1  the API: look, call, everything, caches,          8  the driver: blocks, chunks, the fold
+           layers, threads                                   9  projections and layers
+        2  configuration (the implementation begins)        10  the thread pool
+        3  the specification: scalar attention              11  vector vocabulary
+        4  cpu detection, dispatch, rounding and flushing   12  kernels, written once
+        5  checking, shapes, strides, workspace             13  licence
+        6  masks and biases
 
-   OPTIONS, all to be defined before the implementation is included
-       ATTN_STATIC            everything static, for one translation unit          (default: extern)
-       ATTNDEF                how public functions are declared                   (default: extern)
-       ATTN_MALLOC(user, n)   \ with the `user` of the call; malloc and free by default. Nothing is allocated when a
-       ATTN_FREE(user, p)     / call brings its own memory (work, mem)
-       ATTN_REFUSED(user, status, sentence)   \ what happens when a function refuses, with the `user` of the call (NULL
-                              / where there is none): the sentence names the function, the argument and the values, and
-                                lives as long as this call. Print it, log it, keep it. Default: nothing
-       ATTN_DEBUG             while you learn: the default of ATTN_REFUSED prints to stderr, and so does a call of
-                              attn_sdpa that has nothing to do because a size is 0
-       ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
-       ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 24576)
-       ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 400000, some 10 us)
-       ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
-       ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times slower than AVX2
+   OPTIONS. Define them before the implementation is included.
+       ATTN_DEBUG             for learning: whatever a function refuses, it says on stderr why; so
+                              does an attn_sdpa that has nothing to do because a size is 0
+       ATTN_REFUSED(user, status, sentence)
+                              called when a function refuses, with the `user` of the call (NULL
+                              where there is none). The sentence names the function, the argument
+                              and the values; it lives as long as this call. Default: nothing
+       ATTN_MALLOC(user, n), ATTN_FREE(user, p)
+                              with the `user` of the call. Not used when a call brings its memory
+                              (work, mem). Default: malloc and free
+       ATTN_STATIC            everything static, for one translation unit.  Default: extern
+       ATTNDEF                how public functions are declared.            Default: extern
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
-       ATTN_SELF              this file's name as it includes itself               (default: "attn.h")
+       ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
+       ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times
+                              slower than AVX2
+       ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
+       ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
+                              allocating.                                   Default: 24576
+       ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
+                                                                            Default: 400000
+       ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE
-       s[i][j]  = scale * (q[i] . k[j])                    scale: 1/sqrt(head_dim) unless given. The head's width, never n_k
-       s        = softcap * tanh(s / softcap)              when softcap is given
-       s[i][j] += -slope * |pos(i) - j|                    when ALiBi slopes are given
-       s[i][j] += bias[i][j] + mask[i][j]                  -inf in either: key j is hidden from row i
-       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])       over the keys visible to row i (and the sink, if given)
+       s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
+       s        = softcap * tanh(s / softcap)      when softcap is given
+       s[i][j] += -slope * |pos(i) - j|            when ALiBi slopes are given
+       s[i][j] += bias[i][j] + mask[i][j]          -inf in either: key j is hidden from row i
+       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])
+                                                   over the keys visible to row i, and the sink
        out[i]   = sum of p[i][j] * v[j]
-   A hidden key is as if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or bias cannot reach the
-   row. A row that masks leave nothing to see is zeros (weights zeros, lse -inf), decided by masks alone: a NaN in
-   something visible is never hidden. Masks combine by intersection, whatever their kind.
+   A hidden key is as if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or
+   bias cannot reach the row. A row to which the masks leave nothing is zeros (weights zeros, lse
+   -inf). Only masks decide that: a NaN in something visible is never hidden. Masks of different
+   kinds combine by intersection.
 
-   POSITIONS. Row i stands at p = i + pos, where pos = q_pos + q_pos_each[b] + (keys - rows, when bottom-right).
-   1 = visible:
-       causal top-left     causal bottom-right     the same with more     window_left 2,         window_left 2,
-       (pos 0)             4 rows, 6 keys          rows than keys         causal                 window_right 2
-         1 0 0 0             1 1 1 0 0 0             0 0                    1 0 0 0 0              1 1 0 0 0
-         1 1 0 0             1 1 1 1 0 0             0 0   <- empty         1 1 0 0 0              1 1 1 0 0
-         1 1 1 0             1 1 1 1 1 0             1 0                    0 1 1 0 0              0 1 1 1 0
-         1 1 1 1             1 1 1 1 1 1             1 1                    0 0 1 1 0              0 0 1 1 1
-   Top-left is for a whole sequence, bottom-right for the newest rows of one (decoding). Causal and padding masks
-   hide COLUMNS (keys). A padded query row need not be hidden from anybody; q_lengths just writes it as zeros.
+   POSITIONS. Row i stands at i + pos, with pos = q_pos + q_pos_each[b], and for bottom-right plus
+   (end of the keys of entry b) - (rows of entry b): the last row stands at the last key. The end is
+   k_starts[b] + k_lengths[b]; positions are places in the buffer of keys. 1 = visible:
 
-   -1e9 OR -FLT_MAX IN A MASK are ordinary numbers: softmax does not care about a constant, so a row of them is NOT an
-   empty row; it attends as if there were no mask. Use -INFINITY, or the builders of level 1.
+       causal top-left   causal bottom-right   the same, more rows   window_left 2,   window_left 2,
+       (pos 0)           4 rows, 6 keys        than keys             causal           window_right 2
+         1 0 0 0           1 1 1 0 0 0           0 0                   1 0 0 0 0        1 1 0 0 0
+         1 1 0 0           1 1 1 1 0 0           0 0   <- empty        1 1 0 0 0        1 1 1 0 0
+         1 1 1 0           1 1 1 1 1 0           1 0                   0 1 1 0 0        0 1 1 1 0
+         1 1 1 1           1 1 1 1 1 1           1 1                   0 0 1 1 0        0 0 1 1 1
 
-   THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation: a dot product that overflows on its way stays
-   infinite. A row that sees a score of +inf, or none but -inf, is NaN; softcap makes such scores finite. A probability
-   of 0 times an infinite value is NaN. p * v is summed first and divided then: values beyond FLT_MAX/n_k may overflow.
+   Top-left is for a whole sequence, bottom-right for the newest rows of one (decoding). Causal and
+   padding masks hide COLUMNS (keys). Padded query rows need not be hidden from anybody; with
+   q_lengths they are written as zeros.
 
-   ONE ANSWER. For the same inputs the result is the same bits with 1 thread or 64, alone or in a batch, a whole prompt
-   at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and on every backend that has
-   fused multiply-add (scalar, AVX2, AVX-512, NEON). SSE2 and wasm have no fma: they keep the same promise among
-   themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
-   (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A computed
-   NaN is always stored as 0x7FC00000, a computed zero as +0; only linears, and so layers, may store -0. The caller's
-   rounding mode, denormal flushing, traps and exception flags are set aside and put back (x86 that computes in SSE,
-   ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
+   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers. Softmax does not care about a constant,
+   so a row of them is NOT an empty row: it attends as if there were no mask. Use -INFINITY.
 
-   PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
-   (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). Linears add chains of 256 inputs:
-   2.9e-7, 2.9e-7 and 3.0e-7 of the size of an output at 512, 1024 and 4096 inputs.
+   THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation. A dot product that
+   overflows on its way stays infinite. A row that sees a score of +inf, or nothing but -inf, is
+   NaN; softcap makes such scores finite. A probability of 0 times an infinite value is NaN. p * v
+   is summed before it is divided: values beyond FLT_MAX / n_k may overflow.
 
-   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
-   tensors may end at a page. Every pointer is aligned as its type is; memory for work may lie anywhere.
+   ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
+   prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
+   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON). Exceptions:
+     - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
+     - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
+       counted from the first key that exists.
+     - 32-bit x87 builds in gnu modes have excess precision.
+   A computed NaN is stored as 0x7FC00000 and a computed zero as +0; only linears, and so layers,
+   may store -0. The caller's rounding mode, denormal flushing, traps and exception flags are set
+   aside and put back (x86 with SSE, ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in
+   the default mode).
 
-   THREADS. No thread unless you give an executor. Every function may be called from many threads at once on different
-   outputs; the contracts below say where objects are shared. The only global is one cached word of CPU features. */
+   PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp. On N(0,1) inputs the rms
+   error against exact arithmetic is 2.52e-8 (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8
+   (1024 keys, head_dim 128). Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to
+   3.0e-7 of the rms of y, for 256 to 4096 inputs.
+
+   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
+   float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
+   to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+
+   THREADS. No thread is started unless you give an executor. Every function may be called from many
+   threads at once on different outputs; the contracts below say where objects are shared. The only
+   global is one cached word of CPU features.
+
+   VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
+   the same inputs give the same bits in every version: they change only to mend a bug, and then the
+   release says for which calls. Names with two underscores, members marked private and the inside
+   of packed memory may change at any time. Link the implementation of the header you compile with
+   (attn_version). */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H

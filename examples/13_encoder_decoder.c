@@ -14,6 +14,7 @@
        says 2   43 6 43 43 35 35 43 35 35 35
        the same words all at once, causal, without a cache: the same bits
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -27,7 +28,7 @@ typedef struct layer { attn_mha self, cross; attn_linear up, down; } layer;
 static layer encoder[LAYERS], decoder[LAYERS];
 static float words[WORDS * D], places[T * D], speech[WORDS * D];
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 /* ---- weights: in real life from a file, here from a small generator ------------------------------------------ */
 static float *noise(float *x, int n, float size)

@@ -1,5 +1,5 @@
 /* golden.c: fixed cases whose results are kept as hashes in golden.h. Suite bits compares every backend that promises
- * one answer with the table; determinism.sh builds this file alone with many compilers and options and does the same.
+ * one answer with the table; golden.sh builds this file alone with many compilers and options and does the same.
  *
  *   cc -O2 -DGOLDEN_MAIN -I. tests/golden.c -o build/golden && build/golden            compare, exit 1 on a difference
  *   build/golden -p > tests/golden.h                                                   a fresh table
