@@ -26,12 +26,15 @@ help: ## say what can be made (this list)
 	    while read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
 	@echo "CC, CFLAGS, RUN (qemu, wine, valgrind) and ARGS can be set: see the top of the Makefile."
 
-demo: ## look at the three masks of a translation model (needs only cc)
+demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_encoder_decoder: another example)
 	@mkdir -p build
+	@echo 'compiling examples/$(DEMO).c and attn.h with it: some seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO)
 
-test: ## run the tests (under a minute)
+test: build/flags ## run the tests (half a minute, and a minute to compile them; ARGS='masks -s 7': some, another seed)
+	@[ -n "$$(find build/test -newer attn.h -newer build/flags 2> /dev/null)" ] || \
+	    echo 'compiling attn.h and its tests: a minute on two cores'
 	@$(MAKE) --no-print-directory $(PARALLEL) build/test
 	@$(RUN) build/test $(ARGS)
 
@@ -90,8 +93,8 @@ cross: ## the golden hashes on every architecture and compiler that can run here
 fuzz: ## arguments, caches, layers and masks from random bytes, TIME seconds each (default 60)
 	@sh tests/fuzz.sh $(ARGS)
 
-clean: ## remove build/
-	rm -rf build
+clean: ## remove build/ and what an example's cc line leaves
+	rm -rf build a.out a.exe
 
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread

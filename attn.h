@@ -19,7 +19,7 @@
        1  the API, in three levels, layers, caches         8  the driver: blocks, chunks, the fold
        2  configuration (here the implementation begins)   9  projections and layers
        3  the specification: scalar attention             10  threads
-       4  cpu detection and dispatch                      11  vector vocabulary
+       4  cpu detection, dispatch, floating point mode    11  vector vocabulary
        5  checking, shapes, workspace                     12  kernels, written once
        6  masks and biases                                13  licence
 
@@ -84,7 +84,7 @@
    (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128).
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
-   tensors may end at a page. No alignment is required anywhere.
+   tensors may end at a page. Every pointer is aligned as its type is; memory for work may lie anywhere.
 
    THREADS. No thread unless you give an executor. Every function may be called from many threads at once on different
    outputs; the contracts below say where objects are shared. The only global is one cached word of CPU features. */
@@ -105,7 +105,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Every status is a KIND of error; attn_check() writes the sentence that says which argument and why.
+/* Every status is a KIND of error; the sentence for ATTN_REFUSED says which argument and why.
    On any error not one byte of output has been written. */
 typedef enum attn_status {
     ATTN_OK = 0,
@@ -123,7 +123,8 @@ typedef enum attn_status {
     ATTN_E_WORK = -12,                    /* the memory given is too small */
     ATTN_E_MEMORY = -13,                  /* an allocation failed */
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
-    ATTN_E_FULL = -15                     /* the cache has no room for so many keys */
+    ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
+    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned to its type */
 } attn_status;
 
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
@@ -221,39 +222,58 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-/* ---- 2. CALL ------------------------------------------------------------------------------------------------
-   One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already projected.
-   Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC; level 3 never needs to. Thread safe: calls may run
-   at once as long as their outputs differ. On an error nothing has been written. */
+/* ---- CALL ----------------------------------------------------------------------------------------
+   One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
+   projected. Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread
+   safe: calls may run at once as long as their outputs differ. On an error nothing has been written,
+   and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
    lengths       [batch], 0..n: keys behind are hidden, rows behind are written as zeros; NULL: all n
-   mask          [batch][n][n] additive, from the builders above or your own; NULL: none */
-ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
-                              int head_dim, int causal, const int *lengths, const float *mask);
+   mask          [batch][n][n] additive, from the builders above or your own; NULL: none
+   Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
+ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
+                              int n, int heads, int head_dim, int causal, const int *lengths,
+                              const float *mask);
 
 /* Every row attends to another sequence (encoder-decoder attention).
-   out, q  [batch][n_q][heads*head_dim]      k, v  [batch][n_k][heads*head_dim]
+   out, q          [batch][n_q][heads*head_dim]
+   k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
    source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
-   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says nothing about
-                   position j of the other */
-ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
-                               int heads, int head_dim, const int *source_lengths, const float *mask);
+   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says
+                   nothing about position j of the other
+   Errors: as attn_self, but OPTION. */
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
+                               int batch, int n_q, int n_k, int heads, int head_dim,
+                               const int *source_lengths, const float *mask);
 
-/* ---- 3. EVERYTHING -------------------------------------------------------------------------------------------
-   attn_args a = {0};  then set what you need. 0 is the default of every OPTION; sizes have no default. */
+/* ---- EVERYTHING ---------------------------------------------------------------------------------
+   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0 is
+   legal: attn_args_for asks for them, so that none is forgotten.
+
+       attn_args a = attn_args_for(batch, n_q, n_k, heads, head_dim);
+       a.out = out;  a.q = q;  a.k = k;  a.v = v;
+       a.causal = ATTN_CAUSAL_TOP_LEFT;
+       if (attn_sdpa(&a) != ATTN_OK) ...
+
+   attn_check says in words what such a call will do, or what is wrong with it. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
-    ATTN_BHSD                             /* [batch][head][row][x] */
+    ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
 } attn_layout;
 typedef enum attn_causal {
-    ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT
+    ATTN_CAUSAL_NONE,
+    ATTN_CAUSAL_TOP_LEFT,                 /* PyTorch's and ONNX's is_causal */
+    ATTN_CAUSAL_BOTTOM_RIGHT              /* flash-attention's causal, MLX's "causal" */
 } attn_causal;
 typedef enum attn_align { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT } attn_align;
-typedef enum attn_stage {                 /* ONNX's qk_matmul_output_mode: 3, 0, 2 (its order: cap, mask) and 1 */
-    ATTN_PROBABILITIES, ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED
+typedef enum attn_stage {                 /* ONNX's qk_matmul_output_mode in its own numbers: */
+    ATTN_PROBABILITIES,                   /* 3, after the softmax */
+    ATTN_SCORES_RAW,                      /* 0, scale * (q . k) */
+    ATTN_SCORES_CAPPED,                   /* 1, after softcap */
+    ATTN_SCORES_BIASED                    /* 2, after softcap, ALiBi, bias and mask */
 } attn_stage;
 typedef enum attn_backend {
     ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM
@@ -266,90 +286,130 @@ typedef struct attn_kv attn_kv;
          #pragma omp parallel for schedule(dynamic)
          for (int i = 0; i < n; i++) task(arg, i); }
        attn_exec exec = { NULL, omp_get_max_threads(), run };
-   The result does not depend on it: tasks may run in any order, on any thread, one after another if need be. */
+   The result does not depend on it: tasks may run in any order, on any thread, one after another if
+   need be. */
 typedef struct attn_exec {
     void *pool;                           /* yours; passed to run */
-    int width;                            /* most tasks at once, >= 1; work memory grows with it, bits do not */
-    void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);   /* returns when all n are done */
+    int width;                            /* most tasks at once, >= 1; work memory grows with it,
+                                             bits do not */
+    /* runs task(arg, 0) .. task(arg, n - 1) and returns when all are done */
+    void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);
 } attn_exec;
 
+/* Words in quotation marks are those of other libraries. */
 typedef struct attn_args {
-    float *out;                           /* [batch][n_q][heads][v_head_dim], or by layout and strides */
-    const float *q, *k, *v;               /* elements of one head are contiguous */
+    float *out;                           /* [batch][n_q][heads][v_head_dim], or by layout and
+                                             strides */
+    const float *q;                       /* [batch][n_q][heads][head_dim] */
+    const float *k, *v;                   /* [k_batch][n_k][kv_heads][head_dim or v_head_dim] */
     const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
-    int batch, n_q, n_k;                  /* 0: NONE (legal). With kv: n_k = width of mask/weights, 0: longest end */
-    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads */
-    int head_dim, v_head_dim;                       /* head_dim >= 1; v_head_dim 0: head_dim */
+    int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK */
+    int n_k;                              /* 0: every row is EMPTY, out is zeros. With kv: the width
+                                             of mask and weights, 0: the longest entry */
+    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads
+                                             (grouped or multi-query, "enable_gqa") */
+    int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim */
     attn_layout layout;                   /* 0: ATTN_BSHD */
+    /* {batch, row, head} in floats, whatever the layout; each 0: packed upon the inner ones. The
+       elements of a head touch; beyond that any order works ([row][batch][head], say). Packed QKV:
+       give row = 3*heads*head_dim alone. Entries that share K and V: k_map, not a stride of 0. */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
-                                          /* {batch, row, head} in floats; each 0: packed upon the inner ones.
-                                             Packed QKV: row = 3*heads*head_dim alone. Shared K/V: k_map, not stride 0 */
     float scale;                          /* 0: 1/sqrt(head_dim) (an exact 0 is no use; T5: 1) */
     float softcap;                        /* 0: none */
 
-    /* position of row i = i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, when bottom-right) */
+    /* Row i stands at i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, bottom-right).
+       There `keys` counts up to the END of the keys that exist, k_starts[b] + k_lengths[b]: a
+       position is an index in the buffer. 8 keys of which the first 3 are padding (k_starts 3),
+       2 rows, bottom-right: the rows stand at 6 and 7, and the first of them sees keys 3..6. */
     attn_causal causal;                   /* 0: none */
-    attn_align align;                          /* only with causal NONE, for window and biases; 0: top-left */
+    attn_align align;                     /* with causal NONE, for window and ALiBi; 0: top-left */
     int q_pos;                            /* 0 */
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
-    int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself; 0: unlimited.
-                                             Mistral W: left W. flash-attn (l, r): l+1, r+1. Needs no causal */
+    int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself;
+                                             0: unlimited. Mistral W: left W. flash-attention's
+                                             "window_size" (l, r): l+1, r+1, its -1: 0. Needs no
+                                             causal */
 
-    /* who exists; indices are always those of the QUERY entry b */
+    /* Who exists; indices are always those of the QUERY entry b. */
     const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
-    const int *k_lengths, *k_starts;      /* [batch] NULL: n_k, 0; keys k_starts[b] <= j < k_lengths[b] (an END);
-                                             chunks are cut from k_starts[b] on; k_starts not with kv */
-    const int *q_cum, *k_cum;             /* ragged: [batch+1], rows q_cum[b]..q_cum[b+1]-1; excludes *_lengths;
-                                             n_q, n_k then only size mask/weights/lse; 0: longest */
-    const int *k_map;                     /* [batch] K/V entry read by b, NULL: b (beams share one memory) */
+    /* Keys k_starts[b] .. k_starts[b] + k_lengths[b] - 1: a first index ("leftpad_k") and a number
+       of keys ("seqused_k", "cache_seqlens", "nonpad_kv_seqlen"). Chunks are cut from the start on.
+       A cache takes no k_starts. */
+    const int *k_starts, *k_lengths;      /* [batch] NULL: from 0; to the end */
+    /* Ragged, "cu_seqlens": entry b is rows cum[b] .. cum[b+1]-1. Excludes lengths and starts. n_q
+       and n_k then only size mask, weights and lse; 0: the longest entry, which they may exceed. */
+    const int *q_cum, *k_cum;             /* [batch+1] NULL: not ragged */
+    const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx";
+                                             NULL: b (beams share one memory) */
     int k_batch;                          /* K/V entries, 0: batch */
 
-    /* what is hidden or added; shape {batch, heads, rows}, each 1 = shared; stride: cells per row, 0: n_k */
-    const float *mask;                    /* NULL: none; -inf hides, anything else is added */
-    int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key-only: {batch, 1, 1} */
-    ptrdiff_t mask_stride;
-    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden */
-    int keep_shape[3];
-    ptrdiff_t keep_stride;
+    /* What is hidden or added. Cells are [batch][heads][n_q][n_k]. The shape {batch, heads, rows}
+       says of each whether it is full, or 1: shared. The stride {batch, head, row} is in cells;
+       each 0: packed upon the inner ones; where one is shared it does not matter. Cells of a row touch.
+       In a buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
+    const float *mask;                    /* NULL: none; -inf hides, anything else is added.
+                                             "attn_mask" in floats (PyTorch, ONNX), ggml's mask */
+    int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key padding: {batch, 1, 1} */
+    ptrdiff_t mask_stride[3];
+    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden. "attn_mask"
+                                             in bool (PyTorch's SDPA, ONNX); the masks of
+                                             nn.MultiheadAttention are the other way round */
+    int keep_shape[3];                    /* 0,0,0: {1, 1, n_q} */
+    ptrdiff_t keep_stride[3];
     const float *bias;                    /* NULL: none; added; -inf hides too */
     int bias_shape[3];                    /* 0,0,0: {1, heads, n_q} */
-    ptrdiff_t bias_stride;
-    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|, exact up to 2^24 */
-    const float *sinks;                   /* [heads] NULL: none; one more logit in the denominator only */
+    ptrdiff_t bias_stride[3];
+    const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|,
+                                             exact up to 2^24 */
+    const float *sinks;                   /* [heads] NULL: none; one more logit, in the
+                                             denominator only */
 
-    /* more to see; none of it changes a bit of out */
-    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out; 0 at hidden keys */
-    attn_stage weights_stage;              /* 0: probabilities. The score stages have -inf where there is no score:
-                                             BIASED at hidden keys, RAW and CAPPED (which show hidden keys too, so
-                                             their K is read) only at keys and rows that do not exist */
-    float *lse;                           /* NULL, or [batch][heads][n_q] out, sink included; empty row -inf */
-    size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by masks */
+    /* More to see; none of it changes a bit of out. */
+    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out */
+    /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
+       BIASED at hidden keys; RAW and CAPPED show these too (so their K is read) and have -inf only
+       at keys and rows that do not exist, where ONNX gives scores. */
+    attn_stage weights_stage;
+    float *lse;                           /* NULL, or [batch][heads][n_q] out, "softmax_lse": sink
+                                             included; -inf for an empty row */
+    size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by
+                                             masks */
 
-    /* how */
+    /* How. */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
-    void *user;                           /* for ATTN_MALLOC and ATTN_FREE */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     const attn_exec *exec;                /* NULL: this thread */
     attn_backend backend;                 /* 0: best here */
 } attn_args;
 
-/* Attention. ATTN_OK, or a status and nothing written: everything is checked first. out, weights and lse may not
-   overlap an input or each other. Thread safe: reads its inputs, writes only its outputs and work. */
+/* Zeroed arguments with their sizes set: a size that is forgotten does not compile. With a cache
+   n_k is 0. Thread safe. */
+ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim);
+
+/* Attention. ATTN_OK, or a status and nothing written: everything is checked first, and
+   ATTN_REFUSED is told which argument is wrong and why. out, weights, lse, masked_rows and work may
+   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows of
+   one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe: reads
+   its inputs, writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
-/* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong (an allocation of
-   that fails). Depends on sizes, options and which pointers are set, not on what they point at (except: on the capacity
-   of a cache, and on q_cum, k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or
-   batch grow: ask once for the largest call. */
+/* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
+   (an allocation of that fails), and ATTN_REFUSED is told why. Depends on sizes, options and which
+   pointers are set, not on what they point at (except: on the capacity of a cache, and on q_cum,
+   k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or batch
+   grow: ask once for the largest call. Thread safe. */
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 
-/* The same checks as attn_sdpa and the result in words: which argument is wrong and why, or what will happen.
-   why may be NULL; at most why_size bytes are written, always terminated. Writes nothing else. */
+/* The same checks as attn_sdpa, for before a call, and the answer in words: what is wrong and why,
+   or what will happen, "these arguments are fine: ...". why may be NULL; at most why_size bytes are
+   written, always terminated. Writes nothing else and does not tell ATTN_REFUSED. Thread safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
-/* Backends usable on this machine, best first; writes at most max of them to list (may be NULL), returns how many. */
+/* Backends usable on this machine, best first; writes at most max of them to list (may be NULL) and
+   returns how many there are. A name is a literal: "avx2" etc., "unknown" for others. Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
-ATTNDEF const char *attn_backend_name(attn_backend backend);         /* "avx2" etc.; "unknown" for others; a literal */
+ATTNDEF const char *attn_backend_name(attn_backend backend);
 
 /* ---- CACHE ---------------------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
@@ -565,13 +625,13 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #include <assert.h>
 #define ATTN_ASSERT(x) assert(x)
 #endif
-#ifndef ATTN_REFUSED
 #if defined(ATTN_DEBUG) && !defined(ATTN_NO_STDIO)
-#define ATTN_REFUSED(user, status, sentence) \
-    ((void)(user), (void)(status), (void)fprintf(stderr, "attn.h: %s\n", sentence))
+#define ATTN__DEBUG_PRINT(sentence) ((void)fprintf(stderr, "attn.h: %s\n", sentence))
 #else
-#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), (void)(sentence))
+#define ATTN__DEBUG_PRINT(sentence) ((void)(sentence))
 #endif
+#ifndef ATTN_REFUSED
+#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), ATTN__DEBUG_PRINT(sentence))
 #endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 24576
@@ -622,6 +682,9 @@ long attn_counters[ATTN__C_COUNT];
 #else
 #define ATTN__FETCH(p) ((void)(p))
 #endif
+
+/* Rows so many floats apart have their first lines in the same set of L1, and evict each other. */
+#define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
 
@@ -687,6 +750,7 @@ typedef struct attn__why {
     const char *function;                 /* who refuses: the sentence begins with it; NULL: no such beginning */
     void *user;                           /* of the call, for ATTN_REFUSED */
     int asked;                            /* by attn_check: nobody else is told */
+    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths; NULL: those */
     attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said yet */
     char room[256];
 } attn__why;
@@ -1027,12 +1091,24 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar, attn__gemm_scalar,
                                                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
-/* ============================================================================================================
- * 4  CPU DETECTION AND DISPATCH
- * ========================================================================================================== */
+/* =================================================================================================
+ * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
+ *
+ * Backends are compiled where the target has their instructions, and chosen at run time where
+ * machines of one target differ (x86). The flags a compiler needs so that the fast ones exist:
+ *     x86-64                     none: SSE2, AVX2 and AVX-512 are in every build
+ *     x86, 32 bits               -msse2 -mfpmath=sse (MSVC: none), for the same three. The second
+ *                                keeps the excess precision of x87 out of what stays plain C
+ *     ARM, 64 bits               none: NEON
+ *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
+ *                                -mfpu=vfpv4 its multiply-add is one instruction
+ *     WebAssembly                -msimd128
+ *     RISC-V, s390x, POWER, ...  the scalar backend alone
+ * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
-     (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
+     (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && \
+    (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
 #define ATTN__X86
 #elif defined(__aarch64__) || defined(_M_ARM64)
 #define ATTN__NEON
@@ -1043,13 +1119,28 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 
 #ifdef ATTN__X86
 #include <immintrin.h>
-#if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)   /* clang-cl leaves these out of immintrin.h */
+/* clang-cl leaves these out of immintrin.h */
+#if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)
 #include <smmintrin.h>
 #include <avxintrin.h>
 #include <avx2intrin.h>
 #include <fmaintrin.h>
 #include <avx512fintrin.h>
 #endif
+#elif defined(ATTN__NEON)
+#include <arm_neon.h>
+#elif defined(ATTN__WASM)
+#include <wasm_simd128.h>
+#endif
+
+/* ---- what this processor can do -------------------------------------------------------------- */
+/* Tests play an older processor: usable backends are and-ed with this expression, bit ATTN_x for
+ * each of them. */
+#ifndef ATTN_CPU_MASK
+#define ATTN_CPU_MASK (~0u)
+#endif
+
+#ifdef ATTN__X86
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 #define ATTN__CPUID(leaf, r) __cpuidex((int *)(r), leaf, 0)
@@ -1057,14 +1148,13 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #else
 #include <cpuid.h>
 #define ATTN__CPUID(leaf, r) __cpuid_count(leaf, 0, (r)[0], (r)[1], (r)[2], (r)[3])
+/* As bytes, because the name of the instruction needs -mxsave. */
 #define ATTN__XGETBV(low)    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low) : "c"(0) : "edx")
 #endif
-/* Tests play an older processor: the usable backends are and-ed with this expression, bit ATTN_x for each of them. */
-#ifndef ATTN_CPU_MASK
-#define ATTN_CPU_MASK (~0u)
-#endif
-/* Which instruction sets may be used: the CPU must have them and the operating system must save their registers.
- * Bit 0: asked already. Bit ATTN_x: backend usable. One word, written once to the same value by whoever comes first. */
+
+/* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the
+   instructions and the operating system saves the registers. Whoever comes first writes the
+   word; all would write the same. */
 static unsigned attn__cpu_word;
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
@@ -1075,36 +1165,92 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     ATTN__CPUID(1, r);
     leaf1 = r[2];
     if (most >= 7) { ATTN__CPUID(7, r); leaf7 = r[1]; }
-    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }
+    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }     /* bit 27: the system allows the question */
+    /* the system saves YMM registers; the processor has AVX, FMA and AVX2 */
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
-        word |= 1u << ATTN_AVX2;                                     /* AVX state; AVX, FMA, AVX2 */
-        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;   /* ZMM state; AVX-512F */
+        word |= 1u << ATTN_AVX2;
+        /* the system saves ZMM and mask registers; the processor has AVX-512F */
+        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;
     }
-    return word;
+    return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
 }
 
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
     unsigned word = __atomic_load_n(&attn__cpu_word, __ATOMIC_RELAXED);
-    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask() & (ATTN_CPU_MASK | 1u), __ATOMIC_RELAXED);
+    if (!word) __atomic_store_n(&attn__cpu_word, word = attn__cpu_ask(), __ATOMIC_RELAXED);
 #else
     unsigned word = *(volatile unsigned *)&attn__cpu_word;
-    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask() & (ATTN_CPU_MASK | 1u);
+    if (!word) *(volatile unsigned *)&attn__cpu_word = word = attn__cpu_ask();
 #endif
     return word;
 }
+#else
+/* What is compiled here runs on every processor of the target. */
+static unsigned attn__cpu(void) { return ~0u; }
 #endif
 
-/* best first */
-static const unsigned char attn__order[] = { ATTN_AVX512, ATTN_AVX2, ATTN_NEON, ATTN_WASM, ATTN_SSE2, ATTN_SCALAR };
+/* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 ------- */
+#ifdef ATTN__X86
+#define ATTN__ISA 2
+#include ATTN_SELF
+#define ATTN__ISA 3
+#include ATTN_SELF
+/* g++ 12 warns about its own header: some operations there begin with an undefined vector */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#define ATTN__ISA 4
+#include ATTN_SELF
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#elif defined(ATTN__NEON)
+#define ATTN__ISA 5
+#include ATTN_SELF
+#elif defined(ATTN__WASM)
+#define ATTN__ISA 6
+#include ATTN_SELF
+#endif
+
+/* ---- dispatch -------------------------------------------------------------------------------- */
+/* indexed by attn_backend: one name for each there is */
+static const char *const attn__backend_names[] = { "auto", "scalar", "sse2", "avx2", "avx512",
+    "neon", "wasm" };
+enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend_names) };
+
+/* those that are compiled here, the best first */
+static const attn__kernels *const attn__tables[] = {
+#if defined(ATTN__X86)
+    &attn__kernels_avx512, &attn__kernels_avx2, &attn__kernels_sse2,
+#elif defined(ATTN__NEON)
+    &attn__kernels_neon,
+#elif defined(ATTN__WASM)
+    &attn__kernels_wasm,
+#endif
+    &attn__kernels_scalar
+};
+enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
+
+static const attn__kernels *attn__table(attn_backend backend)
+{
+    const unsigned usable = attn__cpu();
+    int i;
+    for (i = 0; i < ATTN__TABLES; i++)
+        if ((backend == ATTN_AUTO || backend == attn__tables[i]->backend) &&
+            (usable >> attn__tables[i]->backend & 1u))
+            return attn__tables[i];
+    return NULL;
+}
 
 ATTNDEF int attn_backends(attn_backend *list, int max)
 {
     int i, n = 0;
-    for (i = 0; i < (int)sizeof attn__order; i++)
-        if (attn__table((attn_backend)attn__order[i])) {
-            if (list && n < max) list[n] = (attn_backend)attn__order[i];
+    for (i = 0; i < ATTN__TABLES; i++)
+        if (attn__table(attn__tables[i]->backend)) {
+            if (list && n < max) list[n] = attn__tables[i]->backend;
             n++;
         }
     return n;
@@ -1112,8 +1258,123 @@ ATTNDEF int attn_backends(attn_backend *list, int max)
 
 ATTNDEF const char *attn_backend_name(attn_backend backend)
 {
-    static const char *const name[] = { "auto", "scalar", "sse2", "avx2", "avx512", "neon", "wasm" };
-    return (unsigned)backend < sizeof name / sizeof *name ? name[backend] : "unknown";
+    return (unsigned)backend < (unsigned)ATTN__BACKENDS ? attn__backend_names[backend] : "unknown";
+}
+
+/* ---- the floating-point environment -------------------------------------------------------------
+   Rounding mode and flushing of denormals belong to a thread, and hosts change them (audio engines,
+   games, a caller's fesetround). So a task saves the control word, works under the default one and
+   puts back what it found, the sticky exception flags included: the host sees its own flags alone.
+   The word is written only if it differs: writing it is slow, reading it is not.
+   Each machine below gives attn__env_get and attn__env_set, and says which bits of the word control
+   arithmetic (ATTN__ENV_CONTROL; the others are flags) and their default (ATTN__ENV_DEFAULT). */
+#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
+#include <xmmintrin.h>
+typedef unsigned attn__env;                         /* MXCSR: the flags are its low six bits */
+#define ATTN__ENV_DEFAULT 0x1F80u                   /* no traps, to nearest, no flushing */
+#define ATTN__ENV_CONTROL 0xFFC0u
+static attn__env attn__env_get(void) { return _mm_getcsr(); }
+static void attn__env_set(attn__env e) { _mm_setcsr(e); }
+
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
+typedef unsigned long long attn__env;   /* FPCR in the low half, FPSR (the flags) in the high one */
+#define ATTN__ENV_CONTROL 0xFFFFFFFFull
+static attn__env attn__env_get(void)
+{
+    attn__env control = 0, flags = 0;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
+    return (control & ATTN__ENV_CONTROL) | flags << 32;
+}
+static void attn__env_set(attn__env e)
+{
+    attn__env control = e & ATTN__ENV_CONTROL, flags = e >> 32;
+    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
+}
+
+#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || \
+    (defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
+    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
+/* machines with control and flags in one register, which one instruction reads and another
+ * writes */
+#if defined(__x86_64__) || defined(__i386__)
+typedef unsigned attn__env;                         /* MXCSR, as above */
+#define ATTN__ENV_DEFAULT 0x1F80u
+#define ATTN__ENV_CONTROL 0xFFC0u
+#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
+#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
+#ifndef __SSE__
+/* an x87 build: only the kernels need MXCSR, so it is there when they may run */
+#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)
+#endif
+#elif defined(__arm__)
+typedef unsigned attn__env;                         /* FPSCR */
+#define ATTN__ENV_CONTROL 0x07F79F00u               /* traps, rounding, flushing, default NaN */
+#define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
+#define ATTN__ENV_SET     "vmsr fpscr, %0" : : "r"(e)
+#elif defined(__riscv_flen)
+typedef unsigned long attn__env;                    /* fcsr */
+#define ATTN__ENV_CONTROL 0xE0u                     /* rounding */
+#define ATTN__ENV_GET     "frcsr %0" : "=r"(e)
+#define ATTN__ENV_SET     "fscsr %0" : : "r"(e)
+#elif defined(__s390x__)
+typedef unsigned attn__env;                         /* FPC */
+#define ATTN__ENV_CONTROL 0xFC000007u               /* traps, rounding */
+#define ATTN__ENV_GET     "efpc %0" : "=d"(e)
+#define ATTN__ENV_SET     "sfpc %0" : : "d"(e)
+#else
+typedef unsigned long long attn__env;             /* FPSCR, read and written by way of register 0 */
+#define ATTN__ENV_CONTROL 0xFFu                     /* traps, not IEEE, rounding */
+#define ATTN__ENV_GET     "mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0"
+#define ATTN__ENV_SET     "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0"
+#endif
+static attn__env attn__env_get(void)
+{
+    attn__env e = 0;                                /* for analysers that do not look into asm */
+    __asm__ __volatile__(ATTN__ENV_GET);
+    return e;
+}
+static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
+
+#else
+/* no way to ask is known: the host's settings stay as they are */
+typedef unsigned attn__env;
+#define ATTN__ENV_CONTROL 0u
+#define ATTN__ENV_EXISTS  0
+static attn__env attn__env_get(void) { return 0; }
+static void attn__env_set(attn__env e) { (void)e; }
+#endif
+#ifndef ATTN__ENV_DEFAULT
+#define ATTN__ENV_DEFAULT 0u
+#endif
+#ifndef ATTN__ENV_EXISTS
+#define ATTN__ENV_EXISTS  1
+#endif
+
+/* ---- running tasks --------------------------------------------------------------------------- */
+typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
+
+/* Tasks from .. to-1. Compilers know nothing of the control word and would happily move
+   arithmetic past its change: the volatile pointer keeps every task a real call, and nothing
+   inside a call can move out of it. */
+static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
+{
+    void (*volatile task)(void *arg, int i) = job->task;
+    int exists = ATTN__ENV_EXISTS, i;
+    attn__env before = exists ? attn__env_get() : 0;
+    if (exists && (before & ATTN__ENV_CONTROL) !=
+        ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    for (i = from; i < to; i++) task(job->arg, i);
+    if (exists && attn__env_get() != before) attn__env_set(before);
+}
+
+static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
+
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
+{
+    attn__job job = { task, arg };
+    if (n <= 0) return;
+    if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
+    else e->run(e->pool, n, attn__run_one, &job);
 }
 
 /* ============================================================================================================
@@ -1133,22 +1394,35 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "ok", "a required pointer is NULL", "a size is out of range", "kv_heads does not divide heads",
         "a stride is negative or too small", "a length, start or offset is out of range",
         "a k_map entry is out of range", "a mask, keep or bias shape is neither 1 nor the full size",
-        "an option is out of range", "two settings exclude each other", "an output overlaps another argument",
-        "a size does not fit the address space", "the memory given is too small", "out of memory",
-        "the backend is not usable on this machine", "the cache is full"
+        "an option is out of range", "two settings exclude each other",
+        "an output overlaps another argument", "a size does not fit the address space",
+        "the memory given is too small", "out of memory", "the backend is not usable on this machine",
+        "the cache is full", "a pointer is not aligned to its type"
     };
-    return s <= ATTN_OK && s >= ATTN_E_FULL ? names[-(int)s] : "unknown status";
+    return s <= ATTN_OK && s >= ATTN_E_ALIGN ? names[-(int)s] : "unknown status";
 }
 
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
 
-/* ---- sentences without stdio ----------------------------------------------------------------------------- */
+ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim)
+{
+    attn_args a;
+    memset(&a, 0, sizeof a);
+    a.batch = batch;
+    a.n_q = n_q;
+    a.n_k = n_k;
+    a.heads = heads;
+    a.head_dim = head_dim;
+    return a;
+}
+
+/* ---- sentences without stdio ------------------------------------------------------------------- */
 /* Appends n bytes. len counts what was asked for, as snprintf does; what is stored ends at size - 1. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->size > 0) {
-        size_t from = t->len < t->size ? t->len : t->size - 1;
-        size_t room = t->size - 1 - from, copied = n < room ? n : room;
+        const size_t from = t->len < t->size ? t->len : t->size - 1;
+        const size_t room = t->size - 1 - from, copied = n < room ? n : room;
         memcpy(t->at + from, s, copied);
         t->at[from + copied] = '\0';
     }
@@ -1177,7 +1451,8 @@ static void attn__put_int(attn__text *t, long long n)
 }
 
 /* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
-static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y, long long z)
+static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y,
+                       long long z)
 {
     for (; *sentence; sentence++) {
         if (*sentence == '$') attn__put(t, name);
@@ -1186,22 +1461,26 @@ static void attn__tell(attn__text *t, const char *sentence, const char *name, lo
     }
 }
 
-/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38" */
+/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38". In integers, so
+   that neither the rounding mode of the caller nor the C library has a say in it. */
 static void attn__put_float(attn__text *t, float x)
 {
     const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
-    const int e = (int)(bits >> 23 & 255);
-    unsigned long long n = e ? fraction | 0x800000u : fraction;
-    int shift = (e ? e : 1) - 150, tens = 0;                      /* |x| = n * 2^shift */
-    const int nan = e == 255 && fraction, special = e == 255 || n == 0;
+    const int exponent = (int)(bits >> 23 & 255);
+    unsigned long long n = exponent ? fraction | 0x800000u : fraction;
+    int shift = (exponent ? exponent : 1) - 150, tens = 0;        /* |x| = n * 2^shift */
+    const int nan = exponent == 255 && fraction, special = exponent == 255 || n == 0;
     if (bits >> 31 && n && !nan) attn__put(t, "-");
     if (special) { attn__put(t, nan ? "nan" : n ? "inf" : "0"); return; }
-    if ((bits & 0x7fffffffu) < 0x501502f9u) {                     /* below 1e10: n = |x| in hundredths, ties to even */
+    if ((bits & 0x7fffffffu) < 0x501502f9u) {
+        /* Below 1e10, n becomes |x| in hundredths, ties to even; far below 0.01 that is 0. */
         n *= 100;
         if (shift >= 0) n <<= shift;
-        else if (shift < -40) n = 0;                              /* less than half of one */
+        else if (shift < -40) n = 0;
         else n = (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
-    } else {                                                      /* n = the first three digits */
+    } else {
+        /* Else n becomes the first three digits: doubled up to the true size, and divided by ten
+           whenever the next doubling would not fit. */
         for (; shift > 0; shift--) {
             if (n >> 63) { n /= 10; tens++; }
             n *= 2;
@@ -1219,12 +1498,16 @@ ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *use
     why->function = function;
     why->user = user;
     why->asked = 0;
+    why->n = why->lengths = NULL;
     why->text.at = NULL;
 }
 
+/* What the public function calls this argument. */
+ATTN__INLINE const char *attn__word(const char *own, const char *name) { return own ? own : name; }
+
 /* A part of the sentence. The first one puts the name of the function before it. */
-static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name, long long x, long long y,
-                                     long long z)
+static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
+                                     long long x, long long y, long long z)
 {
     if (!why) return;
     if (!why->text.at && !why->asked) {
@@ -1234,8 +1517,8 @@ static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const
     attn__tell(&why->text, sentence, name, x, y, z);
 }
 
-/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that succeeds comes
-   here. */
+/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that
+   succeeds comes here. */
 static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status, const char *sentence,
                                              const char *name, long long x, long long y, long long z)
 {
@@ -1244,7 +1527,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     return status;
 }
 
-/* ---- sizes that cannot wrap ------------------------------------------------------------------------------ */
+/* ---- sizes that cannot wrap -------------------------------------------------------------------- */
 /* No object is larger; differences of addresses inside one, and sums of two of them, fit their types. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
@@ -1264,18 +1547,20 @@ ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
     return *r < a;
 }
 
-/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero is tested first
-   because the product of the others may wrap without meaning anything. */
+/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero
+   is tested first because the product of the others may wrap without meaning anything. */
 static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 {
     *bytes = 0;
     if (a == 0 || b == 0 || c == 0 || d == 0) return 0;
     return attn__mul((size_t)a, (size_t)b, bytes) || attn__mul(*bytes, (size_t)c, bytes) ||
-           attn__mul(*bytes, (size_t)d, bytes) || attn__mul(*bytes, cell, bytes) || *bytes > ATTN__BYTES_MAX;
+           attn__mul(*bytes, (size_t)d, bytes) || attn__mul(*bytes, cell, bytes) ||
+           *bytes > ATTN__BYTES_MAX;
 }
 
-/* ---- options and sizes ----------------------------------------------------------------------------------- */
-/* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not ours to raise. */
+/* ---- options ----------------------------------------------------------------------------------- */
+/* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
+   ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
 /* an enum: 0..last */
@@ -1293,34 +1578,18 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
-static attn_status attn__check_options(const attn_args *a, attn__why *why)
+/* Settings that exclude each other, and a backend that is not there. */
+static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
 {
-    attn_status status;
-    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
-        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
-        (status = attn__check_option(why, "backend", (int)a->backend, ATTN_WASM)) != ATTN_OK)
-        return status;
-    if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
-    if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
-        return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
-    if (a->window_left < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "", a->window_left, 0, 0);
-    if (a->window_right < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "", a->window_right, 0, 0);
-    if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
-    if (a->exec && a->exec->width < 1)
-        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", a->exec->width, 0, 0);
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and keys align", "", 0,
-                          0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "align is set but causal already says how rows and keys align", "", 0, 0, 0);
     if (a->q_cum && a->q_lengths)
         return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {                                  /* a setting that the cache would silently win over */
+    if (a->kv) {                                  /* settings that the cache would silently win over */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
                            a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
@@ -1332,13 +1601,38 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why)
     return ATTN_OK;
 }
 
+static attn_status attn__check_options(const attn_args *a, attn__why *why)
+{
+    attn_status status;
+    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
+        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
+        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
+        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)) != ATTN_OK)
+        return status;
+    if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
+        return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
+    if (a->window_left < 0)
+        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "", a->window_left, 0, 0);
+    if (a->window_right < 0)
+        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "", a->window_right, 0, 0);
+    if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+    if (a->exec && a->exec->width < 1)
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
+                          a->exec->width, 0, 0);
+    return attn__check_conflicts(a, why);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------- */
 /* any size: at least `least`, and small enough to be rounded up */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
     if (value > ATTN__SIZE_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value, ATTN__SIZE_MAX, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value,
+                          ATTN__SIZE_MAX, 0);
     return ATTN_OK;
 }
 
@@ -1352,17 +1646,44 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
     return ATTN_OK;
 }
 
-/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the entries. */
-static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
+/* Every size of *a by itself. */
+static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 {
     const attn__size size[] = {
-        { "batch", a->batch, 0 }, { "n_q", a->n_q, 0 }, { "n_k", a->n_k, 0 }, { "heads", a->heads, 1 },
-        { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 }, { "v_head_dim", a->v_head_dim, 0 },
-        { "k_batch", a->k_batch, 0 }
+        { "batch", a->batch, 0 }, { attn__word(why ? why->n : NULL, "n_q"), a->n_q, 0 },
+        { attn__word(why ? why->n : NULL, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
+        { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 },
+        { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
     };
+    return attn__check_all(why, size, 8);
+}
+
+/* What the arguments say about the keys although a cache does, must agree with it. */
+static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s, attn__why *why)
+{
+    const struct { const char *name; int given, cached; } same[] = {
+        { "kv_heads", s->kv_heads, cache->kv_heads }, { "head_dim", s->head_dim, cache->head_dim },
+        { "v_head_dim", s->v_head_dim, cache->v_head_dim }, { "k_batch", s->k_batch, cache->batch }
+    };
+    int i;
+    for (i = 0; i < 4; i++)
+        if (same[i].given != same[i].cached)
+            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
+                              same[i].cached, 0);
+    return ATTN_OK;
+}
+
+/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the
+   entries. */
+static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
+{
+    /* The sign and the high bits of the OR are those of the worst: small sizes are passed at once. */
+    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads | a->head_dim |
+                                    a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
-    const attn_status status = attn__check_all(why, size, 8);
-    if (status != ATTN_OK) return status;
+    attn_status status = ATTN_OK;
+    if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
+        if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
     if (c && (c->head_dim < 1 || !a->kv->lengths))
         return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
     s->batch = a->batch;
@@ -1371,32 +1692,73 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
     s->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : s->head_dim;
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
-    if (c) {                                      /* what stands in the arguments, too, must agree with the cache */
-        const struct { const char *name; int given, cached; } same[] = {
-            { "kv_heads", s->kv_heads, c->kv_heads }, { "head_dim", s->head_dim, c->head_dim },
-            { "v_head_dim", s->v_head_dim, c->v_head_dim }, { "k_batch", s->k_batch, c->batch }
-        };
-        int i;
-        for (i = 0; i < 4; i++)
-            if (same[i].given != same[i].cached)
-                return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
-                                  same[i].cached, 0);
-    }
-    if (s->heads % s->kv_heads != 0)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "",
-                          s->heads, s->kv_heads, 0);
+    if (c && (status = attn__check_cache(c, s, why)) != ATTN_OK) return status;
+    s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
+    if (s->group * s->kv_heads != s->heads)
+        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads",
+                          "", s->heads, s->kv_heads, 0);
     if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
         return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share them",
-                          a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch, s->k_batch, 0);
+                          a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch,
+                          s->k_batch, 0);
     if (s->batch > INT_MAX / s->heads)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "", s->batch, s->heads, 0);
-    s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
+                          s->batch, s->heads, 0);
     s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
 
-/* ---- who exists ------------------------------------------------------------------------------------------ */
-/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less will do. */
+/* ---- alignment --------------------------------------------------------------------------------- */
+/* What a compiler asks of the addresses of float and int (the same everywhere, or nearly), and of
+   size_t. Less than that is undefined behaviour even where the processor does not mind. */
+struct attn__cell { char before; union { float f; int i; } cell; };
+struct attn__count { char before; size_t count; };
+#define ATTN__CELL_ALIGN  offsetof(struct attn__cell, cell)
+#define ATTN__COUNT_ALIGN offsetof(struct attn__count, count)
+
+static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
+{
+    const size_t behind = (size_t)at % align;
+    if (behind == 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_ALIGN, "$ is not aligned: its address is # behind a multiple of #", name,
+                      (long long)behind, (long long)align, 0);
+}
+
+/* Which pointer is not aligned? */
+static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
+{
+    const char *lengths = why ? why->lengths : NULL;
+    const struct { const char *name; const void *at; } pointer[] = {
+        { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
+        { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
+        { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
+        { attn__word(lengths, "q_lengths"), a->q_lengths },
+        { attn__word(lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
+        { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
+    };
+    attn_status status = ATTN_OK;
+    int i;
+    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer) && status == ATTN_OK; i++)
+        status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
+    if (status != ATTN_OK) return status;
+    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
+}
+
+/* Before the first array is read. Nearly always nothing is wrong, so all addresses are asked at once. */
+ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
+{
+    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v | (size_t)a->mask |
+                         (size_t)a->bias | (size_t)a->alibi_slopes | (size_t)a->sinks |
+                         (size_t)a->weights | (size_t)a->lse | (size_t)a->q_pos_each |
+                         (size_t)a->q_lengths | (size_t)a->k_lengths | (size_t)a->k_starts |
+                         (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->k_map;
+    if (cells % ATTN__CELL_ALIGN == 0 && (size_t)a->masked_rows % ATTN__COUNT_ALIGN == 0) return ATTN_OK;
+    return attn__find_unaligned(a, why);
+}
+
+/* ---- who exists -------------------------------------------------------------------------------- */
+/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less
+   will do. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -1404,9 +1766,10 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
 }
 
-/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width of its entries */
-static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch, const char *width,
-                                   int *n)
+/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width
+   of its entries */
+static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch,
+                                   const char *width, int *n)
 {
     int b, longest = 0;
     if (batch > 0 && cum[0] < 0)
@@ -1421,283 +1784,415 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
-/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array is looked into,
-   but for a size that was left to q_cum or k_cum, and a cache counts as full: no less than a call will need. */
+/* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
+static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
+{
+    const char *n = why ? why->n : NULL;
+    attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "k_lengths"), b,
+              a->k_lengths[b], 0);
+    if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, a->k_starts[b], 0);
+    return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys" : "$ is #",
+                      attn__word(n, "n_k"), keys, 0, 0);
+}
+
+/* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
+static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
+                                     attn__why *why)
+{
+    const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
+    int keys;
+    if (from < 0 || from >= s->k_batch)
+        return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
+                          s->k_batch);
+    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
+        attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
+                  a->q_lengths[b], 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"), s->n_q,
+                          0, 0);
+    }
+    keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
+    if (start < 0 || start > keys)
+        return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
+    if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start))
+        return attn__fail_k_length(a, b, keys, why);
+    *end = a->k_lengths ? start + a->k_lengths[b] : keys;
+    return ATTN_OK;
+}
+
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array
+   is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full: no less
+   than a call will need. */
 static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    const int *q_cum = contents || !a->n_q ? a->q_cum : NULL, *k_cum = contents || !a->n_k ? a->k_cum : NULL;
+    const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
+    const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     attn_status status;
     int b, longest = 0;
     s->n_q = a->n_q;
     s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
-    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK) return status;
-    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK) return status;
+    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK)
+        return status;
+    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK)
+        return status;
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
-
-    /* In a cache every entry has an end of its own; k_lengths may only bring it forward. */
     for (b = 0; b < s->batch; b++) {
-        int from = a->k_map ? a->k_map[b] : b, end = s->n_k;
-        if (from < 0 || from >= s->k_batch)
-            return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from, s->k_batch);
-        if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q))
-            return attn__fail(why, ATTN_E_LENGTHS, "n_q is # but q_lengths[#] is #", "", s->n_q, b, a->q_lengths[b]);
-        if (a->kv) end = a->kv->lengths[from];
-        if (a->k_lengths) {
-            if (a->k_lengths[b] < 0 || a->k_lengths[b] > end)
-                return attn__fail(why, ATTN_E_LENGTHS, "$ is # but k_lengths[#] is #",
-                                  a->kv ? "its length in the cache" : "n_k", end, b, a->k_lengths[b]);
-            end = a->k_lengths[b];
-        }
-        if (a->k_starts && (a->k_starts[b] < 0 || a->k_starts[b] > end)) {
-            if (a->k_lengths) attn__say(why, "k_lengths[#] is # but ", "", b, end, 0);
-            else attn__say(why, "n_k is # but ", "", end, 0, 0);
-            return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is #", "", b, a->k_starts[b], 0);
-        }
+        int end = 0;
+        if ((status = attn__check_entry(a, s, b, &end, why)) != ATTN_OK) return status;
         if (end > longest) longest = end;
     }
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
 }
 
-/* ---- where it lies --------------------------------------------------------------------------------------- */
-/* The bytes of one argument: runs of reach[0] bytes, repeated count[d] times every step[d] bytes, for d < dims. Steps
-   rise, each clears the reach[d] bytes of all that lies inside it, and reach[dims] is the whole extent. */
-typedef struct attn__span {
-    const char *name;
-    int dims, count[3];
-    long long at, step[3], reach[4];              /* wider than the addresses of 32-bit machines: sums cannot wrap */
-} attn__span;
-
-/* outputs come first; 5 can be written, 17 can be read */
-typedef struct attn__spans { int n, outputs; attn__span span[22]; } attn__spans;
-
-static attn__span *attn__span_next(attn__spans *all, const char *name, const void *at)
-{
-    attn__span *x = &all->span[all->n++];
-    ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
-    x->name = name;
-    x->at = (long long)(size_t)at;
-    x->dims = 0;
-    return x;
-}
-
-/* One run of bytes; nothing is noted where nothing lies. */
-static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
-{
-    if (bytes > ATTN__BYTES_MAX) bytes = ATTN__BYTES_MAX;         /* work_size is believed, but not all of it */
-    if (at && bytes > 0) attn__span_next(all, name, at)->reach[0] = (long long)bytes;
-}
-
-/* batch x rows x heads runs of `width` floats */
+/* ---- where it lies ----------------------------------------------------------------------------- */
+/* Runs of `width` cells, count[0] x count[1] x count[2] of them: q, k, v, out, mask, keep or bias. */
 typedef struct attn__tensor {
     const char *name;
-    const float *at;
-    const ptrdiff_t *given;
-    int batch, rows, heads, width;
-    ptrdiff_t *stride;                            /* what becomes of `given` */
+    const void *at;
+    const ptrdiff_t *given;                       /* strides as the caller has them */
+    ptrdiff_t *stride;                            /* and with every default resolved */
+    int count[3], width;
+    int inner;                                    /* the dimension packed first, 2 or 1; the other is
+                                                     the second, and 0 the last */
+    size_t cell;                                  /* bytes of one */
 } attn__tensor;
 
-/* Resolves the strides of a tensor, and notes what they span in *all (NULL: only the strides matter). Any order of the
-   three is legal ([row][batch][head] is common) as long as each stride clears all that lies inside it. */
-static attn_status attn__check_strides(attn__why *why, attn__spans *all, attn_layout layout, const attn__tensor *t)
+/* The bytes between the first and the last of one argument. */
+typedef struct attn__span {
+    const char *name;
+    size_t at, bytes;
+    const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
+} attn__span;
+
+/* outputs come first; of attn_sdpa 5 can be written, 17 can be read */
+typedef struct attn__spans { int n, outputs; attn__span span[32]; } attn__spans;
+
+/* Notes one argument; nothing is noted where nothing lies. */
+static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
 {
-    const size_t most = ATTN__BYTES_MAX / sizeof(float);
-    const int count[3] = { t->batch, t->rows, t->heads }, inner = layout == ATTN_BHSD ? 1 : 2;
-    int order[3] = { inner, 3 - inner, 0 }, i, j, d = 0;
-    size_t packed = (size_t)t->width, reach = (size_t)t->width;
-    ptrdiff_t *stride = t->stride;
-    attn__span *x = NULL;
-    for (i = 0;; i++) {                                           /* each 0: packed upon the inner ones */
-        size_t whole;
-        d = order[i];
-        stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
-        if (stride[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d, stride[d], 0);
-        if (i == 2) break;
-        if (attn__mul((size_t)stride[d], (size_t)count[d], &whole) || whole > most) goto too_large;
+    attn__span *x = &all->span[all->n];
+    if (!at || bytes == 0) return;
+    ATTN_ASSERT(all->n < (int)(sizeof all->span / sizeof all->span[0]));
+    x->name = name;
+    x->at = (size_t)at;
+    x->bytes = bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX;  /* work_size may say anything */
+    x->tensor = NULL;
+    all->n++;
+}
+
+static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d)
+{
+    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d,
+                      t->stride[d], t->count[d]);
+}
+
+/* Resolves strides of which none is given. *reach: cells from the first to the last. */
+static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+{
+    const int order[3] = { t->inner, 3 - t->inner, 0 };
+    int i;
+    *reach = (size_t)t->width;
+    for (i = 0; i < 3; i++) {
+        const int d = order[i];
+        t->stride[d] = (ptrdiff_t)*reach;
+        if (attn__mul(*reach, (size_t)t->count[d], reach) || *reach > ATTN__BYTES_MAX / t->cell)
+            return attn__fail_large(why, t, d);
+    }
+    return ATTN_OK;
+}
+
+/* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. */
+static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
+{
+    const int order[3] = { t->inner, 3 - t->inner, 0 };
+    size_t packed = (size_t)t->width, whole;
+    int i;
+    for (i = 0; i < 3; i++) {
+        const int d = order[i];
+        t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
+        if (t->stride[d] < 0)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
+                              t->stride[d], 0);
+        if (i == 2) break;                        /* nothing is packed upon the last: it may be large */
+        if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
+            whole > ATTN__BYTES_MAX / t->cell)
+            return attn__fail_large(why, t, d);
         if (whole > packed) packed = whole;
     }
-    if (t->batch == 0 || t->rows == 0) {                          /* nothing to step over: no step can wrap */
-        stride[0] = stride[1] = stride[2] = 0;
-        return ATTN_OK;
-    }
-    if (all) {
-        if (!t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
-        x = attn__span_next(all, t->name, t->at);
-        x->reach[0] = (long long)(reach * sizeof(float));
-    }
-    for (i = 1; i < 3; i++)                                       /* by rising stride */
-        for (j = i; j > 0 && stride[order[j]] < stride[order[j - 1]]; j--) {
-            d = order[j];
+    return ATTN_OK;
+}
+
+/* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
+   that lies inside it. *reach: cells from the first to the last. */
+static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+{
+    int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
+    *reach = (size_t)t->width;
+    for (i = 1; i < 3; i++)                       /* by rising stride */
+        for (j = i; j > 0 && t->stride[order[j]] < t->stride[order[j - 1]]; j--) {
+            const int d = order[j];
             order[j] = order[j - 1];
             order[j - 1] = d;
         }
     for (i = 0; i < 3; i++) {
+        const int d = order[i];
         size_t steps;
-        d = order[i];
-        if (count[d] < 2) continue;
-        if ((size_t)stride[d] < reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # floats", t->name, d,
-                              stride[d], (long long)reach);
-        if (attn__mul((size_t)stride[d], (size_t)count[d] - 1, &steps) || attn__add(reach, steps, &reach) ||
-            reach > most)
-            goto too_large;
-        if (x) {
-            x->count[x->dims] = count[d];
-            x->step[x->dims] = (long long)stride[d] * (long long)sizeof(float);
-            x->reach[++x->dims] = (long long)(reach * sizeof(float));
-        }
+        if (t->count[d] < 2) continue;            /* it never steps */
+        if ((size_t)t->stride[d] < *reach)
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
+                              t->name, d, t->stride[d], (long long)*reach);
+        if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
+            attn__add(*reach, steps, reach) || *reach > ATTN__BYTES_MAX / t->cell)
+            return attn__fail_large(why, t, d);
     }
     return ATTN_OK;
-too_large:
-    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d, stride[d],
-                      count[d]);
 }
 
-/* Resolves the steps of mask, keep or bias, whose shape is {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. */
-static attn_status attn__check_cells(attn__why *why, attn__spans *all, const char *name, const void *at, size_t cell,
-                                     const int *given, ptrdiff_t stride, int heads, const attn__shape *s,
-                                     ptrdiff_t *step)
+/* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its
+   strides matter). */
+static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
-    const int full[3] = { s->batch, s->heads, s->n_q };
-    int shape[3] = { 1, heads, s->n_q }, i;
-    size_t rows = 0, bytes = 0;
-    step[0] = step[1] = step[2] = 0;
-    if (!at) return ATTN_OK;
-    if (given[0] || given[1] || given[2]) memcpy(shape, given, sizeof shape);
-    for (i = 0; i < 3; i++)
-        if (shape[i] != 1 && shape[i] != full[i])
-            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", name, i, shape[i], full[i]);
-    if (stride < 0 || (stride > 0 && stride < s->n_k))
-        return attn__fail(why, ATTN_E_STRIDE, "$_stride is # but a row has # cells", name, stride, s->n_k, 0);
-    if (stride == 0) stride = s->n_k;
-    /* The last row need not have its whole stride: (rows - 1) * stride + n_k cells. */
-    if (attn__bytes(&rows, shape[0], shape[1], shape[2], 1, 1) ||
-        (rows > 0 && attn__mul(rows - 1, (size_t)stride, &bytes)) || attn__add(bytes, (size_t)s->n_k, &bytes) ||
-        attn__mul(bytes, cell, &bytes) || bytes > ATTN__BYTES_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride is #", name, stride, 0, 0);
-    if (rows == 0 || s->n_k == 0) return ATTN_OK;
-    /* A shared dimension is one that does not step. */
-    if (shape[2] > 1) step[2] = stride;
-    if (shape[1] > 1) step[1] = stride * shape[2];
-    if (shape[0] > 1) step[0] = stride * shape[2] * shape[1];
-    if (all) attn__span_add(all, name, at, bytes);
+    const int given = t->given[0] || t->given[1] || t->given[2];
+    const int empty = t->count[0] == 0 || t->count[1] == 0 || t->count[2] == 0 || t->width == 0;
+    size_t reach = 0;
+    attn_status status;
+    if (!given) status = attn__pack_strides(why, t, &reach);
+    else status = attn__fill_strides(why, t);
+    if (status != ATTN_OK) return status;
+    if (empty) {                                  /* nothing to step over, so no step can wrap */
+        t->stride[0] = t->stride[1] = t->stride[2] = 0;
+        return ATTN_OK;
+    }
+    if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
+    if (given && (status = attn__check_strides(why, t, &reach)) != ATTN_OK) return status;
+    if (all) {
+        attn__span_add(all, t->name, t->at, reach * t->cell);
+        all->span[all->n - 1].tensor = t;
+    }
     return ATTN_OK;
 }
 
-/* ---- outputs apart from everything ----------------------------------------------------------------------- */
-/* Do the inner i dimensions of x and the inner j of y share a byte when y begins `gap` bytes behind x? Exact: the
-   larger one is taken apart until runs meet runs. Columns of one packed buffer have a step in common; there only the
-   distance of two blocks matters, not which two they are: q, k, v and out side by side cost a few comparisons. */
-static int attn__spans_meet(const attn__span *x, int i, const attn__span *y, int j, long long gap)
+/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension that
+   is shared gets the stride 0. */
+static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
+                                     const int *shape, int heads, const attn__shape *s)
 {
-    long long step, n, last;
-    if (gap >= x->reach[i] || -gap >= y->reach[j]) return 0;
-    if (i == 0 && j == 0) return 1;
-    if (j == 0 || (i > 0 && x->reach[i] > y->reach[j])) return attn__spans_meet(y, j, x, i, -gap);
-    step = y->step[--j];
-    last = y->count[j] - 1;
-    n = 0;
-    if (i > 0 && x->step[i - 1] == step) n = 1 - x->count[--i];
-    if (gap + n * step <= -y->reach[j])                           /* skip the blocks that end before x begins */
-        n += (-y->reach[j] - gap - n * step) / step + 1;
-    for (; n <= last && gap + n * step < x->reach[i]; n++)
-        if (attn__spans_meet(x, i, y, j, gap + n * step)) return 1;
+    const int full[3] = { s->batch, s->heads, s->n_q };
+    attn_status status;
+    int i;
+    t->count[0] = 1;
+    t->count[1] = heads;
+    t->count[2] = s->n_q;
+    if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
+    for (i = 0; i < 3; i++)
+        if (t->count[i] != 1 && t->count[i] != full[i])
+            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", t->name, i,
+                              t->count[i], full[i]);
+    status = attn__check_tensor(why, all, t);
+    for (i = 0; i < 3; i++)
+        if (t->count[i] == 1) t->stride[i] = 0;
+    return status;
+}
+
+/* ---- outputs apart from everything ------------------------------------------------------------- */
+/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x does
+   not repeat so; one of its larger strides is no multiple of the step. */
+static size_t attn__inside_step(const attn__span *x, size_t step)
+{
+    const attn__tensor *t = x->tensor;
+    size_t bytes = (size_t)t->width * t->cell;
+    int d;
+    for (d = 0; d < 3; d++) {
+        const size_t stride = (size_t)t->stride[d] * t->cell;
+        if (t->count[d] < 2) continue;
+        if (stride < step) bytes += stride * (size_t)(t->count[d] - 1);
+        else if (stride % step) return 0;
+    }
+    return bytes;
+}
+
+/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a stride
+   of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in one row. */
+static int attn__columns(const attn__span *x, const attn__span *y)
+{
+    int i;
+    if (!x->tensor || !y->tensor) return 0;
+    for (i = 0; i < 6; i++) {
+        const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
+        const size_t step = (size_t)t->stride[i % 3] * t->cell;
+        size_t x_bytes, y_bytes, gap;
+        if (t->count[i % 3] < 2) continue;
+        x_bytes = attn__inside_step(x, step);
+        y_bytes = attn__inside_step(y, step);
+        gap = (y->at % step + step - x->at % step) % step;
+        if (x_bytes && y_bytes && gap >= x_bytes && gap + y_bytes <= step) return 1;
+    }
     return 0;
 }
 
-/* Every output against the outputs behind it and all inputs. Inputs may share memory as they like. */
+/* Every output against the outputs behind it and all inputs. Inputs may share memory as they like.
+   The differences are modulo the address space, of which no span takes more than half: one of them is
+   less than the span in front exactly when the two meet. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
     for (i = 0; i < all->outputs; i++)
         for (j = i + 1; j < all->n; j++) {
             const attn__span *x = &all->span[i], *y = &all->span[j];
-            if (!attn__spans_meet(x, x->dims, y, y->dims, y->at - x->at)) continue;
-            attn__say(why, x->name, "", 0, 0, 0);
-            return attn__fail(why, ATTN_E_OVERLAP, " overlaps $", y->name, 0, 0, 0);
+            if (y->at - x->at >= x->bytes && x->at - y->at >= y->bytes) continue;
+            if (attn__columns(x, y)) continue;
+            attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
     return ATTN_OK;
 }
 
-/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked of a pointer
-   behind which nothing would lie. */
+/* Notes weights, lse, masked_rows and work, which have no strides. */
+static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
+                                     attn__spans *all)
+{
+    size_t bytes;
+    if (a->weights) {
+        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)))
+            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
+        attn__span_add(all, "weights", a->weights, bytes);
+    }
+    if (a->lse) {
+        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
+            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
+        attn__span_add(all, "lse", a->lse, bytes);
+    }
+    attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
+    attn__span_add(all, "work", a->work, a->work_size);
+    all->outputs = all->n;
+    return ATTN_OK;
+}
+
+/* Notes the arrays that are read, and what is behind a cache. */
+static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
+                             attn__spans *all)
+{
+    const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
+    const char *lengths = why ? why->lengths : NULL;
+    if (a->kv) {
+        const attn_kv_args *c = &a->kv->shape;
+        const size_t slots = (size_t)c->batch * (size_t)s->kv_heads * sizeof(float);
+        attn__span_add(all, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(c));
+        attn__span_add(all, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(c));
+        attn__span_add(all, "the lengths of kv", a->kv->lengths, (size_t)c->batch * sizeof(int));
+        attn__span_add(all, "the slots of kv", a->kv->slots, (size_t)c->batch * sizeof(int));
+    }
+    attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
+    attn__span_add(all, "sinks", a->sinks, heads);
+    attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
+    attn__span_add(all, attn__word(lengths, "q_lengths"), a->q_lengths, ints);
+    attn__span_add(all, attn__word(lengths, "k_lengths"), a->k_lengths, ints);
+    attn__span_add(all, "k_starts", a->k_starts, ints);
+    attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
+    attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
+    attn__span_add(all, "k_map", a->k_map, ints);
+}
+
+/* mask, keep and bias, each in its tensor[i] when it is there. */
+static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
+                                     attn__spans *all, attn__tensor tensor[3])
+{
+    const struct {
+        const char *name;
+        const void *at;
+        const int *shape;
+        const ptrdiff_t *given;
+        ptrdiff_t *stride;
+        int heads;
+        size_t cell;
+    } each[3] = {
+        { "mask", a->mask, a->mask_shape, a->mask_stride, s->mask, 1, sizeof(float) },
+        { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
+        { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
+    };
+    attn_status status = ATTN_OK;
+    int i;
+    for (i = 0; i < 3 && status == ATTN_OK; i++) {
+        attn__tensor *t = &tensor[i];
+        if (!each[i].at) {
+            each[i].stride[0] = each[i].stride[1] = each[i].stride[2] = 0;
+            continue;
+        }
+        t->name = each[i].name;
+        t->at = each[i].at;
+        t->given = each[i].given;
+        t->stride = each[i].stride;
+        t->width = s->n_k;
+        t->inner = 2;
+        t->cell = each[i].cell;
+        status = attn__check_cells(why, all, t, each[i].shape, each[i].heads, s);
+    }
+    return status;
+}
+
+/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked
+   of a pointer behind which nothing would lie. */
 static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    const size_t ints = (size_t)s->batch * sizeof(int);
-    attn_status status;
-    attn__spans spans, *all = contents ? &spans : NULL;
-    size_t weights, lse;
-    /* ragged: one long entry; how long, only the contents know */
+    /* Ragged, all entries are one long one; how long, only the contents know. */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
     const int q_rows = !a->q_cum ? s->n_q : some && contents ? a->q_cum[s->batch] : some;
     const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
-    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;       /* 0: nobody looks */
-    const attn__tensor tensor[] = {
-        { "out", a->out, a->out_stride, q_batch, q_rows, s->heads, s->v_head_dim, s->out },
-        { "q", a->q, a->q_stride, q_batch, q_rows, s->heads, s->head_dim, s->q },
-        { "k", a->k, a->k_stride, k_batch, k_rows, s->kv_heads, s->head_dim, s->k },
-        { "v", a->v, a->v_stride, k_batch, k_rows, s->kv_heads, s->v_head_dim, s->v }
+    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;  /* 0: nobody looks */
+    const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
+    const size_t cell = sizeof(float);
+    const attn__tensor tensor[4] = {
+        { "out", a->out, a->out_stride, s->out, { q_batch, q_rows, s->heads }, v_dim, inner, cell },
+        { "q", a->q, a->q_stride, s->q, { q_batch, q_rows, s->heads }, dim, inner, cell },
+        { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
+        { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell }
     };
-    int t;
+    attn__tensor masks[3];
+    attn__spans spans, *all = contents ? &spans : NULL;
+    attn_status status;
+    int i;
     spans.n = 0;
-
-    /* what is written */
-    if ((status = attn__check_strides(why, all, a->layout, &tensor[0])) != ATTN_OK) return status;
-    if (attn__bytes(&weights, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)) && a->weights)
-        return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
-    if (attn__bytes(&lse, s->batch, s->heads, s->n_q, 1, sizeof(float)) && a->lse)
-        return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
-    attn__span_add(&spans, "weights", a->weights, weights);
-    attn__span_add(&spans, "lse", a->lse, lse);
-    attn__span_add(&spans, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
-    attn__span_add(&spans, "work", a->work, a->work_size);
-    spans.outputs = spans.n;
-
-    /* what is read */
-    for (t = 1; t < (a->kv ? 2 : 4); t++)
-        if ((status = attn__check_strides(why, all, a->layout, &tensor[t])) != ATTN_OK) return status;
-    if (a->kv) {
-        const size_t slots = (size_t)a->kv->shape.batch * (size_t)s->kv_heads * sizeof(float);
-        memset(s->k, 0, sizeof s->k);
-        memset(s->v, 0, sizeof s->v);
-        attn__span_add(&spans, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(&a->kv->shape));
-        attn__span_add(&spans, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(&a->kv->shape));
-    }
-    if (!contents && a->kv && !a->n_k) return ATTN_OK;          /* the width of a mask is not known yet */
-    if ((status = attn__check_cells(why, all, "mask", a->mask, sizeof(float), a->mask_shape, a->mask_stride, 1, s,
-                                    s->mask)) != ATTN_OK ||
-        (status = attn__check_cells(why, all, "keep", a->keep, 1, a->keep_shape, a->keep_stride, 1, s,
-                                    s->keep)) != ATTN_OK ||
-        (status = attn__check_cells(why, all, "bias", a->bias, sizeof(float), a->bias_shape, a->bias_stride, s->heads,
-                                    s, s->bias)) != ATTN_OK)
+    if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
+        (status = attn__add_outputs(a, s, why, &spans)) != ATTN_OK)
+        return status;
+    for (i = 1; i < (a->kv ? 2 : 4); i++)
+        if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
+    if (!contents && a->kv && !a->n_k) return ATTN_OK;            /* the width of a mask is not known yet */
+    if ((a->mask || a->keep || a->bias) &&
+        (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
     if (!contents) return ATTN_OK;
-    attn__span_add(&spans, "alibi_slopes", a->alibi_slopes, (size_t)s->heads * sizeof(float));
-    attn__span_add(&spans, "sinks", a->sinks, (size_t)s->heads * sizeof(float));
-    attn__span_add(&spans, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(&spans, "q_lengths", a->q_lengths, ints);
-    attn__span_add(&spans, "k_lengths", a->k_lengths, ints);
-    attn__span_add(&spans, "k_starts", a->k_starts, ints);
-    attn__span_add(&spans, "q_cum", a->q_cum, ints + sizeof(int));
-    attn__span_add(&spans, "k_cum", a->k_cum, ints + sizeof(int));
-    attn__span_add(&spans, "k_map", a->k_map, ints);
+    attn__add_arrays(a, s, why, &spans);
     return attn__check_overlap(why, &spans);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------- */
-/* Validates all of *a before anything is written and resolves every default into *s.
-   On an error one sentence that names the field and the values is appended to `why` (may be NULL).
-   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor needed.
-   s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
+/* ---- the whole --------------------------------------------------------------------------------- */
+/* Validates all of *a before anything is written and resolves every default into *s. On an error one
+   sentence that names the field and the values goes to `why` (may be NULL).
+   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
+   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_options(a, why)) == ATTN_OK && (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+    if ((status = attn__check_options(a, why)) == ATTN_OK &&
+        (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+        (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;
+}
+
+/* Is the workspace that the caller gave large enough? */
+static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+{
+    if (need == (size_t)-1)
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "",
+                          0, 0, 0);
+    if (a->work && a->work_size < need)
+        return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+                          (long long)a->work_size, (long long)need, 0);
+    return ATTN_OK;
 }
 
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
@@ -1749,7 +2244,7 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
         e->k = attn__at(a->k, e->kv * s->k[0]);
         e->v = attn__at(a->v, e->kv * s->v[0]);
     }
-    if (a->k_lengths) e->end = a->k_lengths[b];
+    if (a->k_lengths) e->end = e->start + a->k_lengths[b];
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT) e->pos += e->end - e->rows;
@@ -1776,12 +2271,14 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     };
     attn_backend backend = a->backend;
     int i;
+    attn__put(t, "these arguments are fine");
     if (s->batch == 0 || s->n_q == 0) {
-        attn__tell(t, "ok: $ is 0, nothing will be written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
+        attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__tell(t, "ok: $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1,
+               s->batch, 0);
     attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
     attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
@@ -1793,21 +2290,17 @@ static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);       
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
-    attn__why reason;
+    attn__why answer;
     attn__shape shape;
     attn_status status;
     size_t work;
-    reason.asked = 1;
-    reason.text = attn__text_at(why, why_size);
-    status = attn__check(a, &shape, &reason, 1);
-    if (status != ATTN_OK) return status;
+    attn__why_open(&answer, "attn_check", NULL);
+    answer.asked = 1;
+    answer.text = attn__text_at(why, why_size);
+    if ((status = attn__check(a, &shape, &answer, 1)) != ATTN_OK) return status;
     work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
-    if (work == (size_t)-1)
-        return attn__fail(&reason, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "", 0, 0, 0);
-    if (a->work && a->work_size < work)
-        return attn__fail(&reason, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
-                          (long long)a->work_size, (long long)work, 0);
-    attn__describe(a, &shape, work, &reason.text);
+    if ((status = attn__check_work(a, work, &answer)) != ATTN_OK) return status;
+    attn__describe(a, &shape, work, &answer.text);
     return ATTN_OK;
 }
 
@@ -2307,7 +2800,6 @@ enum { ATTN__GROUP = 48 };                          /* rows taken together at mo
 enum { ATTN__FEW = 40 };                            /* up to so many rows read V in place; heads share blocks */
 enum { ATTN__DIRECT = 4 };                          /* up to so many read K where it lies, too */
 enum { ATTN__TURN = 16 };                           /* keys of every head that are read in turn there */
-#define ATTN__ALIASES(row) ((row) % 1024 == 0)     /* lines so many floats apart share a set of L1 */
 enum { ATTN__SPLIT = 24 };                          /* rows of a block whose chunks can be dealt out */
 enum { ATTN__HEADS = 32, ATTN__HEADS_DIM = 512 };   /* most K/V heads of a block; most components of a packed key */
 
@@ -3128,11 +3620,30 @@ static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
     attn__shape s;
-    return attn__check(a, &s, NULL, 0) != ATTN_OK ? (size_t)-1 : attn__plan_bytes(a, &s);
+    attn__why why;
+    size_t bytes;
+    attn__why_open(&why, "attn_sdpa_workspace", a ? a->user : NULL);
+    if (attn__check(a, &s, &why, 0) != ATTN_OK) return (size_t)-1;
+    bytes = attn__plan_bytes(a, &s);
+    if (bytes == (size_t)-1) (void)attn__check_work(a, bytes, &why);
+    return bytes;
+}
+
+/* A forgotten size looks like a call that has nothing to do: ATTN_DEBUG says so. */
+static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
+{
+#ifdef ATTN_DEBUG
+    if (!why) return;
+    attn__say(why, "$ is 0: nothing is written", s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    ATTN__DEBUG_PRINT(why->room);
+#else
+    (void)s;
+    (void)why;
+#endif
 }
 
 /* The room on the stack of level 2 saves small calls the allocation. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
     attn__plan p;
@@ -3142,11 +3653,12 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     char *at;
     size_t empty = 0;
     int i, items;
-    attn_status status = attn__check(a, &s, NULL, 1);
+    attn_status status = attn__check(a, &s, why, 1);
     if (status != ATTN_OK) return status;
-    if (attn__plan_make(a, &s, &p)) return ATTN_E_OVERFLOW;
-    if (a->work && a->work_size < p.bytes) return ATTN_E_WORK;
+    if (attn__plan_make(a, &s, &p)) p.bytes = (size_t)-1;
+    if ((status = attn__check_work(a, p.bytes, why)) != ATTN_OK) return status;
     if (s.batch == 0 || s.n_q == 0) {
+        attn__nothing_to_do(&s, why);
         if (a->masked_rows) *a->masked_rows = 0;
         return ATTN_OK;
     }
@@ -3155,7 +3667,9 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     w.kernels = attn__table(a->backend);
     at = a->work || p.bytes > room_size ? (char *)a->work : room;
     if (!at) at = (char *)(own = ATTN_MALLOC(a->user, p.bytes));
-    if (!at) return ATTN_E_MEMORY;
+    if (!at)
+        return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace", "",
+                          (long long)p.bytes, 0, 0);
     at += (64 - ((size_t)at & 63)) & 63;
     w.a = a;
     w.s = &s;
@@ -3178,12 +3692,17 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size)
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_sdpa(const attn_args *a) { return attn__sdpa(a, NULL, 0); }
+ATTNDEF attn_status attn_sdpa(const attn_args *a)
+{
+    attn__why why;
+    attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
+    return attn__sdpa(a, NULL, 0, &why);
+}
 
 /* ---- level 2 -------------------------------------------------------------------------------------------------- */
 
 static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k, const float *v, int batch,
-                                 int heads, int head_dim, const float *mask)
+                                 int heads, int head_dim, const float *mask, attn__why *why)
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     a->out = out;
@@ -3195,30 +3714,37 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
     a->head_dim = head_dim;
     a->mask = mask;
     if (mask) { a->mask_shape[0] = batch; a->mask_shape[1] = 1; a->mask_shape[2] = a->n_q; }
-    return attn__sdpa(a, room.bytes, sizeof room);
+    return attn__sdpa(a, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
                               int head_dim, int causal, const int *lengths, const float *mask)
 {
     attn_args a;
-    if (causal != 0 && causal != 1) return ATTN_E_OPTION;
+    attn__why why;
+    attn__why_open(&why, "attn_self", NULL);
+    why.n = "n";
+    why.lengths = "lengths";
+    if (attn__check_option(&why, "causal", causal, 1) != ATTN_OK) return ATTN_E_OPTION;
     memset(&a, 0, sizeof a);
     a.n_q = a.n_k = n;
     a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     a.q_lengths = a.k_lengths = lengths;
-    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
+    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
                                int heads, int head_dim, const int *source_lengths, const float *mask)
 {
     attn_args a;
+    attn__why why;
+    attn__why_open(&why, "attn_cross", NULL);
+    why.lengths = "source_lengths";
     memset(&a, 0, sizeof a);
     a.n_q = n_q;
     a.n_k = n_k;
     a.k_lengths = source_lengths;
-    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask);
+    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
 /* ============================================================================================================
@@ -3792,7 +4318,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
         return ATTN_E_OVERFLOW;
     r->q_lengths = a->q_lengths;
     if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
-    else if (!a->k_map && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
+    else if (!a->k_map && !a->k_starts && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
     a->batch = batch;
     a->n_q = n_q;
     a->n_k = n_k;
@@ -4002,7 +4528,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
-    status = attn_sdpa(&r->in);
+    status = attn__sdpa(&r->in, NULL, 0, NULL);
     ATTN_ASSERT(status == ATTN_OK);                           /* it was checked and brings its memory */
     if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
@@ -4151,113 +4677,6 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
 /* ============================================================================================================
  * 10  THREADS
  * ========================================================================================================== */
-
-/* ---- the floating-point environment ------------------------------------------------------------------------
-   Rounding mode and flushing of denormals belong to a thread, and hosts change them (audio engines, games, a caller's
-   fesetround). A task therefore saves the control word, works under the default one and puts back what it found, the
-   sticky exception flags included: whoever looks at them afterwards sees only its own. Writing the word is slow
-   and reading it is not, so it is written when it differs only. */
-#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
-#include <xmmintrin.h>
-typedef unsigned attn__env;                                              /* MXCSR: flags in the low six bits */
-#define ATTN__ENV_DEFAULT 0x1F80u                                        /* no traps, to nearest, no flushing */
-#define ATTN__ENV_CONTROL 0xFFC0u
-static attn__env attn__env_get(void) { return _mm_getcsr(); }
-static void attn__env_set(attn__env e) { _mm_setcsr(e); }
-
-#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
-typedef unsigned long long attn__env;                                    /* FPCR below, FPSR (the flags) above */
-#define ATTN__ENV_CONTROL 0xFFFFFFFFull
-static attn__env attn__env_get(void)
-{
-    attn__env control = 0, flags = 0;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
-    return (control & ATTN__ENV_CONTROL) | flags << 32;
-}
-static void attn__env_set(attn__env e)
-{
-    attn__env control = e & ATTN__ENV_CONTROL, flags = e >> 32;
-    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
-}
-
-#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || (defined(__arm__) && defined(__ARM_FP)) || \
-    defined(__riscv_flen) || defined(__s390x__) || (defined(__powerpc64__) && !defined(__NO_FPRS__)))
-/* control and flags in one register */
-#if defined(__x86_64__) || defined(__i386__)
-typedef unsigned attn__env;                                              /* MXCSR */
-#define ATTN__ENV_DEFAULT 0x1F80u
-#define ATTN__ENV_CONTROL 0xFFC0u
-#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
-#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
-#ifndef __SSE__
-#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)               /* x87 build: only the kernels know MXCSR */
-#endif
-#elif defined(__arm__)
-typedef unsigned attn__env;                                              /* FPSCR */
-#define ATTN__ENV_CONTROL 0x07F79F00u                                    /* traps, to where, flushing, default NaN */
-#define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
-#define ATTN__ENV_SET     "vmsr fpscr, %0" : : "r"(e)
-#elif defined(__riscv_flen)
-typedef unsigned long attn__env;                                         /* fcsr */
-#define ATTN__ENV_CONTROL 0xE0u                                          /* to where */
-#define ATTN__ENV_GET     "frcsr %0" : "=r"(e)
-#define ATTN__ENV_SET     "fscsr %0" : : "r"(e)
-#elif defined(__s390x__)
-typedef unsigned attn__env;                                              /* FPC */
-#define ATTN__ENV_CONTROL 0xFC000007u                                    /* traps, to where */
-#define ATTN__ENV_GET     "efpc %0" : "=d"(e)
-#define ATTN__ENV_SET     "sfpc %0" : : "d"(e)
-#else
-typedef unsigned long long attn__env;                                    /* FPSCR, in a floating-point register */
-#define ATTN__ENV_CONTROL 0xFFu                                          /* traps, not IEEE, to where */
-#define ATTN__ENV_GET     "mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0"
-#define ATTN__ENV_SET     "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0"
-#endif
-static attn__env attn__env_get(void)
-{
-    attn__env e = 0;                                                     /* for those who do not see into asm */
-    __asm__ __volatile__(ATTN__ENV_GET);
-    return e;
-}
-static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
-
-#else
-typedef unsigned attn__env;                                              /* the host's settings stay as they are */
-#define ATTN__ENV_CONTROL 0u
-#define ATTN__ENV_EXISTS  0
-static attn__env attn__env_get(void) { return 0; }
-static void attn__env_set(attn__env e) { (void)e; }
-#endif
-#ifndef ATTN__ENV_DEFAULT
-#define ATTN__ENV_DEFAULT 0u
-#endif
-#ifndef ATTN__ENV_EXISTS
-#define ATTN__ENV_EXISTS  1
-#endif
-
-typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
-
-/* Tasks from .. to-1. Compilers know nothing of the control word and would happily move arithmetic past its change:
-   the volatile pointer keeps every task a real call, and across a call nothing of its inside can move. */
-static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
-{
-    void (*volatile task)(void *arg, int i) = job->task;
-    int exists = ATTN__ENV_EXISTS, i;
-    attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
-    for (i = from; i < to; i++) task(job->arg, i);
-    if (exists && attn__env_get() != before) attn__env_set(before);
-}
-
-static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
-
-static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
-{
-    attn__job job = { task, arg };
-    if (n <= 0) return;
-    if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
-    else e->run(e->pool, n, attn__run_one, &job);
-}
 
 #ifdef ATTN_THREADS
 /* ---- the pool --------------------------------------------------------------------------------------------------
@@ -4501,150 +4920,120 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 }
 #endif /* ATTN_THREADS */
 
-/* ---- the kernel pass: this file once more per instruction set --------------------------------------------- */
-#ifdef ATTN__X86
-#define ATTN__ISA 2
-#include ATTN_SELF
-#define ATTN__ISA 3
-#include ATTN_SELF
-#define ATTN__ISA 4
-#include ATTN_SELF
-#elif defined(ATTN__NEON)
-#include <arm_neon.h>
-#define ATTN__ISA 5
-#include ATTN_SELF
-#elif defined(ATTN__WASM)
-#include <wasm_simd128.h>
-#define ATTN__ISA 6
-#include ATTN_SELF
-#endif
-
-static const attn__kernels *attn__table(attn_backend backend)
-{
-#ifdef ATTN__X86
-    const unsigned cpu = attn__cpu();
-#endif
-    switch (backend) {
-    case ATTN_AUTO: {
-        int i = 0;
-        while (!attn__table((attn_backend)attn__order[i])) i++;
-        return attn__table((attn_backend)attn__order[i]);
-    }
-    case ATTN_SCALAR: return &attn__kernels_scalar;
-#ifdef ATTN__X86
-    case ATTN_SSE2: return &attn__kernels_sse2;
-    case ATTN_AVX2: return cpu >> ATTN_AVX2 & 1u ? &attn__kernels_avx2 : NULL;
-    case ATTN_AVX512: return cpu >> ATTN_AVX512 & 1u ? &attn__kernels_avx512 : NULL;
-#elif defined(ATTN__NEON)
-    case ATTN_NEON: return &attn__kernels_neon;
-#elif defined(ATTN__WASM)
-    case ATTN_WASM: return &attn__kernels_wasm;
-#endif
-    default: return NULL;
-    }
-}
-
 #endif /* ATTN_IMPLEMENTATION */
 #else  /* ATTN__ISA: the kernel pass. Everything from here to the end is read once per instruction set. */
-/* ============================================================================================================
+/* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * One block per instruction set, the same words in the same order. To add an instruction set:
- *   1. copy a block, fill in the words (each is one line of scalar meaning, given beside the SSE2 block);
- *   2. include this file for it at the end of section 10 and name its table in attn__table;
- *   3. add it to the enum of backends, where ATTN__ISA is its number, to attn__order and to attn_backend_name.
- * ATTN__LANES   floats in a vector: 4, 8 or 16.     ATTN__ROWS   rows of the register tile: rows x 2 vectors.
- * ATTN__STEP    components that vturn takes of as many keys as there are lanes.
- * A mask (attn__m) holds one truth per lane.
- * ========================================================================================================== */
+ * The words that the kernels of section 12 are written in. Each instruction set has one block, with
+ * the same words in the same order. To add one (tests/new_isa.sh does just this, with a made-up
+ * instruction set):
+ *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
+ *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
+ *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
+ *      being the value of the enumerator, and put its table into attn__tables, the best first.
+ *   3. Here: copy a block, fill in the words.
+ * ATTN__FN(name)        what a name is called for this instruction set
+ * ATTN__TARGET          the attribute that lets a function use it
+ * ATTN__LANES           floats of a vector: 4, 8 or 16
+ * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
+ * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
+ * ============================================================================================== */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* the words */
-#define attn__v       ATTN__FN(v)
-#define attn__m       ATTN__FN(m)
-#define attn__vset    ATTN__FN(vset)
-#define attn__vload   ATTN__FN(vload)
-#define attn__vstore  ATTN__FN(vstore)
-#define attn__vadd    ATTN__FN(vadd)
-#define attn__vsub    ATTN__FN(vsub)
-#define attn__vmul    ATTN__FN(vmul)
-#define attn__vdiv    ATTN__FN(vdiv)
-#define attn__vmax    ATTN__FN(vmax)
-#define attn__vabs    ATTN__FN(vabs)
-#define attn__vfma    ATTN__FN(vfma)
-#define attn__vpow2   ATTN__FN(vpow2)
-#define attn__vless   ATTN__FN(vless)
-#define attn__vsame   ATTN__FN(vsame)
-#define attn__vnan    ATTN__FN(vnan)
-#define attn__vpick   ATTN__FN(vpick)
-#define attn__vwipe   ATTN__FN(vwipe)
-#define attn__mor     ATTN__FN(mor)
-#define attn__many    ATTN__FN(many)
-#define attn__vpart   ATTN__FN(vpart)
-#define attn__mbytes  ATTN__FN(mbytes)
-#define attn__vsum    ATTN__FN(vsum)
-#define attn__vtop    ATTN__FN(vtop)
-#define attn__vturn   ATTN__FN(vturn)
-#define attn__vfours  ATTN__FN(vfours)                /* from 8 lanes on */
+/* the words: what they mean lane by lane */
+#define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
+#define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
+#define attn__vset        ATTN__FN(vset)             /* every lane x */
+#define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
+#define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
+#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0, and no float behind is read */
+#define attn__vadd        ATTN__FN(vadd)             /* a + b */
+#define attn__vsub        ATTN__FN(vsub)             /* a - b */
+#define attn__vmul        ATTN__FN(vmul)             /* a * b */
+#define attn__vdiv        ATTN__FN(vdiv)             /* a / b, correctly rounded */
+#define attn__vmax        ATTN__FN(vmax)             /* the larger one; may lose a NaN */
+#define attn__vabs        ATTN__FN(vabs)             /* a without its sign */
+#define attn__vfma        ATTN__FN(vfma)             /* a * b + c, rounded once if possible */
+#define attn__vpow2       ATTN__FN(vpow2)            /* 2^n, where the low bits of t hold n + 127 */
+#define attn__vless       ATTN__FN(vless)            /* a < b; false when one of them is NaN */
+#define attn__same_bits   ATTN__FN(same_bits)        /* are these the same 32 bits? */
+#define attn__is_nan      ATTN__FN(is_nan)           /* a != a */
+#define attn__choose      ATTN__FN(choose)           /* m ? a : b */
+#define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
+#define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
+#define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
+/* and across lanes */
+#define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
+#define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
+#define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
+#define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
+/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
+#define attn__transpose   ATTN__FN(transpose)
 
-#if ATTN__ISA == 2  /* ------------------------------------------------------------------------------ SSE2 */
+#if ATTN__ISA == 2
+/* ---- SSE2 ------------------------------------------------------------------------------------ */
 #define ATTN__FN(name) attn__##name##_sse2
 #define ATTN__TARGET ATTN__ATTR("sse2")
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
-#define ATTN__STEP 4
-typedef __m128 attn__v;
-typedef __m128 attn__m;
-ATTN__V attn__v attn__vset(float x) { return _mm_set1_ps(x); }                      /* every lane x            */
-ATTN__V attn__v attn__vload(const float *p) { return _mm_loadu_ps(p); }             /* any alignment           */
-ATTN__V void attn__vstore(float *p, attn__v a) { _mm_storeu_ps(p, a); }
-ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return _mm_add_ps(a, b); }
-ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return _mm_sub_ps(a, b); }
-ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return _mm_mul_ps(a, b); }
-ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm_div_ps(a, b); }
-ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm_max_ps(a, b); }       /* may lose a NaN          */
-ATTN__V attn__v attn__vabs(attn__v a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
-ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c)                          /* a * b + c               */
+#define ATTN__TRANSPOSED 4
+typedef __m128 attn__vec;
+typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
+ATTN__V attn__vec attn__vset(float x) { return _mm_set1_ps(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return _mm_loadu_ps(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { _mm_storeu_ps(p, a); }
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm_add_ps(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm_sub_ps(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm_mul_ps(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm_div_ps(a, b); }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm_max_ps(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
-    attn__v p = _mm_mul_ps(a, b);
+    attn__vec p = _mm_mul_ps(a, b);
 #if defined(__GNUC__) || defined(__clang__)
-    __asm__("" : "+x"(p), "+x"(c));       /* without FMA these are two roundings, also where the compiler has FMA */
+    /* Two roundings everywhere: with -mfma the compiler would otherwise make one of them. */
+    __asm__("" : "+x"(p), "+x"(c));
 #endif
     return _mm_add_ps(p, c);
 }
-ATTN__V attn__v attn__vpow2(attn__v t) /* the low bits of t become the exponent of a power of two */
+ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
     return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(t), 23));
 }
-ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm_cmplt_ps(a, b); }    /* false when one is NaN   */
-ATTN__V attn__m attn__vsame(attn__v a, attn__v b)                                   /* equal bits              */
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return _mm_cmplt_ps(a, b); }
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
 }
-ATTN__V attn__m attn__vnan(attn__v a) { return _mm_cmpunord_ps(a, a); }
-ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b)                        /* m ? a : b               */
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm_cmpunord_ps(a, a); }
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
-ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm_andnot_ps(m, a); }   /* m ? +0 : a              */
-ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm_or_ps(a, b); }
-ATTN__V int attn__many(attn__m m) { return _mm_movemask_ps(m) != 0; }               /* any lane true           */
-ATTN__V attn__m attn__mbytes(const unsigned char *p)                                /* p[lane] == 0            */
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm_andnot_ps(m, a); }
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm_or_ps(a, b); }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
+    const __m128i zero = _mm_setzero_si128();
     int four;
     __m128i x;
     memcpy(&four, p, 4);
-    x = _mm_cvtsi32_si128(four);
-    x = _mm_unpacklo_epi16(_mm_unpacklo_epi8(x, _mm_setzero_si128()), _mm_setzero_si128());
-    return _mm_castsi128_ps(_mm_cmpeq_epi32(x, _mm_setzero_si128()));
+    /* four bytes become 16 bits wide, then 32 */
+    x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
+    return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
-ATTN__V __m128 ATTN__FN(sum4)(attn__v a) { return a; }                 /* sums of lanes 4 apart, for attn__vsum */
-ATTN__V __m128 ATTN__FN(top4)(attn__v a) { return a; }
-/* x[C][lane] = from[lane*row + C] for C < ATTN__STEP; lanes behind `last` repeat it */
-ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
+ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
+ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
+ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
-    const __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
-    const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row), r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
+    /* r0..r3: four components of keys 0..3; t0..t3: components 0, 1 or 2, 3 of two keys */
+    const __m128 r0 = _mm_loadu_ps(from);
+    const __m128 r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
+    const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row);
+    const __m128 r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
     const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
     const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
     x[0] = _mm_movelh_ps(t0, t2);
@@ -4653,67 +5042,101 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
     x[3] = _mm_movehl_ps(t3, t1);
 }
 
-#elif ATTN__ISA == 3  /* --------------------------------------------------------------------- AVX2 with FMA */
+#elif ATTN__ISA == 3
+/* ---- AVX2 with FMA --------------------------------------------------------------------------- */
+#ifndef ATTN__EDITOR
 #define ATTN__FN(name) attn__##name##_avx2
+#else
+#define ATTN__FN(name) attn__##name##_editor
+#endif
 #define ATTN__TARGET ATTN__ATTR("avx2,fma")
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
-#define ATTN__STEP 4
-typedef __m256 attn__v;
-typedef __m256 attn__m;
-ATTN__V attn__v attn__vset(float x) { return _mm256_set1_ps(x); }
-ATTN__V attn__v attn__vload(const float *p) { return _mm256_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__v a) { _mm256_storeu_ps(p, a); }
-ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return _mm256_add_ps(a, b); }
-ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return _mm256_sub_ps(a, b); }
-ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return _mm256_mul_ps(a, b); }
-ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm256_div_ps(a, b); }
-ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm256_max_ps(a, b); }
-ATTN__V attn__v attn__vabs(attn__v a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return _mm256_fmadd_ps(a, b, c); }
-ATTN__V attn__v attn__vpow2(attn__v t) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23)); }
-ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
+#define ATTN__TRANSPOSED 4
+typedef __m256 attn__vec;
+typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
+ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
+ATTN__V attn__vec attn__load_part(const float *p, int n)
+{
+    /* eight lanes of this window: n times -1 (load), then 0 (do not) */
+    static const int window[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
+    const int *at = window + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
+    return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)at));
+}
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm256_add_ps(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm256_sub_ps(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm256_mul_ps(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm256_div_ps(a, b); }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm256_max_ps(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+ATTN__V attn__vec attn__vpow2(attn__vec t)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
+}
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
-ATTN__V attn__m attn__vnan(attn__v a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
-ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm256_blendv_ps(b, a, m); }
-ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm256_andnot_ps(m, a); }
-ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return _mm256_or_ps(a, b); }
-ATTN__V int attn__many(attn__m m) { return _mm256_movemask_ps(m) != 0; }
-ATTN__V attn__v attn__vpart(const float *p, int n)
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
-    static const int mask[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
-    const int *at = mask + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
-    return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)at));
+    return _mm256_blendv_ps(b, a, m);
 }
-ATTN__V attn__m attn__mbytes(const unsigned char *p)
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
 }
-ATTN__V __m128 ATTN__FN(sum4)(attn__v a) { return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)); }
-ATTN__V __m128 ATTN__FN(top4)(attn__v a) { return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)); }
-ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__v c, attn__v d)   /* 4 vsum or vtop */
+ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
+ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
+{
+    return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+}
+ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
+{
+    return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+}
+/* to[0..3] = sum_lanes, or max_lane, of a, b, c, d: one tree for all, the same additions as four */
+ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec b, attn__vec c,
+                               attn__vec d)
 {
 #define ATTN__OP(x, y) (max ? _mm256_max_ps(x, y) : _mm256_add_ps(x, y))
-    const __m256 ab = ATTN__OP(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-    const __m256 cd = ATTN__OP(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
-    const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));   /* a a c c b b d d */
+#define ATTN__HALVES(a, b, which) _mm256_permute2f128_ps(a, b, which)
+    /* lanes +4: ab holds 4 lanes of a and 4 of b; then +2: pairs a a c c b b d d; then +1 */
+    const __m256 ab = ATTN__OP(ATTN__HALVES(a, b, 0x20), ATTN__HALVES(a, b, 0x31));
+    const __m256 cd = ATTN__OP(ATTN__HALVES(c, d, 0x20), ATTN__HALVES(c, d, 0x31));
+    const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
     const __m256 y = ATTN__OP(x, _mm256_shuffle_ps(x, x, 0xb1));
-    _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0))));
+    const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
+    _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, order)));
 #undef ATTN__OP
+#undef ATTN__HALVES
 }
-ATTN__V __m256 ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* four floats from rows i and i + 4 */
+/* four floats of row i in the low half, of row i + 4 in the high one */
+ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
                                 _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
 }
-ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
-    const __m256 r0 = ATTN__FN(two)(from, 0, row, last), r1 = ATTN__FN(two)(from, 1, row, last);
-    const __m256 r2 = ATTN__FN(two)(from, 2, row, last), r3 = ATTN__FN(two)(from, 3, row, last);
+    /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
+    const __m256 r0 = ATTN__FN(two_rows)(from, 0, row, last);
+    const __m256 r1 = ATTN__FN(two_rows)(from, 1, row, last);
+    const __m256 r2 = ATTN__FN(two_rows)(from, 2, row, last);
+    const __m256 r3 = ATTN__FN(two_rows)(from, 3, row, last);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
     x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
@@ -4722,166 +5145,194 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
     x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
 }
 
-#elif ATTN__ISA == 4  /* --------------------------------------------------------------------------- AVX-512 */
+#elif ATTN__ISA == 4
+/* ---- AVX-512 --------------------------------------------------------------------------------- */
 #define ATTN__FN(name) attn__##name##_avx512
 #define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
 #define ATTN__LANES 16
 #define ATTN__ROWS 12
-#define ATTN__STEP 8
-typedef __m512 attn__v;
-typedef __mmask16 attn__m;
-ATTN__V attn__v attn__vset(float x) { return _mm512_set1_ps(x); }
-ATTN__V attn__v attn__vload(const float *p) { return _mm512_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__v a) { _mm512_storeu_ps(p, a); }
-ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return _mm512_add_ps(a, b); }
-ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return _mm512_sub_ps(a, b); }
-ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return _mm512_mul_ps(a, b); }
-ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return _mm512_div_ps(a, b); }
-ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return _mm512_maskz_max_ps((__mmask16)0xffff, a, b); }
-ATTN__V attn__v attn__vabs(attn__v a)
-{
-    return _mm512_castsi512_ps(_mm512_maskz_and_epi32((__mmask16)0xffff, _mm512_castps_si512(a),
-                                                      _mm512_set1_epi32(0x7fffffff)));
-}
-ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return _mm512_fmadd_ps(a, b, c); }
-ATTN__V attn__v attn__vpow2(attn__v t)
-{
-    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32((__mmask16)0xffff, _mm512_castps_si512(t), 23));
-}
-ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
-{
-    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
-}
-ATTN__V attn__m attn__vnan(attn__v a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
-ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return _mm512_mask_blend_ps(m, b, a); }
-ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return _mm512_maskz_mov_ps((__mmask16)~m, a); }
-ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return (__mmask16)(a | b); }
-ATTN__V int attn__many(attn__m m) { return m != 0; }
-ATTN__V attn__v attn__vpart(const float *p, int n)
+#define ATTN__TRANSPOSED 8
+typedef __m512 attn__vec;
+typedef __mmask16 attn__vmask;                       /* one bit a lane */
+ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << (n < 0 ? 0 : n > 16 ? 16 : n)) - 1u), p);
 }
-ATTN__V attn__m attn__mbytes(const unsigned char *p)
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm512_add_ps(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm512_sub_ps(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm512_mul_ps(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm512_div_ps(a, b); }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm512_max_ps(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a)
 {
-    const __m512i x = _mm512_maskz_cvtepu8_epi32((__mmask16)0xffff, _mm_loadu_si128((const __m128i *)(const void *)p));
+    /* as integers: the operation on floats needs AVX-512DQ */
+    return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(a),
+                                                _mm512_set1_epi32(0x7fffffff)));
+}
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+ATTN__V attn__vec attn__vpow2(attn__vec t)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));
+}
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
+{
+    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
+}
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+    return _mm512_mask_blend_ps(m, b, a);
+}
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
+{
+    return _mm512_maskz_mov_ps((__mmask16)~m, a);
+}
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return (__mmask16)(a | b); }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
+{
+    const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm512_cmpeq_epi32_mask(x, _mm512_setzero_si512());
 }
-ATTN__V __m256 ATTN__FN(low)(attn__v a) /* lanes 0..7; the plain cast makes g++ 12 warn about its own header */
+ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
+/* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
+ATTN__V __m256 ATTN__FN(low)(attn__vec a)
 {
-    return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd((__mmask8)0xff, _mm512_castps_pd(a), 0));
+    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 0));
 }
-ATTN__V __m256 ATTN__FN(high)(attn__v a) /* lanes 8..15 */
+ATTN__V __m256 ATTN__FN(high)(attn__vec a)
 {
-    return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd((__mmask8)0xff, _mm512_castps_pd(a), 1));
+    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
 }
-ATTN__V __m128 ATTN__FN(sum4)(attn__v a)
+ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
 {
     const __m256 y = _mm256_add_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
     return _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
 }
-ATTN__V __m128 ATTN__FN(top4)(attn__v a)
+ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
     return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
 }
-ATTN__V void attn__vfours(float *to, const int max, attn__v a, attn__v b, attn__v c, attn__v d)
+ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec b, attn__vec c,
+                               attn__vec d)
 {
-    const __mmask16 all = (__mmask16)0xffff;
-#define ATTN__OP(x, y) (max ? attn__vmax(x, y) : _mm512_add_ps(x, y))
-#define ATTN__MIX(a, b, how) _mm512_maskz_shuffle_f32x4(all, a, b, how)
-    const __m512 ab = ATTN__OP(ATTN__MIX(a, b, 0x44), ATTN__MIX(a, b, 0xee));
-    const __m512 cd = ATTN__OP(ATTN__MIX(c, d, 0x44), ATTN__MIX(c, d, 0xee));
-    const __m512 x = ATTN__OP(ATTN__MIX(ab, cd, 0x88), ATTN__MIX(ab, cd, 0xdd));
-    const __m512 y = ATTN__OP(x, _mm512_maskz_shuffle_ps(all, x, x, 0x4e));
-    const __m512 z = ATTN__OP(y, _mm512_maskz_shuffle_ps(all, y, y, 0xb1));
-    const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_maskz_permutexvar_ps(all, first, z))));
+#define ATTN__OP(x, y) (max ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y))
+#define ATTN__QUARTERS(a, b, which) _mm512_shuffle_f32x4(a, b, which)
+    /* lanes +8: ab holds 8 lanes of a, 8 of b; then +4: 4 lanes of each, a b c d; then +2, +1 */
+    const __m512 ab = ATTN__OP(ATTN__QUARTERS(a, b, 0x44), ATTN__QUARTERS(a, b, 0xee));
+    const __m512 cd = ATTN__OP(ATTN__QUARTERS(c, d, 0x44), ATTN__QUARTERS(c, d, 0xee));
+    const __m512 x = ATTN__OP(ATTN__QUARTERS(ab, cd, 0x88), ATTN__QUARTERS(ab, cd, 0xdd));
+    const __m512 y = ATTN__OP(x, _mm512_shuffle_ps(x, x, 0x4e));
+    const __m512 z = ATTN__OP(y, _mm512_shuffle_ps(y, y, 0xb1));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_permutexvar_ps(order, z))));
 #undef ATTN__OP
-#undef ATTN__MIX
+#undef ATTN__QUARTERS
 }
-ATTN__V attn__v ATTN__FN(two)(const float *p, int i, ptrdiff_t row, int last) /* eight floats from rows i and i + 4 */
+/* eight floats of row i in the low half, of row i + 4 in the high one */
+ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
     const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
     const double *high = (const double *)(const void *)(p + attn__min(i + 4, last) * row);
-    return _mm512_castpd_ps(_mm512_maskz_insertf64x4((__mmask8)0xff, _mm512_castpd256_pd512(_mm256_loadu_pd(low)),
-                                                     _mm256_loadu_pd(high), 1));
+    return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
+                                               _mm256_loadu_pd(high), 1));
 }
-/* y0..y3: components 0 (and 4) .. 3 (and 7) of rows i .. i + 3, i + 4 .. i + 7 in the upper half */
-ATTN__V void ATTN__FN(turn8)(attn__v *y, const float *p, int i, ptrdiff_t row, int last)
+/* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
+ * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
+ * of rows i + 4 .. i + 7. */
+ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
 {
-    const __mmask16 all = (__mmask16)0xffff;
-    const __m512 r0 = ATTN__FN(two)(p, i, row, last), r1 = ATTN__FN(two)(p, i + 1, row, last);
-    const __m512 r2 = ATTN__FN(two)(p, i + 2, row, last), r3 = ATTN__FN(two)(p, i + 3, row, last);
-    const __m512 t0 = _mm512_maskz_unpacklo_ps(all, r0, r1), t1 = _mm512_maskz_unpackhi_ps(all, r0, r1);
-    const __m512 t2 = _mm512_maskz_unpacklo_ps(all, r2, r3), t3 = _mm512_maskz_unpackhi_ps(all, r2, r3);
-    y[0] = _mm512_maskz_shuffle_ps(all, t0, t2, 0x44);
-    y[1] = _mm512_maskz_shuffle_ps(all, t0, t2, 0xee);
-    y[2] = _mm512_maskz_shuffle_ps(all, t1, t3, 0x44);
-    y[3] = _mm512_maskz_shuffle_ps(all, t1, t3, 0xee);
+    const __m512 r0 = ATTN__FN(two_rows)(p, i, row, last);
+    const __m512 r1 = ATTN__FN(two_rows)(p, i + 1, row, last);
+    const __m512 r2 = ATTN__FN(two_rows)(p, i + 2, row, last);
+    const __m512 r3 = ATTN__FN(two_rows)(p, i + 3, row, last);
+    const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
+    const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
+    y[0] = _mm512_shuffle_ps(t0, t2, 0x44);
+    y[1] = _mm512_shuffle_ps(t0, t2, 0xee);
+    y[2] = _mm512_shuffle_ps(t1, t3, 0x44);
+    y[3] = _mm512_shuffle_ps(t1, t3, 0xee);
 }
-ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
-    const __mmask16 all = (__mmask16)0xffff;
-    attn__v y[4], z[4];
-    ATTN__FN(turn8)(y, from, 0, row, last);
-    ATTN__FN(turn8)(z, from, 8, row, last);
-    x[0] = _mm512_maskz_shuffle_f32x4(all, y[0], z[0], 0x88);
-    x[1] = _mm512_maskz_shuffle_f32x4(all, y[1], z[1], 0x88);
-    x[2] = _mm512_maskz_shuffle_f32x4(all, y[2], z[2], 0x88);
-    x[3] = _mm512_maskz_shuffle_f32x4(all, y[3], z[3], 0x88);
-    x[4] = _mm512_maskz_shuffle_f32x4(all, y[0], z[0], 0xdd);
-    x[5] = _mm512_maskz_shuffle_f32x4(all, y[1], z[1], 0xdd);
-    x[6] = _mm512_maskz_shuffle_f32x4(all, y[2], z[2], 0xdd);
-    x[7] = _mm512_maskz_shuffle_f32x4(all, y[3], z[3], 0xdd);
+    /* quarters 0 and 2 of both halves are component c, quarters 1 and 3 are component c + 4 */
+    attn__vec y[4], z[4];
+    ATTN__FN(transpose_half)(y, from, 0, row, last);
+    ATTN__FN(transpose_half)(z, from, 8, row, last);
+    x[0] = _mm512_shuffle_f32x4(y[0], z[0], 0x88);
+    x[1] = _mm512_shuffle_f32x4(y[1], z[1], 0x88);
+    x[2] = _mm512_shuffle_f32x4(y[2], z[2], 0x88);
+    x[3] = _mm512_shuffle_f32x4(y[3], z[3], 0x88);
+    x[4] = _mm512_shuffle_f32x4(y[0], z[0], 0xdd);
+    x[5] = _mm512_shuffle_f32x4(y[1], z[1], 0xdd);
+    x[6] = _mm512_shuffle_f32x4(y[2], z[2], 0xdd);
+    x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
 }
 
-#elif ATTN__ISA == 5  /* ------------------------------------------------------------------- NEON of aarch64 */
+#elif ATTN__ISA == 5
+/* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
 #define ATTN__FN(name) attn__##name##_neon
 #define ATTN__TARGET
 #define ATTN__LANES 4
 #define ATTN__ROWS 12
-#define ATTN__STEP 4
-typedef float32x4_t attn__v;
-typedef uint32x4_t attn__m;
-ATTN__V attn__v attn__vset(float x) { return vdupq_n_f32(x); }
-ATTN__V attn__v attn__vload(const float *p) { return vld1q_f32(p); }
-ATTN__V void attn__vstore(float *p, attn__v a) { vst1q_f32(p, a); }
-ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return vaddq_f32(a, b); }
-ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return vsubq_f32(a, b); }
-ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return vmulq_f32(a, b); }
-ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return vdivq_f32(a, b); }
-ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return vmaxq_f32(a, b); }
-ATTN__V attn__v attn__vabs(attn__v a) { return vabsq_f32(a); }
-ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return vfmaq_f32(c, a, b); }
-ATTN__V attn__v attn__vpow2(attn__v t) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(t), 23)); }
-ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return vcltq_f32(a, b); }
-ATTN__V attn__m attn__vsame(attn__v a, attn__v b)
+#define ATTN__TRANSPOSED 4
+typedef float32x4_t attn__vec;
+typedef uint32x4_t attn__vmask;                      /* all bits of a lane are set or none */
+ATTN__V attn__vec attn__vset(float x) { return vdupq_n_f32(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return vld1q_f32(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { vst1q_f32(p, a); }
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return vaddq_f32(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return vsubq_f32(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return vmulq_f32(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return vdivq_f32(a, b); }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return vmaxq_f32(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a) { return vabsq_f32(a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c) { return vfmaq_f32(c, a, b); }
+ATTN__V attn__vec attn__vpow2(attn__vec t)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(t), 23));
+}
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return vcltq_f32(a, b); }
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return vceqq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
 }
-ATTN__V attn__m attn__vnan(attn__v a) { return vmvnq_u32(vceqq_f32(a, a)); }
-ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return vbslq_f32(m, a, b); }
-ATTN__V attn__v attn__vwipe(attn__m m, attn__v a)
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return vmvnq_u32(vceqq_f32(a, a)); }
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+    return vbslq_f32(m, a, b);
+}
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
 {
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), m));
 }
-ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return vorrq_u32(a, b); }
-ATTN__V int attn__many(attn__m m) { return vmaxvq_u32(m) != 0; }
-ATTN__V attn__m attn__mbytes(const unsigned char *p)
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return vorrq_u32(a, b); }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
-    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };     /* it loads eight, four may exist */
     memcpy(eight, p, 4);
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
-ATTN__V float attn__vsum(attn__v a)
+ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
+ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const float32x2_t x = vadd_f32(vget_low_f32(a), vget_high_f32(a));
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
-ATTN__V float attn__vtop(attn__v a) { return vmaxvq_f32(a); }
-ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
+ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
+    /* a: components 0, 2 and 1, 3 of keys 0 and 1; b: of keys 2 and 3 */
     const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
     const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row),
                                       vld1q_f32(from + attn__min(3, last) * row));
@@ -4891,74 +5342,88 @@ ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
     x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
-#elif ATTN__ISA == 6  /* ---------------------------------------------------------------------- wasm simd128 */
+#elif ATTN__ISA == 6
+/* ---- WebAssembly simd128 --------------------------------------------------------------------- */
 #define ATTN__FN(name) attn__##name##_wasm
 #define ATTN__TARGET
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
-#define ATTN__STEP 4
-typedef v128_t attn__v;
-typedef v128_t attn__m;
-ATTN__V attn__v attn__vset(float x) { return wasm_f32x4_splat(x); }
-ATTN__V attn__v attn__vload(const float *p) { return wasm_v128_load(p); }
-ATTN__V void attn__vstore(float *p, attn__v a) { wasm_v128_store(p, a); }
-ATTN__V attn__v attn__vadd(attn__v a, attn__v b) { return wasm_f32x4_add(a, b); }
-ATTN__V attn__v attn__vsub(attn__v a, attn__v b) { return wasm_f32x4_sub(a, b); }
-ATTN__V attn__v attn__vmul(attn__v a, attn__v b) { return wasm_f32x4_mul(a, b); }
-ATTN__V attn__v attn__vdiv(attn__v a, attn__v b) { return wasm_f32x4_div(a, b); }
-ATTN__V attn__v attn__vmax(attn__v a, attn__v b) { return wasm_f32x4_pmax(a, b); }
-ATTN__V attn__v attn__vabs(attn__v a) { return wasm_f32x4_abs(a); }
-ATTN__V attn__v attn__vfma(attn__v a, attn__v b, attn__v c) { return wasm_f32x4_add(wasm_f32x4_mul(a, b), c); }
-ATTN__V attn__v attn__vpow2(attn__v t) { return wasm_i32x4_shl(t, 23); }
-ATTN__V attn__m attn__vless(attn__v a, attn__v b) { return wasm_f32x4_lt(a, b); }
-ATTN__V attn__m attn__vsame(attn__v a, attn__v b) { return wasm_i32x4_eq(a, b); }
-ATTN__V attn__m attn__vnan(attn__v a) { return wasm_f32x4_ne(a, a); }
-ATTN__V attn__v attn__vpick(attn__m m, attn__v a, attn__v b) { return wasm_v128_bitselect(a, b, m); }
-ATTN__V attn__v attn__vwipe(attn__m m, attn__v a) { return wasm_v128_andnot(a, m); }
-ATTN__V attn__m attn__mor(attn__m a, attn__m b) { return wasm_v128_or(a, b); }
-ATTN__V int attn__many(attn__m m) { return wasm_v128_any_true(m); }
-ATTN__V attn__m attn__mbytes(const unsigned char *p)
+#define ATTN__TRANSPOSED 4
+typedef v128_t attn__vec;
+typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
+ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return wasm_v128_load(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { wasm_v128_store(p, a); }
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return wasm_f32x4_add(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return wasm_f32x4_sub(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return wasm_f32x4_mul(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return wasm_f32x4_div(a, b); }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    /* Not the relaxed fma: it may round once or twice. */
+    return wasm_f32x4_add(wasm_f32x4_mul(a, b), c);
+}
+ATTN__V attn__vec attn__vpow2(attn__vec t) { return wasm_i32x4_shl(t, 23); }
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return wasm_f32x4_lt(a, b); }
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b) { return wasm_i32x4_eq(a, b); }
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return wasm_f32x4_ne(a, a); }
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+    return wasm_v128_bitselect(a, b, m);
+}
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return wasm_v128_andnot(a, m); }
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return wasm_v128_or(a, b); }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
 }
-ATTN__V float attn__vsum(attn__v a)
+ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
+ATTN__V float attn__sum_lanes(attn__vec a)
 {
-    const float lo = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
-    return lo + (wasm_f32x4_extract_lane(a, 1) + wasm_f32x4_extract_lane(a, 3));
+    const float even = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
+    return even + (wasm_f32x4_extract_lane(a, 1) + wasm_f32x4_extract_lane(a, 3));
 }
-ATTN__V float attn__vtop(attn__v a)
+ATTN__V float attn__max_lane(attn__vec a)
 {
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 2, 3, 0, 1));
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(a, 0);
 }
-ATTN__V void attn__vturn(attn__v *x, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
-    const v128_t r0 = wasm_v128_load(from), r1 = wasm_v128_load(from + attn__min(1, last) * row);
+    /* r0..r3: four components of keys 0..3; t0..t3: components 0, 1 or 2, 3 of two keys */
+    const v128_t r0 = wasm_v128_load(from);
+    const v128_t r1 = wasm_v128_load(from + attn__min(1, last) * row);
     const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
     const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
-    const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5), t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
-    const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5), t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
+    const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5);
+    const v128_t t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
+    const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);
+    const v128_t t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
     x[0] = wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5);
     x[1] = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
     x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
     x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
 }
 #endif
-#ifdef ATTN__X86
-ATTN__V float attn__vsum(attn__v a)                              /* (0 + 2) + (1 + 3): the tree +8, +4, +2, +1 */
+
+/* ---- words that several blocks share --------------------------------------------------------- */
+#if ATTN__ISA <= 4                        /* x86: the last steps of the trees, from four lanes on */
+ATTN__V float attn__sum_lanes(attn__vec a)
 {
-    const __m128 x = ATTN__FN(sum4)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
-ATTN__V float attn__vtop(attn__v a)                              /* the largest lane                           */
+ATTN__V float attn__max_lane(attn__vec a)
 {
-    const __m128 x = ATTN__FN(top4)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #endif
-#if ATTN__LANES == 4
-ATTN__V attn__v attn__vpart(const float *p, int n)             /* n lanes, then zeros; nothing else is read */
+#if ATTN__LANES == 4                                 /* no masked loads here: by way of memory */
+ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     int i;
@@ -4967,11 +5432,17 @@ ATTN__V attn__v attn__vpart(const float *p, int n)             /* n lanes, then 
 }
 #endif
 
-/* ============================================================================================================
+/* =================================================================================================
  * 12  KERNELS, written once
- * ========================================================================================================== */
+ *
+ * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
+ * or different output columns, never parts of one sum: so their number cannot change a bit.
+ * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
+ * No instruction set is named here. Where lanes are counted (#if, or an `if` that the compiler
+ * decides), it is because a vector of 16 is a whole panel.
+ * ============================================================================================== */
 
-/* the loop behind it: a few steps at a time, for the jump back costs 2 % of a tile */
+/* For the loop behind it: a few steps at a time, because the jump back costs 2 % of a tile. */
 #if defined(__clang__)
 #define ATTN__UNROLL _Pragma("clang loop unroll_count(4)")
 #elif defined(__GNUC__) && __GNUC__ >= 8
@@ -4980,50 +5451,56 @@ ATTN__V attn__v attn__vpart(const float *p, int n)             /* n lanes, then 
 #define ATTN__UNROLL
 #endif
 
-/* ---- elementary functions, the same operations as attn__exp and attn__tanh of section 3 ------------------- */
-ATTN__V attn__v ATTN__FN(vexp)(attn__v x)       /* x <= 0, -inf or NaN */
+/* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
+ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
 {
-    const attn__v t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
-    const attn__v n = attn__vsub(t, attn__vset(ATTN__MAGIC));
-    const attn__v two_n = attn__vpow2(t);
-    const attn__v r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x), r2 = attn__vmul(r, r);
-    const attn__v y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
-    const attn__v y34 = attn__vfma(attn__vset(ATTN__E4), r, attn__vset(ATTN__E3));
-    const attn__v y56 = attn__vfma(attn__vset(ATTN__E6), r, attn__vset(ATTN__E5));
-    const attn__v w = attn__vmul(attn__vfma(n, attn__vset(-ATTN__LN2_LO), r), two_n);
-    const attn__v y = attn__vfma(attn__vfma(attn__vfma(y56, r2, y34), r2, y12), w, two_n);
-    return attn__vwipe(attn__vless(x, attn__vset(ATTN__EXP_MIN)), y);
+    /* n: the whole powers of two in exp(x); t holds n + 127 in its low bits; r: the rest of x */
+    const attn__vec t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
+    const attn__vec n = attn__vsub(t, attn__vset(ATTN__MAGIC));
+    const attn__vec two_n = attn__vpow2(t);
+    const attn__vec r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x), r2 = attn__vmul(r, r);
+    /* the polynomial by pairs of terms: a short chain, since whoever calls waits for it */
+    const attn__vec y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
+    const attn__vec y34 = attn__vfma(attn__vset(ATTN__E4), r, attn__vset(ATTN__E3));
+    const attn__vec y56 = attn__vfma(attn__vset(ATTN__E6), r, attn__vset(ATTN__E5));
+    const attn__vec w = attn__vmul(attn__vfma(n, attn__vset(-ATTN__LN2_LO), r), two_n);
+    const attn__vec y = attn__vfma(attn__vfma(attn__vfma(y56, r2, y34), r2, y12), w, two_n);
+    return attn__zero_where(attn__vless(x, attn__vset(ATTN__EXP_MIN)), y);
 }
 
-ATTN__V attn__v ATTN__FN(vtanh)(attn__v x)
+ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
 {
-    const attn__v one = attn__vset(1.0f), zero = attn__vset(0.0f), ax = attn__vabs(x), x2 = attn__vmul(x, x);
-    const attn__v e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
-    attn__v outer = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
-    attn__v y = attn__vset(ATTN__T5);
-    outer = attn__vpick(attn__vless(x, zero), attn__vsub(zero, outer), outer);
-    y = attn__vfma(y, x2, attn__vset(ATTN__T4));
-    y = attn__vfma(y, x2, attn__vset(ATTN__T3));
-    y = attn__vfma(y, x2, attn__vset(ATTN__T2));
-    y = attn__vfma(y, x2, attn__vset(ATTN__T1));
-    y = attn__vfma(attn__vmul(y, x2), x, x);
-    return attn__vpick(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), y, outer);
+    const attn__vec one = attn__vset(1.0f), zero = attn__vset(0.0f);
+    const attn__vec ax = attn__vabs(x), x2 = attn__vmul(x, x);
+    const attn__vec e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
+    /* Far from 0 by exp, near 0 by a polynomial: both are computed, and each lane chooses. */
+    attn__vec outer = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
+    attn__vec inner = attn__vset(ATTN__T5);
+    outer = attn__choose(attn__vless(x, zero), attn__vsub(zero, outer), outer);
+    inner = attn__vfma(inner, x2, attn__vset(ATTN__T4));
+    inner = attn__vfma(inner, x2, attn__vset(ATTN__T3));
+    inner = attn__vfma(inner, x2, attn__vset(ATTN__T2));
+    inner = attn__vfma(inner, x2, attn__vset(ATTN__T1));
+    inner = attn__vfma(attn__vmul(inner, x2), x, x);
+    return attn__choose(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), inner, outer);
 }
 
-/* What is stored where a user sees it: -0 becomes +0 and every NaN the same NaN. */
-ATTN__V attn__v ATTN__FN(vclean)(attn__v x)
+/* What is stored where a user sees it: -0 becomes +0, and every NaN the same NaN. */
+ATTN__V attn__vec ATTN__FN(vclean)(attn__vec x)
 {
     x = attn__vadd(x, attn__vset(0.0f));
-    return attn__vpick(attn__vnan(x), attn__vset(attn__nan()), x);
+    return attn__choose(attn__is_nan(x), attn__vset(attn__nan()), x);
 }
 
-ATTN__V attn__v ATTN__FN(viota)(int from)       /* from, from + 1, ... as floats */
+/* from, from + 1, ... as floats: the indices of keys, to be compared with limits */
+ATTN__V attn__vec ATTN__FN(vindex)(int from)
 {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     return attn__vadd(attn__vload(count), attn__vset((float)from));
 }
 
-ATTN__V void ATTN__FN(vstore_n)(float *p, attn__v a, int n)     /* the first n lanes; nothing else is written */
+/* Stores the first n lanes; nothing else is written. */
+ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 {
     float part[ATTN__LANES];
     if (n >= ATTN__LANES) { attn__vstore(p, a); return; }
@@ -5031,84 +5508,8 @@ ATTN__V void ATTN__FN(vstore_n)(float *p, attn__v a, int n)     /* the first n l
     if (n > 0) memcpy(p, part, (size_t)n * sizeof(float));
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------------ */
-/* to = from * by, row by row */
-static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
-                                         int n, float by)
-{
-    const attn__v f = attn__vset(by);
-    int r, i;
-    for (r = 0; r < rows; r++, to += to_row, from += from_row) {
-        for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vmul(attn__vload(from + i), f));
-        for (; i < n; i++) to[i] = from[i] * by;
-    }
-}
-
-/* ATTN__STEP components of ATTN__LANES keys into a panel */
-ATTN__V void ATTN__FN(turn)(float *to, const float *from, ptrdiff_t row, int last)
-{
-    attn__v x[ATTN__STEP];
-    attn__vturn(x, from, row, last);
-    attn__vstore(to, x[0]);
-    attn__vstore(to + 16, x[1]);
-    attn__vstore(to + 32, x[2]);
-    attn__vstore(to + 48, x[3]);
-#if ATTN__STEP > 4
-    attn__vstore(to + 64, x[4]);
-    attn__vstore(to + 80, x[5]);
-    attn__vstore(to + 96, x[6]);
-    attn__vstore(to + 112, x[7]);
-#endif
-}
-
-/* Rows of other heads lie between the rows of one: at a power-of-two distance they share a few lines of L1, so only the
- * rows of one vector are open at once, and prefetching the next ones costs more than it brings (84 against 60 GB/s). */
-static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth)
-{
-    const int full = ATTN__LANES - 1;
-    ptrdiff_t c;                                        /* c * 16 may leave an int */
-    int j, x;
-    for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
-        for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
-            for (c = 0; c + ATTN__STEP <= depth; c += ATTN__STEP)
-                ATTN__FN(turn)(panels + c * 16 + x, k + x * row + c, row, full);
-            for (; c < depth; c++)
-                for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
-        }
-    if (n <= 0) return;
-    for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {    /* the last panel, filled up with its last key */
-        const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
-        for (c = 0; c + ATTN__STEP <= depth; c += ATTN__STEP)
-            ATTN__FN(turn)(panels + c * 16 + x, k + first * row + c, row, last);
-        for (; c < depth; c++)
-            for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
-    }
-}
-
-/* n rows of V into panels of 16 columns, 128 rows apart; says whether one of the values is not finite */
-static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim)
-{
-    attn__v odd = attn__vset(0.0f);                      /* 0 as long as x - x is 0 for all */
-    int j, x, i;
-    for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
-        float *to = panels;
-        for (x = 0; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
-            for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
-                const attn__v y = attn__vload(v + x + i);
-                attn__vstore(to + i, y);
-                odd = attn__vadd(odd, attn__vsub(y, y));
-            }
-        for (i = 0; x < v_head_dim && i < ATTN__PANEL; i += ATTN__LANES) {
-            const attn__v y = attn__vpart(v + x + i, v_head_dim - x - i);
-            attn__vstore(to + i, y);
-            odd = attn__vadd(odd, attn__vsub(y, y));
-        }
-    }
-    return attn__many(attn__vnan(odd));
-}
-
-/* asks for what stands at p and every `row` floats behind it: n lines of memory, at least one */
-ATTN__V void ATTN__FN(fetch)(const float *p, ptrdiff_t row, const int n)
+/* Prefetches n lines of memory, one at p and one every `row` floats behind it: 1, 2, 4 or 8. */
+ATTN__V void ATTN__FN(prefetch)(const float *p, ptrdiff_t row, const int n)
 {
     ATTN__FETCH(p);
     if (n > 1) ATTN__FETCH(p + row);
@@ -5121,28 +5522,134 @@ ATTN__V void ATTN__FN(fetch)(const float *p, ptrdiff_t row, const int n)
     }
 }
 
-/* Components of ATTN__LANES keys, n of them; behind n < ATTN__STEP, the end of a row, nothing is read. */
-ATTN__V void ATTN__FN(keys)(attn__v *x, const float *k, ptrdiff_t row, int last, const int n)
+/* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
+/* to = from * by, row by row */
+static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
+                                         ptrdiff_t from_row, int rows, int n, float by)
 {
-    if (n < ATTN__STEP) {
-        float part[ATTN__LANES * ATTN__STEP];
-        int i, c;
-        for (i = 0; i < ATTN__LANES; i++)
-            for (c = 0; c < ATTN__STEP; c++) part[i * ATTN__STEP + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
-        attn__vturn(x, part, ATTN__STEP, ATTN__LANES - 1);
-    } else {
-        attn__vturn(x, k, row, last);
+    const attn__vec factor = attn__vset(by);
+    int r, i;
+    for (r = 0; r < rows; r++, to += to_row, from += from_row) {
+        for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
+            attn__vstore(to + i, attn__vmul(attn__vload(from + i), factor));
+        for (; i < n; i++) to[i] = from[i] * by;
     }
 }
 
-/* the chain s goes on over n components */
-ATTN__V attn__v ATTN__FN(dot)(attn__v s, const float *q, const attn__v *x, const int n)
+/* ATTN__TRANSPOSED components of ATTN__LANES keys, into a panel */
+ATTN__V void ATTN__FN(pack_keys)(float *to, const float *from, ptrdiff_t row, int last)
+{
+    attn__vec x[ATTN__TRANSPOSED];
+    attn__transpose(x, from, row, last);
+    attn__vstore(to, x[0]);
+    attn__vstore(to + 16, x[1]);
+    attn__vstore(to + 32, x[2]);
+    attn__vstore(to + 48, x[3]);
+#if ATTN__TRANSPOSED > 4
+    attn__vstore(to + 64, x[4]);
+    attn__vstore(to + 80, x[5]);
+    attn__vstore(to + 96, x[6]);
+    attn__vstore(to + 112, x[7]);
+#endif
+}
+
+/* K into panels [key/16][component][16]. The inner loop runs along the components, so that only
+ * the rows of one vector are read at a time: rows of one head a power of two apart (other heads
+ * lie between them) share a few lines of L1. Prefetching the next rows costs more than it brings
+ * (84 GB/s without, 60 with). */
+static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n,
+                                          int depth)
+{
+    const int full = ATTN__LANES - 1;
+    ptrdiff_t c;                                     /* c * 16 may leave an int */
+    int j, x;
+    for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row) {
+        for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
+            for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
+                ATTN__FN(pack_keys)(panels + c * 16 + x, k + x * row + c, row, full);
+            for (; c < depth; c++)
+                for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
+        }
+        panels += ATTN__PANEL * (size_t)depth;
+    }
+    if (n <= 0) return;
+    /* The last panel is filled up with its last key: all lanes are computed, and hidden later. */
+    for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
+        const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
+        for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
+            ATTN__FN(pack_keys)(panels + c * 16 + x, k + first * row + c, row, last);
+        for (; c < depth; c++)
+            for (j = x; j < x + ATTN__LANES; j++)
+                panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
+    }
+}
+
+/* n rows of V into panels of 16 columns, 128 rows apart. Is one of the values not finite? */
+static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n,
+                                         int v_head_dim)
+{
+    attn__vec odd = attn__vset(0.0f);                /* x - x is 0, or NaN where x is not finite */
+    int j, x, i;
+    for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
+        float *to = panels;
+        for (x = 0; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL) {
+            for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+                const attn__vec y = attn__vload(v + x + i);
+                attn__vstore(to + i, y);
+                odd = attn__vadd(odd, attn__vsub(y, y));
+            }
+            to += ATTN__CHUNK * ATTN__PANEL;
+        }
+        for (i = 0; x < v_head_dim && i < ATTN__PANEL; i += ATTN__LANES) {
+            const attn__vec y = attn__load_part(v + x + i, v_head_dim - x - i);
+            attn__vstore(to + i, y);
+            odd = attn__vadd(odd, attn__vsub(y, y));
+        }
+    }
+    return attn__any_lane(attn__is_nan(odd));
+}
+
+/* Is anything of the right-hand side not finite? */
+static ATTN__TARGET int ATTN__FN(dirty)(const attn__gemm *g)
+{
+    attn__vec odd = attn__vset(0.0f);                /* as above */
+    int p, t, i;
+    for (p = 0; p < g->panels; p++) {
+        const float *b = g->b + p * g->b_panel;
+        for (t = 0; t < g->depth; t++, b += g->b_step)
+            for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+                const attn__vec y = attn__vload(b + i);
+                odd = attn__vadd(odd, attn__vsub(y, y));
+            }
+    }
+    return attn__any_lane(attn__is_nan(odd));
+}
+
+/* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
+/* x[c]: component c of ATTN__LANES keys, for n components. Where a row ends before
+ * ATTN__TRANSPOSED of them, nothing behind its end is read. */
+ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, int last, const int n)
+{
+    if (n < ATTN__TRANSPOSED) {
+        float part[ATTN__LANES * ATTN__TRANSPOSED];
+        int i, c;
+        for (i = 0; i < ATTN__LANES; i++)
+            for (c = 0; c < ATTN__TRANSPOSED; c++)
+                part[i * ATTN__TRANSPOSED + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
+        attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
+    } else {
+        attn__transpose(x, k, row, last);
+    }
+}
+
+/* The chains s go on over n components. */
+ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
     s = attn__vfma(attn__vset(q[0]), x[0], s);
     if (n > 1) s = attn__vfma(attn__vset(q[1]), x[1], s);
     if (n > 2) s = attn__vfma(attn__vset(q[2]), x[2], s);
     if (n > 3) s = attn__vfma(attn__vset(q[3]), x[3], s);
-#if ATTN__STEP > 4
+#if ATTN__TRANSPOSED > 4
     if (n > 4) s = attn__vfma(attn__vset(q[4]), x[4], s);
     if (n > 5) s = attn__vfma(attn__vset(q[5]), x[5], s);
     if (n > 6) s = attn__vfma(attn__vset(q[6]), x[6], s);
@@ -5151,40 +5658,58 @@ ATTN__V attn__v ATTN__FN(dot)(attn__v s, const float *q, const attn__v *x, const
     return s;
 }
 
-/* Scores of a few queries against keys where they lie: turned in registers, never packed. Four chains s0..s3 hide the
- * latency: rows x groups, or heads x groups, where a group is a vector of keys; x holds components of one group; q1,
- * k1, c1 are the second head's. Not more than 16 keys at once: they would push each other out of L1. At `next` lie the
- * next keys, as far apart as these: a line of each of them is asked for while 16 components are looked at. Where such
- * lines share a set of L1, it is what will be read while the 16 keys after these have their turn, on and on. */
-ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, const attn__gemm *g, const float *q,
-                             const float *q1, const float *k, const float *k1, float *c, float *c1, int last,
-                             const float *next)
+/* Rows 4 KB apart map to the same set of L1, so a line of each of the next 16 keys would evict
+ * the current ones; they are prefetched linearly instead. With short vectors it is as fast, and
+ * simpler. */
+ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__ALIASES(row); }
+
+/* Prefetches a part of the next keys while component t of the current ones is worked on: in 16
+ * components (a line of memory) all that comes next has been asked for. `lines` of them belong
+ * to a step. */
+ATTN__V void ATTN__FN(prefetch_keys)(const int heads, const int lines, const float *next,
+                                     ptrdiff_t row, ptrdiff_t head, int t)
+{
+    const int linear = ATTN__FN(linear)(row);
+    const float *at = linear ? next + (ptrdiff_t)t / ATTN__TRANSPOSED * heads * lines * 16
+                             : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
+    ATTN__FN(prefetch)(at, linear ? 16 : row, lines);
+    if (heads > 1) ATTN__FN(prefetch)(at + (linear ? lines * 16 : head), linear ? 16 : row, lines);
+}
+
+/* The tile of scores: `rows` queries of a head against `vecs` vectors of keys. Four chains
+ * s0..s3 hide the latency of the multiply-add; x holds a few components of one vector of keys.
+ * Which chain is whose:
+ *     4 rows, 1 vector       s0 s1 s2 s3: the rows
+ *     2 rows, 2 vectors      s0 s1: the rows against the first vector, s2 s3: against the second
+ *     1 row, 4 vectors       s0 s1 s2 s3: the vectors
+ *     2 heads, 2 vectors     s0 s1: the vectors of the first, s2 s3: of the second (q1, k1, c1)
+ * and fewer of them where rows or vectors are fewer. Never more than 16 keys at once: more rows
+ * of memory read in parallel would push each other out of L1. */
+ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
+                                  const attn__gemm *g,
+                                  const float *q, const float *q1, const float *k, const float *k1,
+                                  float *c, float *c1, int last, const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    const int aliases = ATTN__LANES < 16 || ATTN__ALIASES(row);
-    const int keys = groups * ATTN__LANES * ATTN__STEP / 16;    /* to ask for in a step */
-    attn__v s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__STEP];
+    attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
-        n = attn__min(g->depth - t, ATTN__STEP);
-        if (next) {
-            const float *at = aliases ? next + (ptrdiff_t)t / ATTN__STEP * heads * keys * 16
-                                      : next + t / 16 * 16 + t % 16 / ATTN__STEP * keys * row;
-            ATTN__FN(fetch)(at, aliases ? 16 : row, keys);
-            if (heads > 1) ATTN__FN(fetch)(at + (aliases ? keys * 16 : k1 - k), aliases ? 16 : row, keys);
-        }
-#define ATTN__KEYS(at) ATTN__FN(keys)(x, at, row, last, n)
+        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
+        if (next)
+            ATTN__FN(prefetch_keys)(heads, vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, next, row,
+                                    k1 - k, t);
+#define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
         if (rows > 2) { ATTN__DOT(s2, q + 2 * q_row); ATTN__DOT(s3, q + 3 * q_row); }
-        if (groups > 1) {
+        if (vecs > 1) {
             ATTN__KEYS(k + more);
             if (rows > 1) { ATTN__DOT(s2, q); ATTN__DOT(s3, q + q_row); }
             else ATTN__DOT(s1, q);
         }
-        if (groups > 2) {
+        if (vecs > 2) {
             ATTN__KEYS(k + 2 * more);
             ATTN__DOT(s2, q);
             ATTN__KEYS(k + 3 * more);
@@ -5192,9 +5717,9 @@ ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, 
         }
         if (heads > 1) {
             ATTN__KEYS(k1);
-            if (groups > 1) ATTN__DOT(s2, q1);
+            if (vecs > 1) ATTN__DOT(s2, q1);
             else ATTN__DOT(s1, q1);
-            if (groups > 1) { ATTN__KEYS(k1 + more); ATTN__DOT(s3, q1); }
+            if (vecs > 1) { ATTN__KEYS(k1 + more); ATTN__DOT(s3, q1); }
         }
 #undef ATTN__KEYS
 #undef ATTN__DOT
@@ -5202,313 +5727,362 @@ ATTN__V void ATTN__FN(score)(const int rows, const int heads, const int groups, 
     attn__vstore(c, s0);
     if (rows > 1) attn__vstore(c + c_row, s1);
     if (rows > 2) { attn__vstore(c + 2 * c_row, s2); attn__vstore(c + 3 * c_row, s3); }
-    if (groups > 1) attn__vstore(c + ATTN__LANES, rows > 1 ? s2 : s1);
-    if (groups > 1 && rows > 1) attn__vstore(c + c_row + ATTN__LANES, s3);
-    if (groups > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
-    if (heads > 1) attn__vstore(c1, groups > 1 ? s2 : s1);
-    if (heads > 1 && groups > 1) attn__vstore(c1 + ATTN__LANES, s3);
+    if (vecs > 1) attn__vstore(c + ATTN__LANES, rows > 1 ? s2 : s1);
+    if (vecs > 1 && rows > 1) attn__vstore(c + c_row + ATTN__LANES, s3);
+    if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
+    if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
+    if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
 }
 
-/* g->rows queries of each head (a_head, b_head, c_head apart) against n keys: one, two or four at a time. */
-static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
-                                          ptrdiff_t c_head)
+/* One query against the last keys, fewer than 16. Lanes where no key is get a 0: they will be
+ * hidden, but are looked at before. */
+ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
+                                  int n)
 {
-    const int full = ATTN__LANES - 1, aliases = ATTN__LANES < 16 || ATTN__ALIASES(g->b_step);
-    int h, j, r, x, pair;
+    int x;
+    for (x = n; x < 16; x++) c[x] = 0.0f;
+    for (x = 0; x < n; x += ATTN__LANES)
+        ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
+                             attn__min(ATTN__LANES, n - x) - 1, NULL);
+}
+
+/* All rows of a head against 16 keys: four at a time, then two, then one. */
+ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
+                                  const float *next)
+{
+    const ptrdiff_t next_row = ATTN__FN(linear)(g->b_step) ? g->depth : g->b_step;
+    const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
+    int r, x;
+    for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row)
+        for (x = 0; x < 16; x += ATTN__LANES)
+            ATTN__FN(score_tile)(4, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
+                                 next ? next + x * next_row : NULL);
+    for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row)
+        for (x = 0; x < 16; x += two)
+            ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k,
+                                 c + x, c, full, next ? next + x * next_row : NULL);
+    if (r < g->rows)
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
+}
+
+/* Which keys are read after those at k (key j of n, head h, `pair` heads at once)? NULL: nobody
+ * knows. */
+ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, int n, int j,
+                                         int heads, int h, int pair, ptrdiff_t b_head)
+{
+    const ptrdiff_t row = g->b_step;
+    /* linearly only where heads lie side by side in a row: then all that is fetched will be read */
+    if (ATTN__FN(linear)(row))
+        return g->ahead && row == heads * (ptrdiff_t)g->depth
+             ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+    if (j + 32 <= n) return k + 16 * row;
+    if (j + 16 != n) return NULL;
+    if (h + pair == heads) return g->ahead;
+    return h + 2 * pair <= heads ? k - j * row + pair * b_head : NULL;
+}
+
+/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. With one
+ * query a head, two heads are taken together: one alone has too few chains. */
+static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head,
+                                          ptrdiff_t b_head, ptrdiff_t c_head)
+{
+    int h, j, r, i, pair;
     for (h = 0; h < heads; h += pair) {
         pair = g->rows == 1 && ATTN__LANES > 4 && h + 1 < heads ? 2 : 1;
         for (j = 0; j < n; j += 16) {
             const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
-            const float *next = j + 32 <= n ? k + 16 * g->b_step : j + 16 != n ? NULL : h + pair == heads ? g->ahead
-                              : h + 2 * pair <= heads ? k - j * g->b_step + pair * b_head : NULL;
+            const float *next = ATTN__FN(next_keys)(g, k, n, j, heads, h, pair, b_head);
             float *c = g->c + h * c_head + j;
-            if (aliases && g->ahead && g->b_step == heads * (ptrdiff_t)g->depth)    /* all of it is wanted */
-                next = g->ahead + ((ptrdiff_t)h * n + j) * g->depth;
-            else if (aliases) next = NULL;
-            if (n - j < 16) {                           /* lanes that will be hidden are looked at, too */
-                for (r = 0; r < g->rows * pair; r++) {  /* the rows of a head, or one each of a pair */
-                    if (r > 0) { q += pair > 1 ? a_head : g->a_row; c += pair > 1 ? c_head : g->c_row; }
-                    if (r > 0 && pair > 1) k += b_head;
-                    for (x = n - j; x < 16; x++) c[x] = 0.0f;
-                    for (x = 0; x < n - j; x += ATTN__LANES)
-                        ATTN__FN(score)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
-                                        attn__min(ATTN__LANES, n - j - x) - 1, NULL);
-                }
-                continue;
-            }
-            if (pair > 1) {
+            if (n - j < 16) {
+                for (i = 0; i < pair; i++)
+                    for (r = 0; r < g->rows; r++)
+                        ATTN__FN(score_rest)(g, q + i * a_head + r * g->a_row, k + i * b_head,
+                                             c + i * c_head + r * g->c_row, n - j);
+            } else if (pair == 1) {
+                ATTN__FN(score_rows)(g, q, k, c, next);
+            } else {
 #if ATTN__LANES > 4
-                ATTN__FN(score)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c, c + c_head, full, next);
+                ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c,
+                                     c + c_head, ATTN__LANES - 1, next);
 #endif
-                continue;
             }
-            for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row)
-                for (x = 0; x < 16; x += ATTN__LANES)
-                    ATTN__FN(score)(4, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
-                                    next ? next + x * (aliases ? g->depth : g->b_step) : NULL);
-            for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row)
-                for (x = 0; x < 16; x += ATTN__LANES < 16 ? 2 * ATTN__LANES : 16)
-                    ATTN__FN(score)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
-                                    next ? next + x * (aliases ? g->depth : g->b_step) : NULL);
-            if (r < g->rows) ATTN__FN(score)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
         }
     }
 }
 
-/* Is anything of the right-hand side not finite? */
-static ATTN__TARGET int ATTN__FN(dirty)(const attn__gemm *g)
-{
-    attn__v odd = attn__vset(0.0f);
-    int p, t, i;
-    for (p = 0; p < g->panels; p++) {
-        const float *b = g->b + p * g->b_panel;
-        for (t = 0; t < g->depth; t++, b += g->b_step)
-            for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
-                const attn__v y = attn__vload(b + i);
-                odd = attn__vadd(odd, attn__vsub(y, y));
-            }
-    }
-    return attn__many(attn__vnan(odd));
-}
-
-/* ---- the register tile --------------------------------------------------------------------------------------
- * `rows` rows x `nv` vectors, both constants after inlining. cR0 and cR1 hold the two vectors of row R through the
- * whole depth, b0 and b1 one step of the right-hand side, q one broadcast: with AVX2 and 6 rows 12 + 2 + 1 of the
- * 16 registers, with AVX-512 and 12 rows 24 + 2 + 1 of 32. Named variables: compilers keep arrays in memory. */
-ATTN__V void ATTN__FN(put)(const attn__gemm *g, int r, int x, attn__v chain)
-{
-    float *c = g->c + r * g->c_row + x;
-    if (g->fold_a)
-        chain = attn__vfma(attn__vload(c), attn__vset(g->fold_a[r]), attn__vmul(chain, attn__vset(g->fold_b[r])));
-    attn__vstore(c, chain);
-}
-
-ATTN__V attn__v ATTN__FN(start)(const attn__gemm *g, int r, int x)
+/* ---- the register tile: the one matrix product --------------------------------------------------
+ * `rows` rows x `vecs` vectors. cR0 and cR1 hold the two vectors of row R through the whole depth,
+ * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
+ * 6 rows and AVX2 that is 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
+ * They are variables with names, because compilers keep arrays in memory. */
+ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, int x)
 {
     return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
 }
 
-ATTN__V void ATTN__FN(tile)(const int rows, const int nv, const attn__gemm *g, int r, const float *b, ptrdiff_t next,
-                            int x)
+ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec chain)
+{
+    float *c = g->c + r * g->c_row + x;
+    if (g->fold_a)
+        chain = attn__vfma(attn__vload(c), attn__vset(g->fold_a[r]),
+                           attn__vmul(chain, attn__vset(g->fold_b[r])));
+    attn__vstore(c, chain);
+}
+
+ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g, int r,
+                            const float *b, ptrdiff_t second, int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
-    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : nv * ATTN__LANES;
-    const float *ahead = g->ahead && r == 0 ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
+    /* What comes after this product is prefetched along the way, once: by the first rows. */
+    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
+    const float *ahead = g->ahead && r == 0
+        ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
+    /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
-    const int x1 = nv > 1 ? x + ATTN__LANES : x;          /* one vector: the second is a copy that nobody stores */
+    /* one vector: the second is a copy, never stored */
+    const int x1 = vecs > 1 ? x + ATTN__LANES : x;
     int t;
-    attn__v c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
-    attn__v c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
-    c00 = ATTN__FN(start)(g, r, x);
-    c01 = ATTN__FN(start)(g, r, x1);
-    c10 = rows > 1 ? ATTN__FN(start)(g, r + 1, x) : c00;
-    c11 = rows > 1 ? ATTN__FN(start)(g, r + 1, x1) : c00;
-    c20 = rows > 2 ? ATTN__FN(start)(g, r + 2, x) : c00;
-    c21 = rows > 2 ? ATTN__FN(start)(g, r + 2, x1) : c00;
-    c30 = rows > 3 ? ATTN__FN(start)(g, r + 3, x) : c00;
-    c31 = rows > 3 ? ATTN__FN(start)(g, r + 3, x1) : c00;
-    c40 = rows > 4 ? ATTN__FN(start)(g, r + 4, x) : c00;
-    c41 = rows > 4 ? ATTN__FN(start)(g, r + 4, x1) : c00;
-    c50 = rows > 5 ? ATTN__FN(start)(g, r + 5, x) : c00;
-    c51 = rows > 5 ? ATTN__FN(start)(g, r + 5, x1) : c00;
-    c60 = rows > 6 ? ATTN__FN(start)(g, r + 6, x) : c00;
-    c61 = rows > 6 ? ATTN__FN(start)(g, r + 6, x1) : c00;
-    c70 = rows > 7 ? ATTN__FN(start)(g, r + 7, x) : c00;
-    c71 = rows > 7 ? ATTN__FN(start)(g, r + 7, x1) : c00;
-    c80 = rows > 8 ? ATTN__FN(start)(g, r + 8, x) : c00;
-    c81 = rows > 8 ? ATTN__FN(start)(g, r + 8, x1) : c00;
-    c90 = rows > 9 ? ATTN__FN(start)(g, r + 9, x) : c00;
-    c91 = rows > 9 ? ATTN__FN(start)(g, r + 9, x1) : c00;
-    cA0 = rows > 10 ? ATTN__FN(start)(g, r + 10, x) : c00;
-    cA1 = rows > 10 ? ATTN__FN(start)(g, r + 10, x1) : c00;
-    cB0 = rows > 11 ? ATTN__FN(start)(g, r + 11, x) : c00;
-    cB1 = rows > 11 ? ATTN__FN(start)(g, r + 11, x1) : c00;
+    attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
+    attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
+    c00 = ATTN__FN(chain_start)(g, r, x);
+    c01 = ATTN__FN(chain_start)(g, r, x1);
+    c10 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x) : c00;
+    c11 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x1) : c00;
+    c20 = rows > 2 ? ATTN__FN(chain_start)(g, r + 2, x) : c00;
+    c21 = rows > 2 ? ATTN__FN(chain_start)(g, r + 2, x1) : c00;
+    c30 = rows > 3 ? ATTN__FN(chain_start)(g, r + 3, x) : c00;
+    c31 = rows > 3 ? ATTN__FN(chain_start)(g, r + 3, x1) : c00;
+    c40 = rows > 4 ? ATTN__FN(chain_start)(g, r + 4, x) : c00;
+    c41 = rows > 4 ? ATTN__FN(chain_start)(g, r + 4, x1) : c00;
+    c50 = rows > 5 ? ATTN__FN(chain_start)(g, r + 5, x) : c00;
+    c51 = rows > 5 ? ATTN__FN(chain_start)(g, r + 5, x1) : c00;
+    c60 = rows > 6 ? ATTN__FN(chain_start)(g, r + 6, x) : c00;
+    c61 = rows > 6 ? ATTN__FN(chain_start)(g, r + 6, x1) : c00;
+    c70 = rows > 7 ? ATTN__FN(chain_start)(g, r + 7, x) : c00;
+    c71 = rows > 7 ? ATTN__FN(chain_start)(g, r + 7, x1) : c00;
+    c80 = rows > 8 ? ATTN__FN(chain_start)(g, r + 8, x) : c00;
+    c81 = rows > 8 ? ATTN__FN(chain_start)(g, r + 8, x1) : c00;
+    c90 = rows > 9 ? ATTN__FN(chain_start)(g, r + 9, x) : c00;
+    c91 = rows > 9 ? ATTN__FN(chain_start)(g, r + 9, x1) : c00;
+    cA0 = rows > 10 ? ATTN__FN(chain_start)(g, r + 10, x) : c00;
+    cA1 = rows > 10 ? ATTN__FN(chain_start)(g, r + 10, x1) : c00;
+    cB0 = rows > 11 ? ATTN__FN(chain_start)(g, r + 11, x) : c00;
+    cB1 = rows > 11 ? ATTN__FN(chain_start)(g, r + 11, x1) : c00;
+/* one row's share of a step: the number at p times both vectors of b */
+#define ATTN__STEP(p, c0, c1) \
+    q = attn__vset(p); \
+    c0 = attn__vfma(q, b0, c0); \
+    c1 = attn__vfma(q, b1, c1)
     ATTN__UNROLL
     for (t = g->depth; t > 0; t--) {
-        const attn__v b0 = attn__vload(b), b1 = nv > 1 ? attn__vload(b + next) : b0;
-        attn__v q = attn__vset(*a0);
+        const attn__vec b0 = attn__vload(b), b1 = vecs > 1 ? attn__vload(b + second) : b0;
+        attn__vec q = attn__vset(*a0);
         if (ahead) {
-            ATTN__FN(fetch)(ahead, 16, nv * ATTN__LANES / 16);
+            ATTN__FN(prefetch)(ahead, 16, vecs * ATTN__LANES / 16);
             ahead += ahead_row;
         }
         c00 = attn__vfma(q, b0, c00);
         c01 = attn__vfma(q, b1, c01);
-        if (rows > 1) { q = attn__vset(a0[row]); c10 = attn__vfma(q, b0, c10); c11 = attn__vfma(q, b1, c11); }
-        if (rows > 2) { q = attn__vset(a0[2 * row]); c20 = attn__vfma(q, b0, c20); c21 = attn__vfma(q, b1, c21); }
-        if (rows > 3) { q = attn__vset(*a3); c30 = attn__vfma(q, b0, c30); c31 = attn__vfma(q, b1, c31); }
-        if (rows > 4) { q = attn__vset(a3[row]); c40 = attn__vfma(q, b0, c40); c41 = attn__vfma(q, b1, c41); }
-        if (rows > 5) { q = attn__vset(a3[2 * row]); c50 = attn__vfma(q, b0, c50); c51 = attn__vfma(q, b1, c51); }
-        if (rows > 6) { q = attn__vset(*a6); c60 = attn__vfma(q, b0, c60); c61 = attn__vfma(q, b1, c61); }
-        if (rows > 7) { q = attn__vset(a6[row]); c70 = attn__vfma(q, b0, c70); c71 = attn__vfma(q, b1, c71); }
-        if (rows > 8) { q = attn__vset(a6[2 * row]); c80 = attn__vfma(q, b0, c80); c81 = attn__vfma(q, b1, c81); }
-        if (rows > 9) { q = attn__vset(*a9); c90 = attn__vfma(q, b0, c90); c91 = attn__vfma(q, b1, c91); }
-        if (rows > 10) { q = attn__vset(a9[row]); cA0 = attn__vfma(q, b0, cA0); cA1 = attn__vfma(q, b1, cA1); }
-        if (rows > 11) { q = attn__vset(a9[2 * row]); cB0 = attn__vfma(q, b0, cB0); cB1 = attn__vfma(q, b1, cB1); }
+        if (rows > 1) { ATTN__STEP(a0[row], c10, c11); }
+        if (rows > 2) { ATTN__STEP(a0[2 * row], c20, c21); }
+        if (rows > 3) { ATTN__STEP(*a3, c30, c31); }
+        if (rows > 4) { ATTN__STEP(a3[row], c40, c41); }
+        if (rows > 5) { ATTN__STEP(a3[2 * row], c50, c51); }
+        if (rows > 6) { ATTN__STEP(*a6, c60, c61); }
+        if (rows > 7) { ATTN__STEP(a6[row], c70, c71); }
+        if (rows > 8) { ATTN__STEP(a6[2 * row], c80, c81); }
+        if (rows > 9) { ATTN__STEP(*a9, c90, c91); }
+        if (rows > 10) { ATTN__STEP(a9[row], cA0, cA1); }
+        if (rows > 11) { ATTN__STEP(a9[2 * row], cB0, cB1); }
         a0++;
         if (rows > 3) a3++;
         if (rows > 6) a6++;
         if (rows > 9) a9++;
         b += step;
     }
-    ATTN__FN(put)(g, r, x, c00);
-    if (nv > 1) ATTN__FN(put)(g, r, x1, c01);
-    if (rows > 1) { ATTN__FN(put)(g, r + 1, x, c10); if (nv > 1) ATTN__FN(put)(g, r + 1, x1, c11); }
-    if (rows > 2) { ATTN__FN(put)(g, r + 2, x, c20); if (nv > 1) ATTN__FN(put)(g, r + 2, x1, c21); }
-    if (rows > 3) { ATTN__FN(put)(g, r + 3, x, c30); if (nv > 1) ATTN__FN(put)(g, r + 3, x1, c31); }
-    if (rows > 4) { ATTN__FN(put)(g, r + 4, x, c40); if (nv > 1) ATTN__FN(put)(g, r + 4, x1, c41); }
-    if (rows > 5) { ATTN__FN(put)(g, r + 5, x, c50); if (nv > 1) ATTN__FN(put)(g, r + 5, x1, c51); }
-    if (rows > 6) { ATTN__FN(put)(g, r + 6, x, c60); if (nv > 1) ATTN__FN(put)(g, r + 6, x1, c61); }
-    if (rows > 7) { ATTN__FN(put)(g, r + 7, x, c70); if (nv > 1) ATTN__FN(put)(g, r + 7, x1, c71); }
-    if (rows > 8) { ATTN__FN(put)(g, r + 8, x, c80); if (nv > 1) ATTN__FN(put)(g, r + 8, x1, c81); }
-    if (rows > 9) { ATTN__FN(put)(g, r + 9, x, c90); if (nv > 1) ATTN__FN(put)(g, r + 9, x1, c91); }
-    if (rows > 10) { ATTN__FN(put)(g, r + 10, x, cA0); if (nv > 1) ATTN__FN(put)(g, r + 10, x1, cA1); }
-    if (rows > 11) { ATTN__FN(put)(g, r + 11, x, cB0); if (nv > 1) ATTN__FN(put)(g, r + 11, x1, cB1); }
+#undef ATTN__STEP
+#define ATTN__STORE(i, c0, c1) \
+    if (rows > (i)) { \
+        ATTN__FN(chain_store)(g, r + (i), x, c0); \
+        if (vecs > 1) ATTN__FN(chain_store)(g, r + (i), x1, c1); \
+    }
+    ATTN__STORE(0, c00, c01)
+    ATTN__STORE(1, c10, c11)
+    ATTN__STORE(2, c20, c21)
+    ATTN__STORE(3, c30, c31)
+    ATTN__STORE(4, c40, c41)
+    ATTN__STORE(5, c50, c51)
+    ATTN__STORE(6, c60, c61)
+    ATTN__STORE(7, c70, c71)
+    ATTN__STORE(8, c80, c81)
+    ATTN__STORE(9, c90, c91)
+    ATTN__STORE(10, cA0, cA1)
+    ATTN__STORE(11, cB0, cB1)
+#undef ATTN__STORE
 }
 
-/* All rows against one strip of `nv` vectors. The strip of b stays in L1 while the rows pass by. */
-ATTN__V void ATTN__FN(strip)(const int nv, const attn__gemm *g, const float *b, ptrdiff_t next, int x)
+/* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
+ * rows that are left behind the last full tile go in tiles of few sizes: each size is code of
+ * its own. */
+ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b, ptrdiff_t second,
+                             int x)
 {
+    /* so many of the rows left are taken next; with 16 lanes a tile of one row is half as fast,
+       so that 5 and 7 are not split into 4 + 1 and 6 + 1 */
+    static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
+                                            ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
     while (g->rows - r >= ATTN__ROWS) {
-        ATTN__FN(tile)(ATTN__ROWS, nv, g, r, b, next, x);
+        ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
     }
-    while (r < g->rows) {                              /* what is left, in tiles of few sizes */
-        static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6, ATTN__LANES == 16 ? 7 : 4,
-                                                8, 6, 6, 8 };
-        switch (part[g->rows - r]) {
+    while (r < g->rows) {
+        const int rows = part[g->rows - r];
+        switch (rows) {
 #if ATTN__ROWS > 8
-        case 8: ATTN__FN(tile)(8, nv, g, r, b, next, x); r += 8; break;
+        case 8: ATTN__FN(tile)(8, vecs, g, r, b, second, x); break;
 #endif
 #if ATTN__ROWS > 6
-        case 6: ATTN__FN(tile)(6, nv, g, r, b, next, x); r += 6; break;
+        case 6: ATTN__FN(tile)(6, vecs, g, r, b, second, x); break;
 #endif
-#if ATTN__LANES == 16                                  /* one vector alone is half as fast: all rows at once */
-        case 7: ATTN__FN(tile)(7, nv, g, r, b, next, x); r += 7; break;
-        case 5: ATTN__FN(tile)(5, nv, g, r, b, next, x); r += 5; break;
+#if ATTN__LANES == 16
+        case 7: ATTN__FN(tile)(7, vecs, g, r, b, second, x); break;
+        case 5: ATTN__FN(tile)(5, vecs, g, r, b, second, x); break;
 #endif
-        case 4: ATTN__FN(tile)(4, nv, g, r, b, next, x); r += 4; break;
-        case 3: ATTN__FN(tile)(3, nv, g, r, b, next, x); r += 3; break;
-        case 2: ATTN__FN(tile)(2, nv, g, r, b, next, x); r += 2; break;
-        default: ATTN__FN(tile)(1, nv, g, r, b, next, x); r += 1; break;
+        case 4: ATTN__FN(tile)(4, vecs, g, r, b, second, x); break;
+        case 3: ATTN__FN(tile)(3, vecs, g, r, b, second, x); break;
+        case 2: ATTN__FN(tile)(2, vecs, g, r, b, second, x); break;
+        default: ATTN__FN(tile)(1, vecs, g, r, b, second, x); break;
         }
+        r += rows;
     }
 }
 
-static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t next, int x)
+static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t second,
+                                          int x)
 {
-    ATTN__FN(strip)(2, g, b, next, x);
+    ATTN__FN(strip)(2, g, b, second, x);
 }
 
 #if ATTN__LANES == 16   /* a strip of two vectors is two panels; the last panel may stand alone */
-static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, ptrdiff_t next, int x)
+static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, ptrdiff_t second,
+                                          int x)
 {
-    ATTN__FN(strip)(1, g, b, next, x);
+    ATTN__FN(strip)(1, g, b, second, x);
 }
 #endif
 
-/* One or two rows: 8 chains at once, else the latency of the fma would show. `rows` x `nv` vectors again, c0..c7
- * the first row (and c4..c7 the second). With `list`, step t takes row list[t] of b instead of row t. */
-ATTN__V void ATTN__FN(wide)(const int rows, const int nv, const attn__gemm *g, int r, const int *list, int x)
+/* The wide tile, for one or two rows: eight chains at once, else the latency of the multiply-add
+ * would show. `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3,
+ * c4..c7). With `list`, step t takes row list[t] of b instead of row t. */
+ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gemm *g, int r,
+                                 const int *list, int x)
 {
-    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : nv * ATTN__LANES;
-    const float *ahead = g->ahead ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
+    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
     const ptrdiff_t step = g->b_step;
+    const float *ahead = g->ahead ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-#define ATTN__AT(i) ((x + (i) * ATTN__LANES) / 16 * g->b_panel + (x + (i) * ATTN__LANES) % 16)
-    const ptrdiff_t o0 = ATTN__AT(0), o1 = ATTN__AT(1), o2 = ATTN__AT(2), o3 = ATTN__AT(3);
-    const ptrdiff_t o4 = ATTN__AT(4), o5 = ATTN__AT(5), o6 = ATTN__AT(6), o7 = ATTN__AT(7);
-#undef ATTN__AT
+    /* column of vector i; where it stands in the panels of b; how its chain begins */
+#define ATTN__X(i) (x + (i) * ATTN__LANES)
+#define ATTN__AT(i) (ATTN__X(i) / 16 * g->b_panel + ATTN__X(i) % 16)
+#define ATTN__START(i) \
+    (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(g, r + 1, ATTN__X((i) - 4)) \
+     : vecs > (i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
+    const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
+    const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
     const float *b = g->b;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
-    attn__v c0, c1, c2, c3, c4, c5, c6, c7;
-    c0 = ATTN__FN(start)(g, r, x);
-    c1 = nv > 1 ? ATTN__FN(start)(g, r, x + ATTN__LANES) : c0;
-    c2 = nv > 2 ? ATTN__FN(start)(g, r, x + 2 * ATTN__LANES) : c0;
-    c3 = nv > 3 ? ATTN__FN(start)(g, r, x + 3 * ATTN__LANES) : c0;
-    c4 = rows > 1 ? ATTN__FN(start)(g, r + 1, x) : nv > 4 ? ATTN__FN(start)(g, r, x + 4 * ATTN__LANES) : c0;
-    c5 = rows > 1 ? ATTN__FN(start)(g, r + 1, x + ATTN__LANES)
-                  : nv > 5 ? ATTN__FN(start)(g, r, x + 5 * ATTN__LANES) : c0;
-    c6 = rows > 1 ? ATTN__FN(start)(g, r + 1, x + 2 * ATTN__LANES)
-                  : nv > 6 ? ATTN__FN(start)(g, r, x + 6 * ATTN__LANES) : c0;
-    c7 = rows > 1 ? ATTN__FN(start)(g, r + 1, x + 3 * ATTN__LANES)
-                  : nv > 7 ? ATTN__FN(start)(g, r, x + 7 * ATTN__LANES) : c0;
+    c0 = ATTN__FN(chain_start)(g, r, x);
+    c1 = ATTN__START(1);
+    c2 = ATTN__START(2);
+    c3 = ATTN__START(3);
+    c4 = ATTN__START(4);
+    c5 = ATTN__START(5);
+    c6 = ATTN__START(6);
+    c7 = ATTN__START(7);
     for (t = 0; t < g->depth; t++) {
-        const attn__v q = attn__vset(*a0);
-        attn__v b0, b1, b2, b3;
-        if (ahead) { ATTN__FN(fetch)(ahead, 16, nv * ATTN__LANES / 16); ahead += ahead_row; }
+        const attn__vec q = attn__vset(*a0);
+        attn__vec b0, b1, b2, b3;
+        if (ahead) { ATTN__FN(prefetch)(ahead, 16, vecs * ATTN__LANES / 16); ahead += ahead_row; }
         if (list) b = g->b + list[t] * step;
-        b0 = attn__vload(b + o0);
-        b1 = nv > 1 ? attn__vload(b + o1) : b0;
-        b2 = nv > 2 ? attn__vload(b + o2) : b0;
-        b3 = nv > 3 ? attn__vload(b + o3) : b0;
+        b0 = attn__vload(b + at0);
+        b1 = vecs > 1 ? attn__vload(b + at1) : b0;
+        b2 = vecs > 2 ? attn__vload(b + at2) : b0;
+        b3 = vecs > 3 ? attn__vload(b + at3) : b0;
         c0 = attn__vfma(q, b0, c0);
-        if (nv > 1) c1 = attn__vfma(q, b1, c1);
-        if (nv > 2) c2 = attn__vfma(q, b2, c2);
-        if (nv > 3) c3 = attn__vfma(q, b3, c3);
+        if (vecs > 1) c1 = attn__vfma(q, b1, c1);
+        if (vecs > 2) c2 = attn__vfma(q, b2, c2);
+        if (vecs > 3) c3 = attn__vfma(q, b3, c3);
         if (rows > 1) {
-            const attn__v q1 = attn__vset(*a1);
+            const attn__vec q1 = attn__vset(*a1);
             c4 = attn__vfma(q1, b0, c4);
             c5 = attn__vfma(q1, b1, c5);
             c6 = attn__vfma(q1, b2, c6);
             c7 = attn__vfma(q1, b3, c7);
             a1++;
-        } else if (nv > 4) {
-            c4 = attn__vfma(q, attn__vload(b + o4), c4);
-            c5 = attn__vfma(q, attn__vload(b + o5), c5);
-            c6 = attn__vfma(q, attn__vload(b + o6), c6);
-            c7 = attn__vfma(q, attn__vload(b + o7), c7);
+        } else if (vecs > 4) {
+            c4 = attn__vfma(q, attn__vload(b + at4), c4);
+            c5 = attn__vfma(q, attn__vload(b + at5), c5);
+            c6 = attn__vfma(q, attn__vload(b + at6), c6);
+            c7 = attn__vfma(q, attn__vload(b + at7), c7);
         }
         a0++;
         if (!list) b += step;
     }
-    ATTN__FN(put)(g, r, x, c0);
-    if (nv > 1) ATTN__FN(put)(g, r, x + ATTN__LANES, c1);
-    if (nv > 2) ATTN__FN(put)(g, r, x + 2 * ATTN__LANES, c2);
-    if (nv > 3) ATTN__FN(put)(g, r, x + 3 * ATTN__LANES, c3);
-    if (rows > 1) {
-        ATTN__FN(put)(g, r + 1, x, c4);
-        ATTN__FN(put)(g, r + 1, x + ATTN__LANES, c5);
-        ATTN__FN(put)(g, r + 1, x + 2 * ATTN__LANES, c6);
-        ATTN__FN(put)(g, r + 1, x + 3 * ATTN__LANES, c7);
-    } else if (nv > 4) {
-        ATTN__FN(put)(g, r, x + 4 * ATTN__LANES, c4);
-        ATTN__FN(put)(g, r, x + 5 * ATTN__LANES, c5);
-        ATTN__FN(put)(g, r, x + 6 * ATTN__LANES, c6);
-        ATTN__FN(put)(g, r, x + 7 * ATTN__LANES, c7);
-    }
+#define ATTN__STORE(i, chain) \
+    if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
+    else if (vecs > (i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
+    ATTN__STORE(0, c0);
+    ATTN__STORE(1, c1);
+    ATTN__STORE(2, c2);
+    ATTN__STORE(3, c3);
+    ATTN__STORE(4, c4);
+    ATTN__STORE(5, c5);
+    ATTN__STORE(6, c6);
+    ATTN__STORE(7, c7);
+#undef ATTN__STORE
+#undef ATTN__START
+#undef ATTN__AT
+#undef ATTN__X
 }
 
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
+    /* in a strip the second vector stands behind the first, or with 16 lanes in the next panel */
+    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const int width = g->panels * 16;
     int x = 0;
     if (g->rows == 1) {
-        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) ATTN__FN(wide)(1, 8, g, 0, NULL, x);
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(1, 4, g, 0, NULL, x);
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(wide_tile)(1, 8, g, 0, NULL, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(1, 4, g, 0, NULL, x);
     } else if (g->rows == 2) {
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(2, 4, g, 0, NULL, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(2, 4, g, 0, NULL, x);
     }
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-        ATTN__FN(strip2)(g, g->b + x / 16 * g->b_panel + x % 16, ATTN__LANES < 16 ? ATTN__LANES : g->b_panel, x);
+        ATTN__FN(strip2)(g, g->b + x / 16 * g->b_panel + x % 16, second, x);
 #if ATTN__LANES == 16
     if (x < width) ATTN__FN(strip1)(g, g->b + x / 16 * g->b_panel, 0, x);
 #endif
 }
 
-/* The same product, but row r takes part only in the steps t with vis[r*128 + t] != 0: a hidden key is not
- * multiplied by 0, it is left out. For rows with holes over values that are not finite, and for a single row. */
+/* The same product, but row r takes part only in the steps t with vis[r*128 + t] != 0: a hidden
+ * key is not multiplied by 0, it is left out. For rows with holes over values that are not
+ * finite. */
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
 {
+    const int width = g->panels * 16;
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
-    attn__gemm one = *g;
+    attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
     one.a_row = 0;
     for (r = 0; r < g->rows; r++, vis += ATTN__CHUNK) {
-        const int width = g->panels * 16;
         int n = 0;
-        for (t = 0; t < g->depth; t++) {                /* branchless: a hidden step is overwritten by the next */
+        for (t = 0; t < g->depth; t++) {           /* no branch: the next overwrites a hidden one */
             p[n] = g->a[r * g->a_row + t];
             list[n] = t;
             n += vis[t] > 0.0f;
@@ -5517,160 +6091,203 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) ATTN__FN(wide)(1, 8, &one, 0, list, x);
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) ATTN__FN(wide)(1, 4, &one, 0, list, x);
-        for (; x < width; x += ATTN__LANES) ATTN__FN(wide)(1, 1, &one, 0, list, x);
+        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(wide_tile)(1, 8, &one, 0, list, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(1, 4, &one, 0, list, x);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(1, 1, &one, 0, list, x);
     }
 }
 
-/* ---- scores to probabilities -------------------------------------------------------------------------------- */
-
-/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf; sets vis (1 visible, 0 hidden) and
- * raises `any`. Constants after inlining: kind, 0 nothing but a range of keys, 1 mask, bias and keep, 2 softcap, ALiBi
- * and weights as well; whole, all of these keys exist and are visible by position. */
-ATTN__V attn__v ATTN__FN(look)(const int kind, const int whole, const attn__soft *f, const attn__row *row,
-                               const float *s, float *vis, int j, attn__v *any)
+/* ---- scores to probabilities: first what a row may see --------------------------------------- */
+/* bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
+ * x, -inf and keep bytes of 0 hide. */
+ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, const attn__row *row,
+                                       int j, int left, attn__vec x, attn__vmask *hidden)
 {
-    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f), at = ATTN__FN(viota)(j);
-    const int left = whole ? ATTN__LANES : f->n - j;    /* keys that exist from here on: nothing behind them is read */
-    const int stage = kind > 1 && row->weights ? (int)f->stage : -1;
-    float *w = stage < 0 ? NULL : row->weights + j;
-    attn__m hidden = attn__vless(one, one);
-    attn__v x = attn__vload(s + j);
-    if (!whole) {
-        const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
-        hidden = attn__mor(attn__vless(at, attn__vset((float)lo)), attn__vless(attn__vset((float)(hi - 1)), at));
-    }
-    if (stage == ATTN_SCORES_RAW) ATTN__FN(vstore_n)(w, ATTN__FN(vclean)(x), left);
-    if (kind > 1 && f->softcap > 0.0f) {
-        const attn__v cap = attn__vset(f->softcap);
-        x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
-    }
-    if (stage == ATTN_SCORES_CAPPED) ATTN__FN(vstore_n)(w, ATTN__FN(vclean)(x), left);
-    if (kind > 1 && f->alibi) {
-        const attn__v away = attn__vabs(attn__vsub(attn__vset(row->dist), at));
-        x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
-    }
-    if (kind > 0 && row->bias) {
-        const attn__v y = whole ? attn__vload(row->bias + j) : attn__vpart(row->bias + j, left);
-        hidden = attn__mor(hidden, attn__vsame(y, none));
+    const attn__vec none = attn__vset(-attn__inf());
+    if (row->bias) {
+        const float *from = row->bias + j;
+        const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
+        *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
     }
-    if (kind > 0 && row->mask) {
-        const attn__v y = whole ? attn__vload(row->mask + j) : attn__vpart(row->mask + j, left);
-        if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(row->mask + f->ahead + j);
-        hidden = attn__mor(hidden, attn__vsame(y, none));
+    if (row->mask) {
+        const float *from = row->mask + j;
+        const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
+        if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(from + f->ahead);
+        *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
     }
-    if (kind > 0 && row->keep) {
-        unsigned char part[ATTN__LANES];
+    if (row->keep) {
+        unsigned char part[ATTN__LANES];           /* a copy: the bytes may end with the last key */
         memset(part, 0, sizeof part);
         if (left > 0) memcpy(part, row->keep + j, (size_t)attn__min(left, ATTN__LANES));
-        hidden = attn__mor(hidden, attn__mbytes(part));
+        *hidden = attn__or_mask(*hidden, attn__zero_bytes(part));
     }
-    if (kind > 0 || !whole) x = attn__vpick(hidden, none, x);
-    if (stage == ATTN_SCORES_BIASED) ATTN__FN(vstore_n)(w, ATTN__FN(vclean)(x), left);
-    if (stage == ATTN_PROBABILITIES)         /* a mark where hidden, until M and L are known */
-        ATTN__FN(vstore_n)(w, attn__vpick(hidden, attn__vset(attn__mark()), ATTN__FN(vclean)(x)), left);
+    return x;
+}
+
+/* softcap and ALiBi, and the stages of the weights that stand before them */
+ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__soft *f, const attn__row *row, int j,
+                                          int left, attn__vec x)
+{
+    if (row->weights && f->stage == ATTN_SCORES_RAW)
+        ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
+    if (f->softcap > 0.0f) {
+        /* the product must not become part of a later sum: + 0 makes it an fma of its own */
+        const attn__vec cap = attn__vset(f->softcap);
+        x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
+    }
+    if (row->weights && f->stage == ATTN_SCORES_CAPPED)
+        ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
+    if (f->alibi) {
+        const attn__vec away = attn__vabs(attn__vsub(attn__vset(row->dist), ATTN__FN(vindex)(j)));
+        x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
+    }
+    return x;
+}
+
+/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets vis (1
+ * visible, 0 hidden) and raises `any` where a key is visible. Kinds: 0, hidden by position
+ * alone; 1, mask, bias and keep as well; 2, also softcap, ALiBi and weights. whole: all these
+ * keys exist and are visible by position. */
+ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__soft *f,
+                                 const attn__row *row,
+                                 const float *s, float *vis, int j, attn__vec *any)
+{
+    const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    /* keys from here on: nothing behind them is read */
+    const int left = whole ? ATTN__LANES : f->n - j;
+    attn__vmask hidden = attn__vless(one, one);      /* false */
+    attn__vec x = attn__vload(s + j);
+    if (!whole) {
+        const attn__vec at = ATTN__FN(vindex)(j);
+        const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
+        hidden = attn__or_mask(attn__vless(at, attn__vset((float)lo)),
+                               attn__vless(attn__vset((float)(hi - 1)), at));
+    }
+    if (kind > 1) x = ATTN__FN(cap_and_slope)(f, row, j, left, x);
+    if (kind > 0) x = ATTN__FN(add_arrays)(whole, f, row, j, left, x, &hidden);
+    if (kind > 0 || !whole) x = attn__choose(hidden, none, x);
+    if (kind > 1 && row->weights && f->stage == ATTN_SCORES_BIASED)
+        ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
+    if (kind > 1 && row->weights && f->stage == ATTN_PROBABILITIES) {
+        /* still scores: `weigh` makes them probabilities when M and L are known */
+        const attn__vec mark = attn__vset(attn__mark());
+        ATTN__FN(store_part)(row->weights + j, attn__choose(hidden, mark, ATTN__FN(vclean)(x)),
+                             left);
+    }
     if (kind > 0) {
-        const attn__v seen = attn__vwipe(hidden, one);
+        const attn__vec seen = attn__zero_where(hidden, one);
         if (vis) attn__vstore(vis + j, seen);
         *any = attn__vmax(*any, seen);
     }
     return x;
 }
 
-/* The largest visible score of a row; hidden keys at -inf in s. */
-ATTN__V float ATTN__FN(masked)(const int kind, const attn__soft *f, int r, float *s, float *vis)
+/* A row with arrays: hides what they hide, in s, and returns the largest visible score. */
+ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, float *s, float *vis)
 {
     const attn__row *row = f->row + r;
-    attn__v top = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
+    attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     int j;
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
-        if (whole) x = ATTN__FN(look)(kind, 1, f, row, s, vis, j, &any);
-        else x = ATTN__FN(look)(kind, 0, f, row, s, vis, j, &any);
+        if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, vis, j, &any);
+        else x = ATTN__FN(hide)(kind, 0, f, row, s, vis, j, &any);
         attn__vstore(s + j, x);
-        top = attn__vmax(top, x);
+        largest = attn__vmax(largest, x);
     }
-    if (attn__many(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
-    return attn__vtop(top);
+    if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
+    return attn__max_lane(largest);
 }
 
-static ATTN__TARGET float ATTN__FN(everything)(const attn__soft *f, int r, float *s, float *vis)
+/* All there is, in a function of its own: it is large, and rarely needed. */
+static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__soft *f, int r, float *s, float *vis)
 {
-    return ATTN__FN(masked)(2, f, r, s, vis);
+    return ATTN__FN(hide_row)(2, f, r, s, vis);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
-ATTN__V float ATTN__FN(range)(const attn__soft *f, int r, float *s)
+ATTN__V float ATTN__FN(hide_range)(const attn__soft *f, int r, float *s)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
-    attn__v top = attn__vset(-attn__inf()), top1 = top;
+    attn__vec largest = attn__vset(-attn__inf()), largest1 = largest;
     int j = f->lo;
     if (lo < hi) f->seen[r] = 1;
     while (j < f->end) {
         if (j >= lo && j + 2 * ATTN__LANES <= hi) {
+            /* All are visible, and stay as they are. Two chains: one would wait for itself. */
             for (; j + 2 * ATTN__LANES <= hi; j += 2 * ATTN__LANES) {
-                top = attn__vmax(top, attn__vload(s + j));
-                top1 = attn__vmax(top1, attn__vload(s + j + ATTN__LANES));
+                largest = attn__vmax(largest, attn__vload(s + j));
+                largest1 = attn__vmax(largest1, attn__vload(s + j + ATTN__LANES));
             }
         } else {
-            const attn__v x = ATTN__FN(look)(0, 0, f, row, s, NULL, j, NULL);
+            const attn__vec x = ATTN__FN(hide)(0, 0, f, row, s, NULL, j, NULL);
             attn__vstore(s + j, x);
-            top = attn__vmax(top, x);
+            largest = attn__vmax(largest, x);
             j += ATTN__LANES;
         }
     }
-    return attn__vtop(attn__vmax(top, top1));
+    return attn__max_lane(attn__vmax(largest, largest1));
 }
 
-/* p = exp(s - m) in place; returns l: 16 lane sums (lane = key mod 16), then the tree +8, +4, +2, +1 */
+/* ---- scores to probabilities: then exp and its sum ------------------------------------------- */
+/* p = exp(s - m) in place. Returns l: 16 lane sums (lane = key mod 16) in l0..l3, then their
+ * tree. */
 static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
 {
-    const attn__v top = attn__vset(m == -attn__inf() ? 0.0f : m);
-    attn__v l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
+    const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);  /* -inf - -inf would be NaN */
+    attn__vec l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
     int j;
     for (j = from; j < to; j += ATTN__PANEL) {
-        const attn__v p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
+        const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
         attn__vstore(s + j, p0);
         l0 = attn__vadd(l0, p0);
         if (ATTN__LANES < 16) {
-            const attn__v p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + ATTN__LANES), top));
+            const attn__vec p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + ATTN__LANES), top));
             attn__vstore(s + j + ATTN__LANES, p1);
             l1 = attn__vadd(l1, p1);
         }
         if (ATTN__LANES < 8) {
-            const attn__v p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + 2 * ATTN__LANES), top));
-            const attn__v p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + 3 * ATTN__LANES), top));
-            attn__vstore(s + j + 2 * ATTN__LANES, p2);
-            attn__vstore(s + j + 3 * ATTN__LANES, p3);
+            float *s2 = s + j + 2 * ATTN__LANES, *s3 = s2 + ATTN__LANES;
+            const attn__vec p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s2), top));
+            const attn__vec p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s3), top));
+            attn__vstore(s2, p2);
+            attn__vstore(s3, p3);
             l2 = attn__vadd(l2, p2);
             l3 = attn__vadd(l3, p3);
         }
     }
     if (ATTN__LANES < 8) { l0 = attn__vadd(l0, l2); l1 = attn__vadd(l1, l3); }
     if (ATTN__LANES < 16) l0 = attn__vadd(l0, l1);
-    return attn__vsum(l0);
+    return attn__sum_lanes(l0);
 }
 
 #if ATTN__LANES >= 8
+/* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
 /* x and y: the panel of row r, hidden keys at -inf */
-ATTN__V void ATTN__FN(panel)(const int kind, const int whole, const attn__soft *f, int r, attn__v *x, attn__v *y)
+ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__soft *f, int r,
+                                  attn__vec *x, attn__vec *y)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const float *s = f->s + r * ATTN__CHUNK;
     float *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
-    attn__v any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(look)(kind, whole, f, row, s, vis, f->lo, &any);
-    if (ATTN__LANES < 16) *y = ATTN__FN(look)(kind, whole, f, row, s, vis, f->lo + ATTN__LANES, &any);
-    if (kind > 0 ? attn__many(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi) f->seen[r] = 1;
+    attn__vec any = attn__vset(0.0f);
+    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, vis, f->lo, &any);
+    if (ATTN__LANES < 16)
+        *y = ATTN__FN(hide)(kind, whole, f, row, s, vis, f->lo + ATTN__LANES, &any);
+    if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
+        f->seen[r] = 1;
 }
 
-ATTN__V attn__v ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__v x, attn__v y)
+/* p = exp(s - m), stored; returns the lane sums */
+ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__vec x, attn__vec y)
 {
-    const attn__v m = attn__vset(f->m[r]), top = attn__vwipe(attn__vsame(m, attn__vset(-attn__inf())), m);
+    const attn__vec m = attn__vset(f->m[r]);
+    const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
     float *s = f->s + r * ATTN__CHUNK + f->lo;
     x = ATTN__FN(vexp)(attn__vsub(x, top));
     attn__vstore(s, x);
@@ -5680,30 +6297,35 @@ ATTN__V attn__v ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__v x, attn_
     return attn__vadd(x, y);
 }
 
-/* Rows with no more than 16 keys of the chunk: all that the functions above do, four rows side by side. Behind the last
- * row it is taken again. */
+/* Four rows side by side, so that their trees share instructions. Behind the last row it is
+ * taken again: what it writes is the same. */
 ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__soft *f)
 {
     const int last = f->rows - 1;
     int r;
     for (r = 0; r <= last; r += 4) {
-        const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last), r3 = attn__min(r + 3, last);
-        attn__v x0, x1, x2, x3, y0, y1, y2, y3;
-        ATTN__FN(panel)(kind, whole, f, r, &x0, &y0);
-        ATTN__FN(panel)(kind, whole, f, r1, &x1, &y1);
-        ATTN__FN(panel)(kind, whole, f, r2, &x2, &y2);
-        ATTN__FN(panel)(kind, whole, f, r3, &x3, &y3);
-        if (ATTN__LANES == 16) attn__vfours(f->m + r, 1, x0, x1, x2, x3);
-        else attn__vfours(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1), attn__vmax(x2, y2), attn__vmax(x3, y3));
+        const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last);
+        const int r3 = attn__min(r + 3, last);
+        attn__vec x0, x1, x2, x3, y0, y1, y2, y3;
+        ATTN__FN(panel_hide)(kind, whole, f, r, &x0, &y0);
+        ATTN__FN(panel_hide)(kind, whole, f, r1, &x1, &y1);
+        ATTN__FN(panel_hide)(kind, whole, f, r2, &x2, &y2);
+        ATTN__FN(panel_hide)(kind, whole, f, r3, &x3, &y3);
+        if (ATTN__LANES == 16)
+            attn__reduce_four(f->m + r, 1, x0, x1, x2, x3);
+        else
+            attn__reduce_four(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1),
+                              attn__vmax(x2, y2), attn__vmax(x3, y3));
         x0 = ATTN__FN(panel_exp)(f, r, x0, y0);
         x1 = ATTN__FN(panel_exp)(f, r1, x1, y1);
         x2 = ATTN__FN(panel_exp)(f, r2, x2, y2);
-        attn__vfours(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, x3, y3));
+        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, x3, y3));
     }
 }
 #endif
 
-/* A group of rows of one chunk: first every maximum, then every exp, so that no row waits for its own. */
+/* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
+ * waits for its own maximum. */
 static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 {
     int r;
@@ -5717,22 +6339,27 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 #endif
     for (r = 0; r < f->rows; r++) {
         float *s = f->s + r * ATTN__CHUNK, *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
-        f->m[r] = !f->arrays ? ATTN__FN(range)(f, r, s)
-                : f->simple ? ATTN__FN(masked)(1, f, r, s, vis) : ATTN__FN(everything)(f, r, s, vis);
+        f->m[r] = !f->arrays ? ATTN__FN(hide_range)(f, r, s)
+                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, vis)
+                            : ATTN__FN(hide_row_any)(f, r, s, vis);
     }
-    for (r = 0; r < f->rows; r++) f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
+    for (r = 0; r < f->rows; r++)
+        f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
 }
 
-/* Folds chunk states (m, l) into (M, L), ATTN__GROUP rows at once; a and b are the factors for the outputs. */
-static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n)
+/* ---- chunks to results ----------------------------------------------------------------------- */
+/* Folds chunk states (m, l) of n rows into (M, L); a and b are the factors for the outputs.
+ * Arrays have room for whole vectors. */
+static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, const float *l,
+                                        float *a, float *b, int n)
 {
-    const attn__v none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     int r;
     for (r = 0; r < n; r += ATTN__LANES) {
-        const attn__v M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
-        const attn__m empty = attn__vsame(M1, none);
-        const attn__v fa = attn__vpick(empty, one, ATTN__FN(vexp)(attn__vsub(M0, M1)));
-        const attn__v fb = attn__vpick(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
+        const attn__vec M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
+        const attn__vmask empty = attn__same_bits(M1, none);         /* -inf - -inf would be NaN */
+        const attn__vec fa = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(M0, M1)));
+        const attn__vec fb = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
         attn__vstore(a + r, fa);
         attn__vstore(b + r, fb);
         attn__vstore(L + r, attn__vfma(attn__vload(L + r), fa, attn__vmul(attn__vload(l + r), fb)));
@@ -5740,52 +6367,55 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
     }
 }
 
-/* o = fma(o, a, x * b): the outputs of a chunk kept apart (split decode), or of a sink (x = 0) */
+/* o = fma(o, a, x * b): the outputs of a chunk that were kept apart, or of a sink (x NULL: 0) */
 static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, float b, int n)
 {
-    const attn__v fa = attn__vset(a), fb = attn__vset(b);
+    const attn__vec fa = attn__vset(a), fb = attn__vset(b);
     int i;
     for (i = 0; i < n; i += ATTN__LANES)
         attn__vstore(o + i, attn__vfma(attn__vload(o + i), fa,
-                                          x ? attn__vmul(attn__vload(x + i), fb) : attn__vset(0.0f)));
+                                       x ? attn__vmul(attn__vload(x + i), fb) : attn__vset(0.0f)));
 }
 
 /* out = o / L, row by row */
-static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row,
-                                          const float *L, int rows, int n)
+static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const float *o,
+                                          ptrdiff_t o_row, const float *L, int rows, int n)
 {
     int r, i;
     for (r = 0; r < rows; r++, out += out_row, o += o_row) {
-        const attn__v d = attn__vset(L[r]);
+        const attn__vec d = attn__vset(L[r]);
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)));
-        if (i < n) ATTN__FN(vstore_n)(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)), n - i);
+        if (i < n)
+            ATTN__FN(store_part)(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)),
+                                 n - i);
     }
 }
 
-/* scores to weights in place: exp(s - M) / L, 0 where the mark of a hidden key stands */
+/* Scores to weights in place: exp(s - M) / L, and 0 where the mark of a hidden key stands. */
 static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 {
-    const attn__v m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
+    const attn__vec m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
     int i;
     for (i = 0; i < n; i += ATTN__LANES) {
-        const attn__v s = attn__vpart(w + i, n - i);
-        const attn__v p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
-        ATTN__FN(vstore_n)(w + i, attn__vwipe(attn__vsame(s, mark), p), n - i);
+        const attn__vec s = attn__load_part(w + i, n - i);
+        const attn__vec p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
+        ATTN__FN(store_part)(w + i, attn__zero_where(attn__same_bits(s, mark), p), n - i);
     }
 }
 
+/* in the order of struct attn__kernels, section 3 */
 static const attn__kernels ATTN__FN(kernels) = {
-    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale), ATTN__FN(pack_v), ATTN__FN(scores),
-    ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish),
-    ATTN__FN(weigh)
+    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft),
+    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
 };
 
 #undef ATTN__FN
 #undef ATTN__TARGET
 #undef ATTN__LANES
 #undef ATTN__ROWS
-#undef ATTN__STEP
+#undef ATTN__TRANSPOSED
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 

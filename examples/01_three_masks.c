@@ -1,6 +1,6 @@
 /* 01_three_masks.c: a translator has three attentions. Which mask does each of them need, and why?
 
-   Build:  cc -O2 -I.. 01_three_masks.c -o 01_three_masks
+   Run:  cc -O2 -I. examples/01_three_masks.c && ./a.out
 
    Where people go wrong: the mask of the cross-attention is NOT causal. Causality hides what has not been generated
    yet, and the source sentence is complete before the first word of the target is.

@@ -1,6 +1,6 @@
 /* 02_batch_masks.c: two sentences of different length in one batch. What does the cross-attention mask look like?
 
-   Build:  cc -O2 -I.. 02_batch_masks.c -o 02_batch_masks
+   Run:  cc -O2 -I. examples/02_batch_masks.c && ./a.out
 
    Where people go wrong: the padding of the source makes all rows of a sentence equal, because it hides columns.
    A mask of shape [2, 1, 1, 6], or two lengths, says exactly as much as [2, 1, 5, 6].

@@ -1,6 +1,6 @@
 /* 03_add_or_multiply.c: seven ways to switch a padded key off. Which of them do?
 
-   Build:  cc -O2 -I.. 03_add_or_multiply.c -o 03_add_or_multiply
+   Run:  cc -O2 -I. examples/03_add_or_multiply.c && ./a.out
 
    Where people go wrong: a score of 0 is not silence. exp(0) = 1, so a key with score 0 votes like any other.
    Only adding -inf to the score, after the division and before the softmax, takes a key out.

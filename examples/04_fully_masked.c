@@ -1,6 +1,6 @@
 /* 04_fully_masked.c: what comes out of a row that may look at nothing, and why is -1e9 not -inf?
 
-   Build:  cc -O2 -I.. 04_fully_masked.c -o 04_fully_masked
+   Run:  cc -O2 -I. examples/04_fully_masked.c && ./a.out
 
    Where people go wrong: -1e9 is a number, and the softmax only knows differences. It loses against a better score,
    but a row in which everything is -1e9 is a row in which everything is equally good, the hidden keys included.

@@ -1,6 +1,6 @@
 /* 05_self_and_cross.c: self- and cross-attention are the same function. What differs, shape by shape?
 
-   Build:  cc -O2 -I.. 05_self_and_cross.c -o 05_self_and_cross
+   Run:  cc -O2 -I. examples/05_self_and_cross.c && ./a.out
 
    Where people go wrong: the output has as many rows as there are QUERIES. The keys decide only how wide the
    weights are, and they disappear in the sum over them: source and target may have any two lengths.

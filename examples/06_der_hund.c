@@ -1,6 +1,6 @@
 /* 06_der_hund.c: what does cross-attention look at while it translates "Der Hund läuft" into "The dog runs"?
 
-   Build:  cc -O2 -I.. 06_der_hund.c -o 06_der_hund
+   Run:  cc -O2 -I. examples/06_der_hund.c && ./a.out
    (in a terminal the cells are coloured)
 
    Where people go wrong: the weights are not the translation. They say how much of each source VALUE flows into the

@@ -1,9 +1,8 @@
 /* 07_pictures.c: how do masks and weights become pictures? (These are the pictures of the README.)
 
-   Build:  cc -O2 -I.. 07_pictures.c -o 07_pictures
-   Run:    ./07_pictures pictures
+   Run:  cc -O2 -I. examples/07_pictures.c && ./a.out examples/pictures
 
-   (The folder has to exist; without one the pictures go to pictures/.)
+   (It overwrites the pictures of the README with the same ones; any other folder that exists will do.)
 
    Where people go wrong: "causal" with fewer queries than keys has two meanings. TOP_LEFT puts the first query at
    the first key; BOTTOM_RIGHT puts the last query at the last key, and that is what a decoder with a cache means.

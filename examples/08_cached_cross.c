@@ -1,6 +1,6 @@
 /* 08_cached_cross.c: what does it save to project the encoder's output once and not once a token?
 
-   Build:  cc -O2 -I.. 08_cached_cross.c -o 08_cached_cross
+   Run:  cc -O2 -I. examples/08_cached_cross.c && ./a.out
 
    Where people go wrong: keys and values of the cross-attention do not depend on the target at all. Whoever projects
    them for every token does the same work n times over, and it is by far the largest part of the layer.

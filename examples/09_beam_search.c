@@ -1,6 +1,6 @@
 /* 09_beam_search.c: how does a beam search keep three sentences and one cache in step?
 
-   Build:  cc -O2 -I.. 09_beam_search.c -o 09_beam_search
+   Run:  cc -O2 -I. examples/09_beam_search.c && ./a.out
 
    Where people go wrong: when two of the three best continue the same beam, one beam dies and another one lives twice.
    The cache has to follow (reorder by the parents) BEFORE the next token is appended.

@@ -1,6 +1,6 @@
 /* 10_gated_cross.c: how does a finished text model learn to look at pictures without forgetting anything?
 
-   Build:  cc -O2 -I.. 10_gated_cross.c -o 10_gated_cross
+   Run:  cc -O2 -I. examples/10_gated_cross.c && ./a.out
 
    Where people go wrong: the gate is tanh(g), not g. Training starts at g = 0, where the layer adds exactly nothing and
    the model is bit for bit the one it was before; but g = 1 is not "fully open", it is 0.76.

@@ -1,6 +1,6 @@
 /* 11_relative_bias.c: the source says the same word twice. How does cross-attention know which one is meant?
 
-   Build:  cc -O2 -I.. 11_relative_bias.c -o 11_relative_bias
+   Run:  cc -O2 -I. examples/11_relative_bias.c && ./a.out
 
    Where people go wrong: attention has no idea of order. Two equal keys get equal weights, wherever they stand; only
    something that depends on the POSITIONS can part them, and a bias is added to the scores before the softmax.

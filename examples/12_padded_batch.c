@@ -1,6 +1,6 @@
 /* 12_padded_batch.c: does a sentence come out of a padded batch as it does when it is alone?
 
-   Build:  cc -O2 -I.. 12_padded_batch.c -o 12_padded_batch
+   Run:  cc -O2 -I. examples/12_padded_batch.c && ./a.out
 
    Where people go wrong: "almost the same" is how padding bugs look. Here it is the same to the last bit, with pads at
    the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that nobody looks at them.

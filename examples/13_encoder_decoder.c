@@ -1,6 +1,6 @@
 /* 13_encoder_decoder.c: where does each call stand in a whole translation model? (Two layers, random weights.)
 
-   Build:  cc -O2 -I.. 13_encoder_decoder.c -o 13_encoder_decoder
+   Run:  cc -O2 -I. examples/13_encoder_decoder.c && ./a.out
 
    Where people go wrong: every decoder layer has projections of its own, so one encoder output fills as many caches as
    there are layers; and the self-attention caches grow while the cross-attention caches are only read.

@@ -151,9 +151,10 @@ static void draw_existence(rng *r, sdpa_case *c)
     attn_args *a = &c->a;
     if (HAS(Q_LENGTHS)) a->q_lengths = c->q_lengths = draw_ints(r, c, 0, a->n_q);
     if (HAS(K_LENGTHS)) a->k_lengths = c->k_lengths = draw_ints(r, c, 0, a->n_k);
-    if (HAS(K_STARTS)) {
+    if (HAS(K_STARTS)) {                                    /* where k_lengths keys still fit behind it */
         a->k_starts = c->k_starts = own_ints(c, a->batch);
-        for (int b = 0; b < a->batch; b++) c->k_starts[b] = draw_edge(r, 0, c->k_lengths ? c->k_lengths[b] : a->n_k);
+        for (int b = 0; b < a->batch; b++)
+            c->k_starts[b] = draw_edge(r, 0, a->n_k - (c->k_lengths ? c->k_lengths[b] : 0));
     }
     if (HAS(Q_CUM)) {
         a->q_cum = c->q_cum = draw_cum(r, c, a->n_q);
@@ -317,12 +318,36 @@ static void draw_shape(rng *r, const sdpa_case *c, int shape[3], int heads_by_de
     }
 }
 
+/* Strides {batch, head, row} of such a matrix: packed, rows with a gap, or every dimension with one and in any order.
+   *step: what becomes of them. Returns how many cells there are from the first to the last. */
+static size_t draw_cell_strides(rng *r, const sdpa_case *c, const int full[3], ptrdiff_t stride[3], ptrdiff_t step[3])
+{
+    int order[3] = {2, 1, 0}, heads = full[1];
+    ptrdiff_t last = 0;
+    if (full[0] * full[1] * full[2] == 0 || c->s.n_k == 0) return 0;
+    if (chance(r, 30)) {
+        ptrdiff_t reach = c->s.n_k;
+        int dims = chance(r, 50) ? 1 : 3;
+        for (int i = 2; dims == 3 && i > 0; i--) {
+            int j = rng_int(r, 0, i), d = order[i];
+            order[i] = order[j], order[j] = d;
+        }
+        for (int i = 0; i < dims; i++) {
+            stride[order[i]] = reach + (chance(r, 70) ? rng_int(r, 1, 9) : 0);
+            reach += (full[order[i]] - 1) * stride[order[i]];
+        }
+    }
+    oracle_steps(step, full, stride, heads, &c->s);
+    for (int i = 0; i < 3; i++) last += (full[i] - 1) * step[i];
+    return (size_t)(last + c->s.n_k);
+}
+
 /* what additive matrices look like in life: random holes, blocks of hidden keys, rows of nothing, plain biases */
-static void draw_additive(rng *r, float *cells, ptrdiff_t rows, ptrdiff_t row, int n_k)
+static void draw_additive(rng *r, float *cells, const int full[3], const ptrdiff_t step[3], int n_k)
 {
     int kind = rng_int(r, 0, 4), holes = rng_int(r, 0, 2) * 40 + 10;
-    for (ptrdiff_t i = 0; i < rows; i++) {
-        float *m = cells + i * row;
+    for (int i = 0; i < full[0] * full[1] * full[2]; i++) {
+        float *m = cells + oracle_cell_at(step, i / full[2] / full[1], i / full[2] % full[1], i % full[2], 0);
         int from = rng_int(r, 0, n_k), to = rng_int(r, from, n_k), whole = chance(r, 10);
         for (int j = 0; j < n_k; j++) {
             float value = chance(r, 50) ? 0.0f : rng_normal(r);
@@ -338,16 +363,15 @@ static void draw_additive(rng *r, float *cells, ptrdiff_t rows, ptrdiff_t row, i
     }
 }
 
-static float *draw_matrix(rng *r, sdpa_case *c, int shape[3], ptrdiff_t *stride, int heads_by_default, size_t *size)
+static float *draw_matrix(rng *r, sdpa_case *c, int shape[3], ptrdiff_t stride[3], int heads_by_default, size_t *size)
 {
     int full[3];
+    ptrdiff_t step[3];
     draw_shape(r, c, shape, heads_by_default, full);
-    ptrdiff_t row = c->s.n_k, rows = (ptrdiff_t)full[0] * full[1] * full[2];
-    if (chance(r, 30)) *stride = row += chance(r, 70) ? rng_int(r, 1, 9) : 0;
-    *size = rows && c->s.n_k ? (size_t)((rows - 1) * row + c->s.n_k) : 0;
+    *size = draw_cell_strides(r, c, full, stride, step);
     float *m = own_floats(c, *size);
     fill_nan(m, *size);
-    if (*size) draw_additive(r, m, rows, row, c->s.n_k);
+    if (*size) draw_additive(r, m, full, step, c->s.n_k);
     return m;
 }
 
@@ -355,17 +379,17 @@ static unsigned char *draw_keep(rng *r, sdpa_case *c)
 {
     attn_args *a = &c->a;
     int full[3], percent = rng_int(r, 0, 2) * 40 + 10;
+    ptrdiff_t step[3];
     draw_shape(r, c, a->keep_shape, 1, full);
-    ptrdiff_t row = c->s.n_k, rows = (ptrdiff_t)full[0] * full[1] * full[2];
-    if (chance(r, 30)) a->keep_stride = row += chance(r, 70) ? rng_int(r, 1, 9) : 0;
-    c->keep_size = rows && c->s.n_k ? (size_t)((rows - 1) * row + c->s.n_k) : 0;
+    c->keep_size = draw_cell_strides(r, c, full, a->keep_stride, step);
     unsigned char *keep = (unsigned char *)case_own(c, c->keep_size);
     int block = chance(r, 40);
-    for (ptrdiff_t i = 0; i < rows && c->keep_size; i++) {
+    for (int i = 0; i < full[0] * full[1] * full[2] && c->keep_size; i++) {
+        unsigned char *row = keep + oracle_cell_at(step, i / full[2] / full[1], i / full[2] % full[1], i % full[2], 0);
         int from = rng_int(r, 0, c->s.n_k), to = rng_int(r, from, c->s.n_k);
         for (int j = 0; j < c->s.n_k; j++) {
             int attend = block ? j >= from && j < to : chance(r, percent);
-            keep[i * row + j] = (unsigned char)(!attend ? 0 : chance(r, 50) ? 1 : rng_int(r, 1, 255));
+            row[j] = (unsigned char)(!attend ? 0 : chance(r, 50) ? 1 : rng_int(r, 1, 255));
         }
     }
     return keep;
@@ -374,8 +398,8 @@ static unsigned char *draw_keep(rng *r, sdpa_case *c)
 static void draw_hiding(rng *r, sdpa_case *c)
 {
     attn_args *a = &c->a;
-    if (HAS(MASK)) a->mask = c->mask = draw_matrix(r, c, a->mask_shape, &a->mask_stride, 1, &c->mask_size);
-    if (HAS(BIAS)) a->bias = c->bias = draw_matrix(r, c, a->bias_shape, &a->bias_stride, a->heads, &c->bias_size);
+    if (HAS(MASK)) a->mask = c->mask = draw_matrix(r, c, a->mask_shape, a->mask_stride, 1, &c->mask_size);
+    if (HAS(BIAS)) a->bias = c->bias = draw_matrix(r, c, a->bias_shape, a->bias_stride, a->heads, &c->bias_size);
     if (HAS(KEEP)) a->keep = c->keep = draw_keep(r, c);
     if (HAS(ALIBI)) {
         a->alibi_slopes = c->alibi_slopes = own_floats(c, (size_t)a->heads);

@@ -24,7 +24,7 @@ same='-fPIE -pie -fno-stack-protector -fcf-protection=none -U_FORTIFY_SOURCE'
 
 count() # compiler: lines of name, tab, instructions go to $out/compiler.today
 {
-    $1 -std=c99 -O2 $same -I. tests/attn_impl.c tests/count/count.c -o $out/$1 || return 1
+    $1 -std=c99 -O2 $same -DNO_HARNESS -I. tests/attn_impl.c tests/count/count.c -o $out/$1 || return 1
     rm -f $out/$1.callgrind
     # one total whenever measured() returns, and one more at the end of the program
     valgrind -q --command-line-only=yes --tool=callgrind --toggle-collect=measured \

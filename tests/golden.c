@@ -231,6 +231,8 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
         pos[b] = (int)(r % 7u) - 2;
     }
     if (f & GOLDEN_Q_LENGTHS) a.q_lengths = q_len;
+    if (f & GOLDEN_K_STARTS)
+        for (b = 0; b < c->batch; b++) k_len[b] -= k_start[b];
     if (f & GOLDEN_K_LENGTHS) a.k_lengths = k_len;
     if (f & GOLDEN_K_STARTS) a.k_starts = k_start;
     if (f & GOLDEN_K_MAP) a.k_map = map;

@@ -117,6 +117,53 @@ int test_run(const char *suite, const test_case *t)
     return failures ? TEST_FAILED : skips ? TEST_SKIPPED : TEST_PASSED;
 }
 
+/* ---- refusals -------------------------------------------------------------------------------------------- */
+
+#if defined(__GNUC__)
+#define HARNESS_EACH_THREAD __thread
+#else
+#define HARNESS_EACH_THREAD
+#endif
+
+static HARNESS_EACH_THREAD struct {
+    int count;
+    attn_status status;
+    void *user;
+    char text[256];
+} refusal;
+
+void refusal_clear(void) { memset(&refusal, 0, sizeof refusal); }
+int refusal_count(void) { return refusal.count; }
+attn_status refusal_status(void) { return refusal.status; }
+const char *refusal_text(void) { return refusal.text; }
+void *refusal_user(void) { return refusal.user; }
+
+/* Every sentence of every test comes by here. It names its function, is whole, and has every # and $ filled in. */
+void test_refused(void *user, int status, const char *sentence)
+{
+    const size_t n = strlen(sentence), name = strspn(sentence, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    if (status >= 0 || strncmp(sentence, "attn_", 5) != 0 || strncmp(sentence + name, ": ", 2) != 0 ||
+        strpbrk(sentence, "#$") || n < name + 8 || n >= sizeof refusal.text - 1)
+        test_fail(__FILE__, __LINE__, "refused with status %d and the sentence \"%s\"", status, sentence);
+    refusal.count++;
+    refusal.status = (attn_status)status;
+    refusal.user = user;
+    memcpy(refusal.text, sentence, n < sizeof refusal.text ? n + 1 : 1);
+}
+
+void test_refusal(const char *file, int line, const char *call, int got, attn_status want, const char *words)
+{
+    const char *at = strstr(refusal.text, words);
+    test_checks++;
+    if (got != (int)want)
+        test_fail(file, line, "%s: status %d, not %d; \"%s\"", call, got, (int)want, refusal.text);
+    else if (refusal.count != 1 || refusal.status != want)
+        test_fail(file, line, "%s: ATTN_REFUSED was told %d times, status %d, not %d; \"%s\"", call, refusal.count,
+                  (int)refusal.status, (int)want, refusal.text);
+    else if (!at || (strncmp(words, "attn_", 5) == 0 && at != refusal.text))
+        test_fail(file, line, "%s: the sentence is \"%s\", not \"%s\"", call, refusal.text, words);
+}
+
 /* ---- randomness ------------------------------------------------------------------------------------------ */
 
 static uint64_t rng_u64(rng *r)           /* splitmix64, Vigna 2015, public domain */

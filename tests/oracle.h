@@ -54,15 +54,19 @@ ORACLE void oracle_strides(ptrdiff_t to[3], const ptrdiff_t given[3], int layout
     to[2] = head;
 }
 
-ORACLE void oracle_steps(ptrdiff_t to[3], const int shape[3], ptrdiff_t stride, int heads_by_default,
+ORACLE ptrdiff_t oracle_larger(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+
+/* mask, keep or bias: shape and given are {batch, head, row} */
+ORACLE void oracle_steps(ptrdiff_t to[3], const int shape[3], const ptrdiff_t given[3], int heads_by_default,
                          const oracle_shape *s)
 {
-    int given = shape[0] || shape[1] || shape[2];
-    int batch = given ? shape[0] : 1, heads = given ? shape[1] : heads_by_default, rows = given ? shape[2] : s->n_q;
-    ptrdiff_t row = stride ? stride : s->n_k;
+    int shaped = shape[0] || shape[1] || shape[2];
+    int batch = shaped ? shape[0] : 1, heads = shaped ? shape[1] : heads_by_default, rows = shaped ? shape[2] : s->n_q;
+    ptrdiff_t row = given[2] ? given[2] : s->n_k, matrix = oracle_larger(rows * row, s->n_k);
+    ptrdiff_t head = given[1] ? given[1] : matrix, whole = oracle_larger(heads * head, matrix);
     to[2] = rows > 1 ? row : 0;
-    to[1] = heads > 1 ? rows * row : 0;
-    to[0] = batch > 1 ? heads * rows * row : 0;
+    to[1] = heads > 1 ? head : 0;
+    to[0] = batch < 2 ? 0 : given[0] ? given[0] : whole;
 }
 
 ORACLE oracle_shape oracle_shape_of(const attn_args *a)
@@ -94,7 +98,8 @@ ORACLE int oracle_rows(const attn_args *a, int b)
 ORACLE int oracle_start(const attn_args *a, int b) { return a->k_starts ? a->k_starts[b] : 0; }
 ORACLE int oracle_end(const attn_args *a, int b)
 {
-    return a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : a->k_lengths ? a->k_lengths[b] : a->n_k;
+    if (a->k_cum) return a->k_cum[b + 1] - a->k_cum[b];
+    return a->k_lengths ? oracle_start(a, b) + a->k_lengths[b] : a->n_k;
 }
 
 /* where row 0 of entry b stands among the keys */

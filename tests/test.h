@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "refused.h"
 #include "attn.h"
 
 typedef struct test_case {
@@ -37,6 +38,21 @@ void test_skip(const char *fmt, ...); /* says loudly what is not tested and why;
 /* CHECKF(cond, "row %d of seed %llu", row, seed): the same with a sentence */
 #define CHECKF(cond, ...) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
 int test_failed(void);                /* 1 when the running test has failed: leave long loops early */
+
+/* ---- refusals: what ATTN_REFUSED was told last, on this thread --------------------------------------------- */
+/* REFUSED(attn_kv_append(&c, k, v, 4, counts), ATTN_E_LENGTHS, "attn_kv_append: counts[2] is 5 but n is 4")
+   The call must return this status, and one sentence must have been told that holds these words; words that begin
+   with "attn_" must be its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
+#define REFUSED(call, status, words) \
+    (refusal_clear(), test_refusal(__FILE__, __LINE__, #call, (int)(call), (status), (words)))
+#define REFUSED_SIZE(call, status, words) \
+    (refusal_clear(), test_refusal(__FILE__, __LINE__, #call, (call) == SIZE_MAX ? (int)(status) : 0, (status), (words)))
+void test_refusal(const char *file, int line, const char *call, int got, attn_status want, const char *words);
+void refusal_clear(void);
+int refusal_count(void);              /* how many since refusal_clear() */
+attn_status refusal_status(void);     /* ATTN_OK: none */
+const char *refusal_text(void);       /* "": none */
+void *refusal_user(void);
 
 /* ---- randomness: splitmix64, same numbers everywhere ----------------------------------------------------- */
 extern uint64_t test_seed;            /* -s, default 1 */

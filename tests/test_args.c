@@ -96,32 +96,42 @@ static void refused(int line, const char *how, const attn_args *a, attn_status s
     if (got != status)
         test_fail(__FILE__, line, "%s: attn_check gives %s, not %s: %s", how, attn_status_str(got), want, why);
     if (!says(why, words)) test_fail(__FILE__, line, "%s: the sentence does not say [%s]: %s", how, words, why);
-    if (strchr(why, '\n') || strncmp(why, "ok", 2) == 0) test_fail(__FILE__, line, "%s: not a sentence: %s", how, why);
+    if (strchr(why, '\n') || strncmp(why, "these arguments are fine", 24) == 0) test_fail(__FILE__, line, "%s: not a sentence: %s", how, why);
     if (attn_check(a, NULL, 0) != got) test_fail(__FILE__, line, "%s: another status without a buffer", how);
+    refusal_clear();
     got = attn_sdpa(a);
     if (got != status) test_fail(__FILE__, line, "%s: attn_sdpa gives %s, not %s", how, attn_status_str(got), want);
+    if (refusal_count() != 1 || refusal_status() != status || refusal_user() != (a ? a->user : NULL) ||
+        strncmp(refusal_text(), "attn_sdpa: ", 11) != 0 || strcmp(refusal_text() + 11, why) != 0)
+        test_fail(__FILE__, line, "%s: attn_sdpa says \"%s\", attn_check \"%s\"", how, refusal_text(), why);
     if (memcmp(&w, &before, sizeof w) != 0) test_fail(__FILE__, line, "%s: something was written", how);
 }
 
 /* Sizes and options alone make it wrong, so attn_sdpa_workspace knows it too. */
 static void no_workspace(int line, const char *how, const attn_args *a)
 {
-    size_t size = attn_sdpa_workspace(a);
-    test_checks++;
+    size_t size;
+    refusal_clear();
+    size = attn_sdpa_workspace(a);
+    test_checks += 2;
     if (size != SIZE_MAX) test_fail(__FILE__, line, "%s: attn_sdpa_workspace gives %lu", how, (unsigned long)size);
+    if (refusal_count() != 1 || strncmp(refusal_text(), "attn_sdpa_workspace: ", 21) != 0)
+        test_fail(__FILE__, line, "%s: attn_sdpa_workspace says \"%s\"", how, refusal_text());
 }
 
 static void accepted(int line, const char *how, const attn_args *a)
 {
     char why[512];
     attn_status got = attn_check(a, why, sizeof why);
+    refusal_clear();
     test_checks += 4;
     if (got != ATTN_OK) { test_fail(__FILE__, line, "%s: refused: %s", how, why); return; }
-    if (strncmp(why, "ok", 2) != 0 || strchr(why, '\n'))
-        test_fail(__FILE__, line, "%s: not one line that begins with ok: %s", how, why);
+    if (strncmp(why, "these arguments are fine", 24) != 0 || strchr(why, '\n'))
+        test_fail(__FILE__, line, "%s: not one line that says they are fine: %s", how, why);
     if (attn_sdpa_workspace(a) == SIZE_MAX) test_fail(__FILE__, line, "%s: no workspace", how);
     got = attn_sdpa(a);
     if (got != ATTN_OK) test_fail(__FILE__, line, "%s: attn_sdpa gives %s", how, attn_status_str(got));
+    if (refusal_count()) test_fail(__FILE__, line, "%s: accepted, but told \"%s\"", how, refusal_text());
 }
 
 /* WRONG(base, status, "words of the sentence", statements that spoil a) */
@@ -148,8 +158,8 @@ static void nulls(void)
 {
     char why[128];
     CHECK(attn_check(NULL, why, sizeof why) == ATTN_E_NULL);
-    CHECK(attn_sdpa(NULL) == ATTN_E_NULL);
-    CHECK(attn_sdpa_workspace(NULL) == SIZE_MAX);
+    REFUSED(attn_sdpa(NULL), ATTN_E_NULL, "attn_sdpa: the attn_args are NULL");
+    REFUSED_SIZE(attn_sdpa_workspace(NULL), ATTN_E_NULL, "attn_sdpa_workspace: the attn_args are NULL");
     WRONG(good, ATTN_E_NULL, "out", a.out = NULL);
     WRONG(good, ATTN_E_NULL, "q", a.q = NULL);
     WRONG(good, ATTN_E_NULL, "k", a.k = NULL);
@@ -199,13 +209,13 @@ static void strides(void)
         s[d] = x;
         accepted(__LINE__, words, &a);
     }
-    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride -4", a.mask = w.mask; a.mask_stride = -4);
-    WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride -4", a.keep = w.keep; a.keep_stride = -4);
-    WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride -4", a.bias = w.bias; a.bias_stride = -4);
-    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride 3 4", a.mask = w.mask; a.mask_stride = N_K - 1);
-    WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride 3 4", a.keep = w.keep; a.keep_stride = N_K - 1);
-    WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride 3 4", a.bias = w.bias; a.bias_stride = N_K - 1);
-    RIGHT(good, a.mask = w.mask; a.mask_stride = N_K + 1);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride[2] -4", a.mask = w.mask; a.mask_stride[2] = -4);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride[2] -4", a.keep = w.keep; a.keep_stride[2] = -4);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride[2] -4", a.bias = w.bias; a.bias_stride[2] = -4);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride[2] 3 4", a.mask = w.mask; a.mask_stride[2] = N_K - 1);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride[2] 3 4", a.keep = w.keep; a.keep_stride[2] = N_K - 1);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride[2] 3 4", a.bias = w.bias; a.bias_stride[2] = N_K - 1);
+    RIGHT(good, a.mask = w.mask; a.mask_stride[2] = N_K + 1);
     /* the layouts said by strides: BHSD, and heads of q, k, v packed in one row */
     RIGHT(good, a.q_stride[0] = HEADS * N_Q * DIM; a.q_stride[1] = DIM; a.q_stride[2] = N_Q * DIM);
     RIGHT(good, a.layout = ATTN_BHSD; a.q_stride[0] = N_Q * HEADS * DIM; a.q_stride[1] = HEADS * DIM;
@@ -285,12 +295,15 @@ static void lengths(void)
     WRONG(good, ATTN_E_LENGTHS, "k_lengths[0]", a.k_lengths = w.k_lengths; w.k_lengths[0] = INT_MIN);
     WRONG(good, ATTN_E_LENGTHS, "k_starts[1] -1", a.k_starts = w.k_starts; w.k_starts[1] = -1);
     WRONG(good, ATTN_E_LENGTHS, "k_starts[0] 5 4", a.k_starts = w.k_starts; w.k_starts[0] = N_K + 1);
-    WRONG(good, ATTN_E_LENGTHS, "k_starts[1] 3 2",
+    WRONG(good, ATTN_E_LENGTHS, "k_lengths[1] 2 k_starts[1] 3 n_k 4",
           a.k_starts = w.k_starts; a.k_lengths = w.k_lengths; w.k_starts[1] = 3; w.k_lengths[1] = 2);
+    WRONG(good, ATTN_E_LENGTHS, "k_starts[1] 5 n_k 4",
+          a.k_starts = w.k_starts; a.k_lengths = w.k_lengths; w.k_starts[1] = 5; w.k_lengths[1] = 0);
     RIGHT(good, a.q_lengths = w.q_lengths; w.q_lengths[0] = 0);
     RIGHT(good, a.k_lengths = w.k_lengths; w.k_lengths[0] = 0; w.k_lengths[1] = 0);
     RIGHT(good, a.k_starts = w.k_starts; w.k_starts[0] = N_K);
     RIGHT(good, a.k_starts = w.k_starts; a.k_lengths = w.k_lengths; w.k_starts[0] = w.k_lengths[0] = 2);
+    RIGHT(good, a.k_starts = w.k_starts; a.k_lengths = w.k_lengths; w.k_starts[0] = N_K; w.k_lengths[0] = 0);
     WRONG(good, ATTN_E_MAP, "k_map[0] -1", a.k_map = w.k_map; w.k_map[0] = -1);
     WRONG(good, ATTN_E_MAP, "k_map[1] 2", a.k_map = w.k_map; w.k_map[1] = BATCH);
     WRONG(good, ATTN_E_MAP, "k_map[1] 1 K/V", a.k_map = w.k_map; a.k_batch = 1);
@@ -473,7 +486,7 @@ static void zero_sizes(void)
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECK(memcmp(&w, &before, sizeof w) == 0);
         CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
-        CHECKF(says(why, "ok batch 0 nothing"), "%s", why);
+        CHECKF(strcmp(why, "these arguments are fine, but batch is 0: nothing is written") == 0, "%s", why);
         a = good();
         a.backend = list[b];
         a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
@@ -482,7 +495,7 @@ static void zero_sizes(void)
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECK(memcmp(&w, &before, sizeof w) == 0);
         CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
-        CHECKF(says(why, "ok n_q 0 nothing"), "%s", why);
+        CHECKF(strcmp(why, "these arguments are fine, but n_q is 0: nothing is written") == 0, "%s", why);
         a = good();                                               /* no keys: every row is empty */
         a.backend = list[b];
         a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
@@ -493,7 +506,7 @@ static void zero_sizes(void)
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECK(memcmp(&w, &before, sizeof w) == 0);
         CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
-        CHECKF(says(why, "ok n_k 0"), "%s", why);
+        CHECKF(says(why, "these arguments are fine n_k 0 every row is empty"), "%s", why);
     }
     RIGHT(good, a.n_k = 0; a.k = NULL; a.v = NULL);
     RIGHT(good, a.batch = 0; a.out = NULL; a.q = NULL; a.k = NULL; a.v = NULL);
@@ -503,6 +516,125 @@ static void zero_sizes(void)
         RIGHT(good, a.n_k = 0; a.k_stride[1] = far; a.v_stride[1] = far);
         RIGHT(good, a.n_k = 0; a.k_stride[1] = far; a.v_stride[1] = far; a.layout = ATTN_BHSD);
     }
+}
+
+/* ---- the likeliest mistakes of level 3 ------------------------------------------------------------------------- */
+
+/* attn_args_for sets the five sizes and nothing else. */
+static void args_for(void)
+{
+    attn_args a = attn_args_for(1, 2, 3, 4, 5), b;
+    memset(&b, 0, sizeof b);
+    CHECK(memcmp(&a, &b, sizeof a) != 0);
+    b.batch = 1; b.n_q = 2; b.n_k = 3; b.heads = 4; b.head_dim = 5;
+    CHECK(memcmp(&a, &b, sizeof a) == 0);
+}
+
+/* Where the keys of a batch begin and how many there are: what exists moves into the middle of the buffer, and the bits
+ * stay those of the keys alone. Bottom-right, the last row stands at the last key that exists. */
+static void k_starts_and_lengths(void)
+{
+    static const int starts[3] = { 3, 0, 5 }, lengths[3] = { 4, 8, 0 };
+    enum { N = 8, D = 6, ROWS = 2 };
+    float q[3 * ROWS * D], k[3 * N * D], v[3 * N * D], out[3 * ROWS * D], want[ROWS * D];
+    attn_backend list[16];
+    int n = test_all_backends(list, 16), i, b, causal, hole;
+    rng r = rng_make(test_seed);
+    rng_fill(&r, q, 3 * ROWS * D); rng_fill(&r, k, 3 * N * D); rng_fill(&r, v, 3 * N * D);
+    for (hole = 0; hole < 3 * N; hole++)
+        if (hole % N < starts[hole / N] || hole % N >= starts[hole / N] + lengths[hole / N])
+            k[hole * D] = v[hole * D + 1] = bits_float(0x7FC00000u);
+    for (i = 0; i < n; i++) for (causal = 0; causal < 3; causal++) {
+        attn_args a = attn_args_for(3, ROWS, N, 1, D), one;
+        a.out = out; a.q = q; a.k = k; a.v = v; a.k_starts = starts; a.k_lengths = lengths; a.backend = list[i];
+        a.causal = causal == 2 ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
+        if (causal == 1) { a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.window_left = 2; }
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        for (b = 0; b < 3; b++) {
+            one = a;
+            one.batch = 1; one.n_k = lengths[b]; one.k_starts = one.k_lengths = NULL;
+            one.out = want; one.q = q + b * ROWS * D;
+            one.k = k + (b * N + starts[b]) * D; one.v = v + (b * N + starts[b]) * D;
+            CHECK(attn_sdpa(&one) == ATTN_OK);
+            CHECKF(same_bits(out + b * ROWS * D, want, ROWS * D), "%s, causal %d: entry %d",
+                   attn_backend_name(list[i]), causal, b);
+        }
+        a.k_lengths = NULL;                                       /* to the end */
+        CHECK(attn_check(&a, NULL, 0) == ATTN_OK);
+    }
+}
+
+/* A mask inside a larger buffer [batch][1][max][max], and one whose heads lie farther apart than its entries. */
+static void mask_strides(void)
+{
+    enum { B = 2, H = 3, N = 4, MAX = 7, D = 2 };
+    static float plain[B * H * N * N], wide[B * MAX * MAX], turned[H * B * N * 5], q[B * N * H * D], out[2][B * N * H * D];
+    static unsigned char keep[H * B * N * 5], plain_keep[B * H * N * N];
+    attn_args a = attn_args_for(B, N, N, H, D);
+    rng r = rng_make(test_seed);
+    int b, h, i, j;
+    rng_fill(&r, q, B * N * H * D);
+    for (i = 0; i < B * MAX * MAX; i++) wide[i] = bits_float(0x7FC00000u);
+    for (i = 0; i < H * B * N * 5; i++) turned[i] = bits_float(0x7FC00000u);
+    for (b = 0; b < B; b++) for (i = 0; i < N; i++) for (j = 0; j < N; j++)
+        plain[(b * N + i) * N + j] = wide[(b * MAX + i) * MAX + j] = rng_normal(&r);
+    a.q = a.k = a.v = q; a.out = out[0]; a.mask = plain; set3(a.mask_shape, B, 1, N);
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    a.out = out[1]; a.mask = wide; a.mask_stride[0] = MAX * MAX; a.mask_stride[2] = MAX;
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    CHECK(same_bits(out[0], out[1], B * N * H * D));
+
+    for (b = 0; b < B; b++) for (h = 0; h < H; h++) for (i = 0; i < N; i++) for (j = 0; j < N; j++) {
+        plain[((b * H + h) * N + i) * N + j] = turned[((h * B + b) * N + i) * 5 + j] = rng_normal(&r);
+        plain_keep[((b * H + h) * N + i) * N + j] = keep[((h * B + b) * N + i) * 5 + j] = (b + h + i + j) % 3 != 0;
+    }
+    a = attn_args_for(B, N, N, H, D);
+    a.q = a.k = a.v = q; a.out = out[0];
+    a.mask = a.bias = plain; a.keep = plain_keep;
+    set3(a.mask_shape, B, H, N); set3(a.bias_shape, B, H, N); set3(a.keep_shape, B, H, N);
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    a.out = out[1]; a.mask = a.bias = turned; a.keep = keep;
+    a.mask_stride[0] = a.keep_stride[0] = a.bias_stride[0] = N * 5;
+    a.mask_stride[1] = a.keep_stride[1] = a.bias_stride[1] = B * N * 5;
+    a.mask_stride[2] = a.keep_stride[2] = a.bias_stride[2] = 5;
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    CHECK(same_bits(out[0], out[1], B * N * H * D));
+
+    WRONG_SIZE(full, ATTN_E_STRIDE, "mask_stride[0] 11 12", set3(a.mask_shape, BATCH, 1, N_Q); a.mask_stride[0] = 11);
+    WRONG_SIZE(full, ATTN_E_STRIDE, "keep_stride[1] -1", a.keep_stride[1] = -1);
+    WRONG_SIZE(full, ATTN_E_STRIDE, "bias_stride[1] 11 12", a.bias_stride[1] = N_Q * N_K - 1);
+    WRONG_SIZE(full, ATTN_E_OVERFLOW, "mask mask_stride[0]", set3(a.mask_shape, BATCH, 1, N_Q);
+               a.mask_stride[0] = PTRDIFF_MAX);
+    RIGHT(full, a.mask_stride[0] = 1; a.mask_stride[1] = 2);      /* shared: never stepped over */
+    RIGHT(full, set3(a.keep_shape, BATCH, 1, 1); a.keep_stride[0] = N_K);
+}
+
+/* The address of each float, int or size_t is looked at before what stands there. */
+static void alignment(void)
+{
+    static const char *const names[] = { "out", "q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "weights", "lse",
+                                         "q_pos_each", "q_lengths", "k_lengths", "k_starts", "k_map", "masked_rows",
+                                         "q_cum", "k_cum" };
+    int x, by;
+    for (x = 0; x < 18; x++) for (by = 1; by < 4; by++) {
+        attn_args a = x < 16 ? full() : ragged();
+        const void *p[18];
+        char words[64];
+        p[0] = a.out; p[1] = a.q; p[2] = a.k; p[3] = a.v; p[4] = a.mask; p[5] = a.bias; p[6] = a.alibi_slopes;
+        p[7] = a.sinks; p[8] = a.weights; p[9] = a.lse; p[10] = a.q_pos_each; p[11] = a.q_lengths; p[12] = a.k_lengths;
+        p[13] = a.k_starts; p[14] = a.k_map; p[15] = a.masked_rows; p[16] = a.q_cum; p[17] = a.k_cum;
+        p[x] = (const char *)p[x] + by;
+        a.out = (float *)(uintptr_t)p[0]; a.q = (const float *)p[1]; a.k = (const float *)p[2]; a.v = (const float *)p[3];
+        a.mask = (const float *)p[4]; a.bias = (const float *)p[5]; a.alibi_slopes = (const float *)p[6];
+        a.sinks = (const float *)p[7]; a.weights = (float *)(uintptr_t)p[8]; a.lse = (float *)(uintptr_t)p[9];
+        a.q_pos_each = (const int *)p[10]; a.q_lengths = (const int *)p[11]; a.k_lengths = (const int *)p[12];
+        a.k_starts = (const int *)p[13]; a.k_map = (const int *)p[14]; a.masked_rows = (size_t *)(uintptr_t)p[15];
+        a.q_cum = (const int *)p[16]; a.k_cum = (const int *)p[17];
+        snprintf(words, sizeof words, "%s aligned %d", names[x], by);
+        refused(__LINE__, names[x], &a, ATTN_E_ALIGN, words);
+    }
+    RIGHT(full, a.work = (char *)a.work + 1; a.work_size -= 1);   /* bytes may lie anywhere */
+    RIGHT(full, a.keep = w.keep + 1);
 }
 
 /* ---- overlap --------------------------------------------------------------------------------------------------- */
@@ -639,7 +771,8 @@ static void overlap_strided(void)
     CHECKF(test_failed() || (found > cases / 5 && found < cases * 9 / 10), "%d of %d cases share a cell", found, cases);
 }
 
-/* Columns of one buffer, at every level: elements of a head, whole heads, whole rows or entries beside each other. */
+/* Columns of one buffer, at every level: elements of a head, whole heads, whole rows or entries beside each other. What
+   is larger than the step that they share is a multiple of it. One may begin some steps behind the other. */
 static void overlap_columns(void)
 {
     static float arena[60000];
@@ -650,7 +783,7 @@ static void overlap_columns(void)
         attn_args a;
         box out, in;
         int what = rng_int(&r, 0, 2), axis[3] = { 0, 1, 2 }, level = rng_int(&r, 0, 3);
-        ptrdiff_t inner, slot = 0;
+        ptrdiff_t inner, slot = 0, step = 1;
         box_random_call(&a, &r);
         out.n[0] = in.n[0] = a.batch;
         out.n[1] = a.n_q; in.n[1] = what == 0 ? a.n_q : a.n_k;
@@ -662,11 +795,14 @@ static void overlap_columns(void)
             if (t == level) { slot = inner + rng_int(&r, 0, 3); inner += slot; }
             inner += rng_int(&r, 0, 1) * rng_int(&r, 0, 5);
             if (t == 3) break;
+            if (t > level) inner = (inner + step - 1) / step * step;
+            if (t >= level && out.n[axis[t]] + in.n[axis[t]] > 2 && step == 1) step = inner;
             out.stride[axis[t]] = in.stride[axis[t]] = inner;
             inner *= out.n[axis[t]] > in.n[axis[t]] ? out.n[axis[t]] : in.n[axis[t]];
         }
         in.at = 20000;
         out.at = rng_int(&r, 0, 1) ? in.at + slot : in.at - slot;
+        if (step > 1) out.at += rng_int(&r, -2, 2) * step;
         box_check(&a, &out, &in, what, arena, ATTN_OK, seed);
     }
 }
@@ -725,14 +861,14 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "q ", a.q_stride[2] = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 3; a.k_stride[0] = PTRDIFF_MAX);  /* with the rest, */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.n_k = 2; a.batch = 5; a.k_stride[0] = PTRDIFF_MAX);  /* times 4 */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.n_q = 2; a.mask = w.mask; a.mask_stride = PTRDIFF_MAX);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.n_q = 2; a.keep = w.keep; a.keep_stride = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.n_q = 2; a.mask = w.mask; a.mask_stride[2] = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.n_q = 2; a.keep = w.keep; a.keep_stride[2] = PTRDIFF_MAX);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "k ", a.k_stride[0] = PTRDIFF_MAX / 4);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "v ", a.v_stride[0] = a.v_stride[1] = PTRDIFF_MAX / 4);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "out", a.out_stride[0] = PTRDIFF_MAX / 2);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.mask = w.mask; a.mask_stride = PTRDIFF_MAX);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "bias", a.bias = w.bias; a.bias_stride = PTRDIFF_MAX / 4);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.keep = w.keep; a.keep_stride = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "mask", a.mask = w.mask; a.mask_stride[2] = PTRDIFF_MAX);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "bias", a.bias = w.bias; a.bias_stride[2] = PTRDIFF_MAX / 4);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.keep = w.keep; a.keep_stride[2] = PTRDIFF_MAX);
 }
 
 /* A workspace that no memory can hold, though every tensor fits: too many blocks, too many rows, too many threads. */
@@ -825,7 +961,7 @@ static void beyond_32_bits(void)
         a.batch = a.heads = 1; a.n_q = ROWS; a.n_k = KEYS; a.head_dim = 4;
         CHECK(attn_sdpa(&a) == ATTN_OK);
         a.k = far[0]; a.v = far[1]; a.q = far[2]; a.out = far_out; a.mask = far_m;
-        a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = a.out_stride[1] = a.mask_stride = step;
+        a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = a.out_stride[1] = a.mask_stride[2] = step;
         CHECK(attn_sdpa(&a) == ATTN_OK);
         for (i = 0; i < ROWS; i++)
             CHECKF(same_bits(far_out + i * step, out + i * 4, 4), "row %d, %s", i, attn_backend_name(list[b]));
@@ -987,13 +1123,13 @@ static void why_buffers(void)
 static void status_words(void)
 {
     int s, t;
-    for (s = 0; s >= -15; s--) {
+    for (s = 0; s >= ATTN_E_ALIGN; s--) {
         const char *name = attn_status_str((attn_status)s);
         CHECKF(name && name[0], "status %d has no words", s);
         if (!name) return;
         for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
     }
-    CHECK(attn_status_str((attn_status)-16) && attn_status_str((attn_status)1));
+    CHECK(attn_status_str((attn_status)(ATTN_E_ALIGN - 1)) && attn_status_str((attn_status)1));
     CHECK(attn_version() == ATTN_VERSION);
 }
 
@@ -1052,6 +1188,47 @@ static void self_and_cross(void)
     CHECK(attn_cross(w.out, w.q, w.k, w.v, B, N, 0, H, D, NULL, NULL) == ATTN_OK);
     CHECK(float_bits(w.out[0]) == 0 && float_bits(w.out[B * N * H * D - 1]) == 0);
     CHECK(float_bits(w.out[B * N * H * D]) == 0xA5A5A5A5u || OUT_SIZE == B * N * H * D);
+}
+
+/* Every mistake, in the words of the function that was called: none of them knows a q_lengths, and attn_self no n_q. */
+static void level_2_sentences(void)
+{
+    const int B = 2, N = 3, K = 4, H = 2, D = 5;
+    int *len = w.k_lengths;
+    float *odd;
+    (void)good();
+    odd = (float *)(uintptr_t)(const void *)((const char *)w.q + 1);
+    len[0] = 3; len[1] = 4;
+#define SELF(out, q, lengths, mask, batch, n, heads, head_dim, causal) \
+    attn_self(out, q, w.k, w.v, batch, n, heads, head_dim, causal, lengths, mask)
+#define CROSS(out, q, lengths, mask, batch, n_q, n_k, heads, head_dim) \
+    attn_cross(out, q, w.k, w.v, batch, n_q, n_k, heads, head_dim, lengths, mask)
+    REFUSED(SELF(NULL, w.q, NULL, NULL, B, N, H, D, 0), ATTN_E_NULL, "attn_self: out is NULL");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, -1, N, H, D, 0), ATTN_E_SIZE, "attn_self: batch is -1 but must be at least 0");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, B, -1, H, D, 0), ATTN_E_SIZE, "attn_self: n is -1 but must be at least 0");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, 0, D, 0), ATTN_E_SIZE, "attn_self: heads is 0 but must be at least 1");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, H, 0, 0), ATTN_E_SIZE, "attn_self: head_dim is 0");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, H, D, 2), ATTN_E_OPTION, "attn_self: causal is 2 but its values are 0..1");
+    REFUSED(SELF(w.out, w.q, len, NULL, B, N, H, D, 0), ATTN_E_LENGTHS, "attn_self: lengths[1] is 4 but n is 3");
+    REFUSED(SELF((float *)len, w.q, len, NULL, B, N + 1, H, D, 0), ATTN_E_OVERLAP, "attn_self: out overlaps lengths");
+    REFUSED(SELF(w.mask, w.q, NULL, w.mask, B, N, H, D, 0), ATTN_E_OVERLAP, "attn_self: out overlaps mask");
+    REFUSED(SELF(w.out, odd, NULL, NULL, B, N, H, D, 0), ATTN_E_ALIGN, "attn_self: q is not aligned");
+    REFUSED(SELF(w.out, w.q, (int *)(void *)odd, NULL, B, N, H, D, 0), ATTN_E_ALIGN, "attn_self: lengths is not");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, INT_MAX, 1, INT_MAX, 1, 0), ATTN_E_OVERFLOW, "attn_self: batch is ");
+    REFUSED(CROSS(w.out, NULL, NULL, NULL, B, N, K, H, D), ATTN_E_NULL, "attn_cross: q is NULL");
+    REFUSED(CROSS(w.out, w.q, NULL, NULL, B, -2, K, H, D), ATTN_E_SIZE, "attn_cross: n_q is -2");
+    REFUSED(CROSS(w.out, w.q, NULL, NULL, B, N, -2, H, D), ATTN_E_SIZE, "attn_cross: n_k is -2");
+    len[0] = 5;
+    REFUSED(CROSS(w.out, w.q, len, NULL, B, N, K, H, D), ATTN_E_LENGTHS, "attn_cross: source_lengths[0] is 5 but n_k is 4");
+    len[0] = -1;
+    REFUSED(CROSS(w.out, w.q, len, NULL, B, N, K, H, D), ATTN_E_LENGTHS, "attn_cross: source_lengths[0] is -1");
+    len[0] = 4;
+    REFUSED(CROSS(w.k, w.q, len, NULL, B, N, K, H, D), ATTN_E_OVERLAP, "attn_cross: out overlaps k");
+    REFUSED(CROSS((float *)len, w.q, len, NULL, B, N, K, H, D), ATTN_E_OVERLAP, "attn_cross: out overlaps source_lengths");
+#undef SELF
+#undef CROSS
+    refusal_clear();
+    CHECK(attn_self(w.out, w.q, w.k, w.v, B, 0, H, D, 0, NULL, NULL) == ATTN_OK && refusal_count() == 0);
 }
 
 /* ---- level 1 --------------------------------------------------------------------------------------------------- */
@@ -1182,6 +1359,10 @@ SUITE(args) = {
     { "cache_conflicts", cache_conflicts, "a cache of another shape, or k and v beside a cache, silently taken" },
     { "executors", executors, "an executor without a function or without a width" },
     { "zero_sizes", zero_sizes, "nothing to do treated as an error, or something written" },
+    { "args_for", args_for, "a size set in the wrong place" },
+    { "k_starts", k_starts_and_lengths, "k_lengths taken for an end, positions counted from k_starts" },
+    { "mask_strides", mask_strides, "entries and heads of a mask looked for where they would be if it were packed" },
+    { "alignment", alignment, "a float or int read at an odd address, or named wrongly" },
     { "overlap_plain", overlap_plain, "out over an input by one float" },
     { "overlap_strided", overlap_strided, "a true overlap between strided tensors missed" },
     { "overlap_columns", overlap_columns, "columns of one buffer, side by side, refused as if they overlapped" },
@@ -1194,6 +1375,7 @@ SUITE(args) = {
     { "workspace_grows_slowly", workspace_grows_slowly, "the same, one step at a time, any heads and dims" },
     { "why", why_buffers, "a sentence cut without its terminator or written past its buffer" },
     { "status", status_words, "a status without words" },
+    { "level_2_sentences", level_2_sentences, "a sentence of level 2 in the words of level 3, or none" },
     { "self_cross", self_and_cross, "a level-2 argument that is not checked" },
     { "mask_builders", mask_builders, "a level-1 argument that is not checked" },
     { "t5_arguments", t5_arguments, "a T5 argument that is not checked" },

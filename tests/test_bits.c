@@ -200,7 +200,7 @@ static void test_asking(void) { each_subject(150, 60000, 0, 3, property_asking);
 
 /* mask, keep or bias of entry b, heads h0.., rows i0.., columns j0..: a dense {1, heads, rows} matrix */
 static void *cut_cells(subject *t, const void *from, size_t cell, const ptrdiff_t step[3], const int at[4],
-                       const int n[3], int shape[3], ptrdiff_t *stride)
+                       const int n[3], int shape[3], ptrdiff_t stride[3])
 {
     if (!from) return NULL;
     unsigned char *to = (unsigned char *)case_own(&t->c, (size_t)n[0] * (size_t)n[1] * (size_t)n[2] * cell + cell),
@@ -212,7 +212,7 @@ static void *cut_cells(subject *t, const void *from, size_t cell, const ptrdiff_
                        (size_t)oracle_cell_at(step, at[0], at[1] + h, at[2] + i, at[3]) * cell,
                    (size_t)n[2] * cell);
     shape[0] = 1, shape[1] = n[0], shape[2] = n[1] > 0 ? n[1] : 1;
-    *stride = 0;
+    stride[0] = stride[1] = stride[2] = 0;
     return to;
 }
 
@@ -246,9 +246,9 @@ static attn_args cut(subject *t, int b, int h, int i, int j0, int j1)
     a.q_pos = 0, a.q_pos_each = pos;
     if (a.causal) a.causal = ATTN_CAUSAL_TOP_LEFT;
     a.align = ATTN_ALIGN_TOP_LEFT;
-    a.mask = (float *)cut_cells(t, a.mask, 4, s->mask, at, n, a.mask_shape, &a.mask_stride);
-    a.bias = (float *)cut_cells(t, a.bias, 4, s->bias, at, n, a.bias_shape, &a.bias_stride);
-    a.keep = (unsigned char *)cut_cells(t, a.keep, 1, s->keep, at, n, a.keep_shape, &a.keep_stride);
+    a.mask = (float *)cut_cells(t, a.mask, 4, s->mask, at, n, a.mask_shape, a.mask_stride);
+    a.bias = (float *)cut_cells(t, a.bias, 4, s->bias, at, n, a.bias_shape, a.bias_stride);
+    a.keep = (unsigned char *)cut_cells(t, a.keep, 1, s->keep, at, n, a.keep_shape, a.keep_stride);
     if (a.alibi_slopes) a.alibi_slopes += h0;
     if (a.sinks) a.sinks += h0;
     return a;
@@ -367,14 +367,15 @@ static int relaid(subject *t, int layout, int expand, attn_args *to)
     to->k_map = NULL, to->k_batch = 0, to->kv_heads = kvh;
     to->n_q = s->n_q, to->n_k = s->n_k;
     int *q_cum = own_ints(t, held), *k_cum = own_ints(t, held), *rows = own_ints(t, held), *ends = own_ints(t, held);
+    int *lengths = own_ints(t, held);
     q_cum[0] = k_cum[0] = 0;
     for (int b = 0; b < s->batch; b++) {
-        rows[b] = oracle_rows(a, b), ends[b] = oracle_end(a, b);
+        rows[b] = oracle_rows(a, b), ends[b] = oracle_end(a, b), lengths[b] = ends[b] - oracle_start(a, b);
         q_cum[b + 1] = q_cum[b] + rows[b], k_cum[b + 1] = k_cum[b] + ends[b];
     }
     to->q_cum = ragged ? q_cum : NULL, to->k_cum = ragged ? k_cum : NULL;
     to->q_lengths = ragged || !(a->q_lengths || a->q_cum) ? NULL : rows;
-    to->k_lengths = ragged || !(a->k_lengths || a->k_cum) ? NULL : ends;
+    to->k_lengths = ragged || !(a->k_lengths || a->k_cum) ? NULL : lengths;
     if (gaps) {
         int inner = to->layout == ATTN_BHSD ? 1 : 2, outer = 3 - inner, n_q = s->n_q > 0 ? s->n_q : 1, n_k = s->n_k;
         n_k = n_k > 0 ? n_k : 1;
@@ -445,10 +446,13 @@ static attn_args rewritten(subject *t, int as_bytes)
     }
     int *shape = as_bytes ? a.keep_shape : a.mask_shape;
     shape[0] = s->batch > 0 ? s->batch : 1, shape[1] = s->heads, shape[2] = s->n_q > 0 ? s->n_q : 1;
-    if (as_bytes) a.keep = keep, a.keep_stride = 0;
-    else
-        a.mask = mask, a.mask_stride = 0, a.keep = NULL, memset(a.keep_shape, 0, sizeof a.keep_shape),
-        a.keep_stride = 0;
+    memset(a.keep_stride, 0, sizeof a.keep_stride);
+    if (as_bytes) a.keep = keep;
+    else {
+        a.mask = mask, a.keep = NULL;
+        memset(a.mask_stride, 0, sizeof a.mask_stride);
+        memset(a.keep_shape, 0, sizeof a.keep_shape);
+    }
     a.n_q = s->n_q, a.n_k = s->n_k;
     a.causal = ATTN_CAUSAL_NONE, a.align = ATTN_ALIGN_TOP_LEFT, a.window_left = a.window_right = 0;
     a.q_pos = 0, a.q_pos_each = pos;

@@ -487,7 +487,7 @@ static void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int
     for (int b = 0; b < batch; b++) {
         s->q_lengths[b] = rng_int(r, 0, n_q);
         s->k_lengths[b] = rng_int(r, 0, n_k);
-        s->k_starts[b] = rng_int(r, 0, s->k_lengths[b]);
+        s->k_starts[b] = rng_int(r, 0, n_k - s->k_lengths[b]);
     }
     if (rng_int(r, 0, 2) == 0) a->causal = rng_int(r, 1, 2);
     if (rng_int(r, 0, 3) == 0) a->window_left = rng_int(r, 1, 20);
@@ -1080,7 +1080,7 @@ static void padded_batches(void)
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
         const int n = rng_int(&r, 0, 2) ? rng_int(&r, 1, 25) : rng_int(&r, 129, 160), causal = rng_int(&r, 0, 1);
-        int lengths[BATCH], starts[BATCH], ends[BATCH], cum[BATCH + 1] = {0};
+        int lengths[BATCH], starts[BATCH], cum[BATCH + 1] = {0};
         float *x[BATCH], *want[BATCH], *right, *left, *ragged, *out;
         layer l;
         int d;
@@ -1097,7 +1097,6 @@ static void padded_batches(void)
         for (int b = 0; b < BATCH; b++) {
             lengths[b] = rng_int(&r, 0, n);
             starts[b] = n - lengths[b];
-            ends[b] = n;
             cum[b + 1] = cum[b] + lengths[b];
             x[b] = normal(&r, (size_t)(lengths[b] * d), 1.0);
             want[b] = floats((size_t)(lengths[b] * d));
@@ -1114,7 +1113,7 @@ static void padded_batches(void)
             for (int y = lengths[b] * d; y < n * d; y++) CHECK(float_bits(out[b * n * d + y]) == 0);
         }
         o.attn.q_lengths = NULL;
-        o.attn.k_lengths = ends;
+        o.attn.k_lengths = lengths;
         o.attn.k_starts = starts;
         CHECK(attn_mha_self(&l.m, out, left, BATCH, n, &o) == ATTN_OK);
         for (int b = 0; b < BATCH; b++)
@@ -1589,7 +1588,7 @@ static void wrong_calls(void)
     REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP);
     REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_WORK);
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_SHAPE);
-    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride = 1, attn_mha_self(&m, out, x, B, N, &o)),
+    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1, attn_mha_self(&m, out, x, B, N, &o)),
             ATTN_E_STRIDE);
 
     REFUSES(attn_mha_cross(&m, out, x, B, N, NULL, N, NULL), ATTN_E_NULL);
@@ -1620,7 +1619,9 @@ static void wrong_calls(void)
     REFUSES((o.attn.k_starts = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT);
     REFUSES((o.attn.kv = &other, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT);
     REFUSES((o.attn.q_lengths = over, attn_mha_self_step(&m, out, x, B, N, &c, &o)), ATTN_E_LENGTHS);
-    REFUSES((o.attn.mask = x, o.attn.mask_stride = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_STRIDE);
+    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
+             o.attn.mask_stride[0] = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
+            ATTN_E_STRIDE);
     REFUSES((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked,
              attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
             ATTN_E_OVERLAP); /* only the attention inside can see this */

@@ -33,16 +33,17 @@ static float *twin(sdpa_case *c, const float *from, size_t n) { return from ? (f
 /* Hides whole chunks in some rows of cells, so that they do not only come about by chance. */
 static void hide_chunks(sdpa_case *c, rng *r)
 {
-    int start = c->a.batch > 0 ? oracle_start(&c->a, 0) : 0, n_k = c->s.n_k;
-    size_t row = c->keep ? (size_t)(c->a.keep_stride ? c->a.keep_stride : n_k)
-                         : (size_t)(c->a.mask_stride ? c->a.mask_stride : n_k);
-    size_t size = c->keep ? c->keep_size : c->mask ? c->mask_size : 0;
-    for (size_t at = 0; at < size && n_k > 128; at += row) {
+    const oracle_shape *s = &c->s;
+    int start = c->a.batch > 0 ? oracle_start(&c->a, 0) : 0, n_k = s->n_k;
+    const ptrdiff_t *step = c->keep ? s->keep : s->mask;
+    if (n_k <= 128 || (!c->keep && !c->mask)) return;
+    for (int x = 0; x < s->batch * s->heads * s->n_q; x++) {
         unsigned chunks = rng_int(r, 0, 1) ? rng_u32(r) & rng_u32(r) : 0;
+        ptrdiff_t at = oracle_cell_at(step, x / s->n_q / s->heads, x / s->n_q % s->heads, x % s->n_q, 0);
         for (int j = start; j < n_k; j++) {
             if (!(chunks >> (j - start) / 128 & 1)) continue;
-            if (c->keep) c->keep[at + (size_t)j] = 0;
-            else c->mask[at + (size_t)j] = -INF;
+            if (c->keep) c->keep[at + j] = 0;
+            else c->mask[at + j] = -INF;
         }
     }
 }
@@ -693,7 +694,7 @@ static void test_empty(void)
         for (int z = 0; z < SIZES; z++)
             for (int way = 0; way < WAYS; way++)
                 for (int sunk = 0; sunk < 2; sunk++) {
-                    int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3], length = n_k,
+                    int n_q = sizes[z][0], n_k = sizes[z][1], head_dim = sizes[z][2], dv = sizes[z][3],
                         start = n_k;
                     int zero = 0, third = n_k / 3, none[2] = {0, 0};
                     size_t cells = (size_t)(n_q * n_k);
@@ -718,7 +719,7 @@ static void test_empty(void)
                     if (way == 4) s.a.window_left = 2, s.a.q_pos = n_k + 1;
                     if (way == 5) s.a.window_right = 1, s.a.q_pos = -n_q;
                     if (way == 6) s.a.k_lengths = &zero;
-                    if (way == 7) s.a.k_starts = &start, s.a.k_lengths = &length;
+                    if (way == 7) s.a.k_starts = &start, s.a.k_lengths = &zero;
                     if (way == 9) s.a.window_left = 1;
                     if (way == 10) s.a.n_k = 0;
                     if (way == 11) s.a.k_lengths = &third;

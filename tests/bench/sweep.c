@@ -233,7 +233,10 @@ static void call_random(call *c)
         say(c, " q_lengths");
     }
     if (!ragged && chance(15)) {
-        for (int b = 0; b < batch; b++) c->k_starts[b] = pick(0, n_k / 3);
+        for (int b = 0; b < batch; b++) {
+            c->k_starts[b] = pick(0, n_k / 3);
+            c->k_lengths[b] -= c->k_starts[b];              /* the end stays where it was */
+        }
         c->a.k_starts = c->k_starts;
         say(c, " k_starts");
     }

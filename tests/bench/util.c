@@ -70,7 +70,8 @@ double bench_median(double *x, int n)
 
 static int entry_keys(const attn_args *a, int b)
 {
-    return a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : a->k_lengths ? a->k_lengths[b] : a->n_k;
+    if (a->k_cum) return a->k_cum[b + 1] - a->k_cum[b];
+    return a->k_lengths ? (a->k_starts ? a->k_starts[b] : 0) + a->k_lengths[b] : a->n_k;
 }
 
 int bench_rows(const attn_args *a, int b)

@@ -18,6 +18,7 @@
 /* ---- impl.c: an allocator that counts, and fails at a given allocation; a gate, which is private in attn.h ------------ */
 typedef struct heap { long live, calls, fail_at; } heap;              /* fail_at 0: never; 1: the first */
 extern heap the_heap;
+extern struct refusal { int count, status; char text[256]; } refusal; /* how often ATTN_REFUSED was told, and what last */
 float fuzz_gate(float x, int sigmoid);
 
 #ifndef FUZZ_IMPLEMENTATION

@@ -1,4 +1,4 @@
-/* impl.c: the implementation all fuzz targets are linked with, on the allocator they steer; and what oracle.h asks of the
+/* impl.c: the implementation all fuzz targets are linked with, on the allocator they steer; and what oracle.h and refused.h ask of the
  * test harness: a wrong answer aborts. */
 #define FUZZ_IMPLEMENTATION
 #include "fuzz.h"
@@ -27,6 +27,18 @@ static void heap_put(void *user, void *p)
 #include "test.h"
 
 #include <stdarg.h>
+
+struct refusal refusal;
+void test_refused(void *user, int status, const char *sentence)
+{
+    MUST(user == &the_heap || user == NULL);
+    if (status >= 0 || strncmp(sentence, "attn_", 5) != 0 || strlen(sentence) >= sizeof refusal.text ||
+        strpbrk(sentence, "#$"))
+        DIE("refused with status %d and the sentence \"%s\"", status, sentence);
+    refusal.count++;
+    refusal.status = status;
+    strcpy(refusal.text, sentence);
+}
 
 float fuzz_gate(float x, int sigmoid) { return attn__gate(x, sigmoid); }
 
