@@ -160,7 +160,7 @@ static void gates(float *y, int rows, int n, int width, const attn_mha_opts *how
 {
     int r, i, x;
     for (i = 0; i < n; i++) {
-        const float by = attn__gate(how->gate[i], how->gate_sigmoid);
+        const float by = fuzz_gate(how->gate[i], how->gate_sigmoid);
         const double g = (double)how->gate[i], is = how->gate_sigmoid ? 1.0 / (1.0 + exp(-g)) : tanh(g);
         if (fabs((double)by - is) > 4e-7) DIE("the gate %g is %g, not %g", g, (double)by, is);
         for (r = 0; r < rows; r++)
