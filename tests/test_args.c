@@ -447,7 +447,7 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.k_panels + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.v_panels + 5);
-    WRONG(cached, ATTN_E_OVERLAP, "lse lengths kv", a.lse = (float *)cache.lengths);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.lengths);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.slots);
     attn_kv_free(&cache);
     WRONG(cached, ATTN_E_NULL, "kv", (void)0);                    /* freed */

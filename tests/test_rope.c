@@ -212,7 +212,7 @@ static void rope_wrong(void)
     REFUSES(a.pos = 2, ATTN_E_SIZE, "positions is 2 but the last row of entry 0 stands at 2");
     REFUSES((a.n = 2, a.x_stride[1] = 4, a.pos_each = each), ATTN_E_SIZE, "positions is 2 but the last row of entry 1 stands at 2");
     REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
-    REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps pos_each");
+    REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps");
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");
     REFUSES((a.head_dim = 1 << 30, a.positions = 2147480000), ATTN_E_OVERFLOW, "positions 2147480000 times");
 #undef REFUSES
