@@ -127,7 +127,10 @@ def main():
         elif missing:
             untaken[key] = "%d branch%s" % (missing, "es" if missing > 1 else "")
 
-    whole, excused, left_out, problems = statements(text), {}, set(), []
+    left_out = set()                               # of kernels nobody can tell where one of the passes does not run
+    if not complete:
+        left_out = {k for k in untaken if k[0].rsplit("_", 1)[-1] in backends}
+    whole, excused, problems = statements(text), {k: "left out" for k in left_out}, []
     for where, function, most, what, piece, reason in excuses():
         here = [k for k in lines if fnmatch.fnmatchcase(k[0], function) and piece in whole[k[1] - 1]]
         here = [k for k in here if usable(k[0], backends)]
@@ -140,15 +143,11 @@ def main():
                 continue
             used += sum(b == 0 for b in branches) if what == "branch" else 1
             excused[key] = reason
-        if here and not used and what != "timing":
+        if here and not used and what != "timing" and not left_out.intersection(here):
             problems.append("%s: not needed, all of %s is taken" % (where, function))
         if what in ("line", "branch") and used > most * len({f for f, _ in here}):
             problems.append("%s: %d times, but %d in all are excused" % (where, used, most))
 
-    for key in untaken:                            # in kernels: nobody can tell where one of the passes does not run
-        if key[0].rsplit("_", 1)[-1] in backends and not complete and key not in excused:
-            left_out.add(key)
-            excused[key] = "left out"
     entered = {}
     for (function, line), (n, _) in own.items():
         entered[function] = entered.get(function, 0) + n
