@@ -11,7 +11,7 @@
 cd "$(dirname "$0")/.." || exit 1
 list=tests/mutations.txt work=build/mutate
 CC=${CC:-cc} CFLAGS=${CFLAGS:--O1} LIMIT=${LIMIT:-60}
-flags="-std=c99 $CFLAGS -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0"   # as in the Makefile
+flags="-std=c99 $CFLAGS -DATTN_SERIAL_FLOPS=0"   # as in the Makefile
 
 # mistake number $1 made in attn.h; exit 1: stale
 apply()
@@ -63,7 +63,7 @@ one()
     built=
     for round in 1 2; do                         # most are noticed by the first three suites: build only them
         if [ $round = 1 ]; then more=attn_impl objects=$quick suites='bits poison sdpa'
-        else more=$with objects=$without suites='masks args math kv mha pool'; fi
+        else more=$with objects=$without suites='masks args math kv linear rope mha steps pool'; fi
         for f in $more; do
             case " $built " in *" $f "*) continue ;; esac
             $CC $flags -I"$dir" -Itests -c "tests/$f.c" -o "$dir/$f.o" 2>"$dir/log" || break 2

@@ -263,13 +263,15 @@ static void backends(void)
 {
     attn_backend list[16];
     int n = attn_backends(list, 16), b, i, usable;
-    attn_backend few[2] = { ATTN_WASM, ATTN_WASM };
+    attn_backend few[2] = { ATTN_AUTO, ATTN_AUTO };
     CHECK(n >= 1 && n <= 16);
     CHECK(attn_backends(NULL, 0) == n);
-    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_WASM);
+    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_AUTO);
     CHECK(attn_backends(few, 1) == n);
-    CHECK(few[0] == list[0] && few[1] == ATTN_WASM);
-    for (b = ATTN_SCALAR; b <= ATTN_WASM; b++) {
+    CHECK(few[0] == list[0] && few[1] == ATTN_AUTO);
+    /* all there are: those with a name. A usable one must have one. */
+    for (i = 0; i < n; i++) CHECK(strcmp(attn_backend_name(list[i]), "unknown") != 0);
+    for (b = ATTN_SCALAR; strcmp(attn_backend_name((attn_backend)b), "unknown") != 0; b++) {
         char words[64];
         attn_args a = good();
         for (usable = i = 0; i < n; i++) usable |= list[i] == (attn_backend)b;
@@ -416,7 +418,7 @@ static void cache_conflicts(void)
     c.batch = BATCH; c.kv_heads = KV_HEADS; c.head_dim = DIM; c.v_head_dim = DIM_V; c.capacity = 40;
     (void)good();
     CHECK(attn_kv_init(&cache, &c) == ATTN_OK);
-    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL, 0) == ATTN_OK);
     RIGHT(cached, (void)0);
     RIGHT(cached, a.kv_heads = 0; a.head_dim = 0; a.v_head_dim = 0);
     RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */
@@ -445,6 +447,8 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.k_panels + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.v_panels + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse lengths kv", a.lse = (float *)cache.lengths);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.slots);
     attn_kv_free(&cache);
     WRONG(cached, ATTN_E_NULL, "kv", (void)0);                    /* freed */
 }
@@ -850,6 +854,8 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.head_dim = 4);       /* 2^64 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2);       /* 2^63 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1; a.v_head_dim = 4);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "out out_stride[1]", a.heads = a.n_q = a.head_dim = a.v_head_dim = big - 1023;
+               a.kv_heads = 0);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << e; a.n_q = a.n_k = n; a.mask = w.mask;
                set3(a.mask_shape, 1 << e, 1, n));
@@ -875,10 +881,10 @@ static void overflow(void)
 static void overflow_of_work(void)
 {
     static const struct { int batch, n_q, n_k, head_dim, v_head_dim; } sizes[] = {
-        { 1, 2, 1, INT_MAX - 1023, 1 }, { 1, 2, 1000, INT_MAX - 1023, 1 << 24 },
+        { (1 << 29) - 1, 8, 1, INT_MAX - 1023, 1 }, { 1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24 },
         { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
         { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 },             /* two rows of q are 2^34 bytes for each thread */
-        { 1, 100, 128, 1 << 26, 1 << 26 } };                      /* whole blocks do not fit where few rows still do */
+        { 1 << 26, 100, 128, 1 << 26, 1 << 26 } };                     /* whole blocks do not fit where few rows still do */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -920,11 +926,11 @@ static void overflow_of_work(void)
     }
     a = tiny();                                                   /* a real call of that kind, its one entry empty */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
-    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 2; a.n_k = 1; exec.width = INT_MAX;
-    a.head_dim = INT_MAX - 1023;
-    a.out = NULL; a.q = a.k = a.v = NULL; a.lse = w.lse;
-    refused(__LINE__, "2^31 threads with 2^34 bytes each", &a, ATTN_E_OVERFLOW, "workspace");
-    no_workspace(__LINE__, "2^31 threads with 2^34 bytes each", &a);
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1 << 30; a.n_k = 1; exec.width = INT_MAX;
+    a.head_dim = a.v_head_dim = 1 << 30;
+    a.out = NULL; a.q = a.k = a.v = NULL;
+    refused(__LINE__, "2^24 blocks of 2^40 bytes", &a, ATTN_E_OVERFLOW, "workspace");
+    no_workspace(__LINE__, "2^24 blocks of 2^40 bytes", &a);
 }
 
 /* Products that overflow 32 bits and nothing else are ordinary sizes on a 64-bit machine. */
@@ -1136,7 +1142,9 @@ static void status_words(void)
 /* ---- level 2 --------------------------------------------------------------------------------------------------- */
 
 #define UNTOUCHED(status, call) \
-    do { memcpy(&before, &w, sizeof w); CHECK((call) == (status)); \
+    do { memcpy(&before, &w, sizeof w); refusal_clear(); CHECK((call) == (status)); \
+         CHECKF(refusal_status() == (status) && refusal_count() == ((status) != ATTN_OK), "%s: told %d times, \"%s\"", \
+                #call, refusal_count(), refusal_text()); \
          CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s wrote something", #call); } while (0)
 
 static void self_and_cross(void)

@@ -3,7 +3,6 @@
  * share, and here the system can be made to refuse things and the processor to lack them.
  *
  * make test CC=clang CFLAGS='-O1 -g -fsanitize=thread' ARGS=pool      must stay silent */
-#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #define ATTN_THREADS
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
@@ -16,6 +15,7 @@ static void sys_free(void *p);
 
 #if !defined(_WIN32)
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #define HAVE_CALLERS 1
 static int sys_mutex(pthread_mutex_t *m), sys_mutex_end(pthread_mutex_t *m);
@@ -61,6 +61,7 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 #undef volatile
 #include <fenv.h>
 #include "control.h"
+#include "harness.h"
 
 /* ---- a system that refuses --------------------------------------------------------------------------------- */
 
@@ -277,6 +278,116 @@ static void nested(void)
     attn_pool_destroy(p);
 }
 
+/* Pool A, whose tasks use pool B, whose tasks use pool A. The first task of B gives a second thread
+ * 10 ms to come and take the other one: that one is no thread of A, and must not wait for A. */
+typedef struct chain { attn_exec a, b; int there, done; count outer, middle, inner; } chain;
+
+static void chain_inner(void *arg, int i)
+{
+    chain *c = arg;
+    (void)i;
+    __atomic_fetch_add(&c->inner.n, 1, __ATOMIC_RELAXED);
+}
+
+static void chain_middle(void *arg, int i)
+{
+    chain *c = arg;
+    const double end = test_seconds() + 0.01;
+    __atomic_fetch_add(&c->there, 1, __ATOMIC_SEQ_CST);
+    while (i == 0 && __atomic_load_n(&c->there, __ATOMIC_SEQ_CST) < 2 && test_seconds() < end) continue;
+    c->a.run(c->a.pool, 3, chain_inner, c);
+    __atomic_fetch_add(&c->middle.n, 1, __ATOMIC_RELAXED);
+}
+
+static void chain_outer(void *arg, int i)
+{
+    chain *c = arg;
+    c->b.run(c->b.pool, 2, chain_middle, c);
+    count_task(&c->outer, i);
+}
+
+#if HAVE_CALLERS
+static void *chain_run(void *arg)
+{
+    chain *c = arg;
+    for (int round = 0; round < 5; round++) {
+        c->there = 0;
+        memset(&c->outer, 0, sizeof c->outer);
+        c->middle.n = c->inner.n = 0;
+        c->a.run(c->a.pool, 2, chain_outer, c);
+        if (!counts_are(&c->outer, 2) || c->middle.n != 4 || c->inner.n != 12) break;
+        __atomic_fetch_add(&c->done, 1, __ATOMIC_SEQ_CST);
+    }
+    return NULL;
+}
+
+static void two_pools(void)
+{
+    static chain c;                                           /* outlives a deadlock */
+    attn_pool *a = attn_pool_create(3), *b = attn_pool_create(3);
+    const double end = test_seconds() + 30;
+    pthread_t thread;
+    memset(&c, 0, sizeof c);
+    c.a = attn_pool_exec(a);
+    c.b = attn_pool_exec(b);
+    if (pthread_create(&thread, NULL, chain_run, &c)) { CHECK(!"a thread"); return; }
+    while (__atomic_load_n(&c.done, __ATOMIC_SEQ_CST) < 5 && test_seconds() < end) (void)sched_yield();
+    CHECKF(c.done == 5, "after 30 seconds %d of 5 rounds are done: it waits, or tasks are lost", c.done);
+    if (c.done < 5) return;                                   /* nobody can be joined */
+    (void)pthread_join(thread, NULL);
+    attn_pool_destroy(a);
+    attn_pool_destroy(b);
+}
+
+/* ---- a child of fork() ---------------------------------------------------------------------------------------- */
+
+/* A caller that keeps the pool busy, so that it is forked with its lock held and a job half done. */
+typedef struct busy { attn_exec e; int stop; } busy;
+
+static void *busy_run(void *arg)
+{
+    busy *u = arg;
+    while (!__atomic_load_n(&u->stop, __ATOMIC_RELAXED)) {
+        count c = {0};
+        u->e.run(u->e.pool, 8, count_task, &c);
+    }
+    return NULL;
+}
+
+static void forked(void)
+{
+    attn_pool *p = attn_pool_create(4);
+    busy u = { attn_pool_exec(p), 0 };
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, busy_run, &u)) { CHECK(!"a thread"); return; }
+    for (int i = 0; i < 20; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            count c = {0};
+            alarm(20);                                        /* who waits for a thread is ended */
+            u.e.run(u.e.pool, 100, count_task, &c);
+            attn_pool_destroy(p);
+            _exit(counts_are(&c, 100) ? 0 : 1);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECKF(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child %d: status %x", i, (unsigned)status);
+        if (test_failed()) break;
+    }
+    __atomic_store_n(&u.stop, 1, __ATOMIC_RELAXED);
+    (void)pthread_join(thread, NULL);
+    {
+        count c = {0};                                        /* here nothing has happened to it */
+        u.e.run(u.e.pool, 100, count_task, &c);
+        CHECK(counts_are(&c, 100));
+    }
+    attn_pool_destroy(p);
+}
+#else
+static void two_pools(void) { (void)chain_outer; test_skip("no pthreads here to wait beside"); }
+static void forked(void) { test_skip("nothing forks here"); }
+#endif
+
 /* ---- the same bits ------------------------------------------------------------------------------------------ */
 enum { N = 70, HEADS = 3, DIM = 12 };                        /* 1/sqrt(12) is rounded: also outside tasks? */
 typedef struct problem {
@@ -317,11 +428,13 @@ static void same_as_serial(void)
     problem *p = problem_make(test_seed);
     float *out = malloc(sizeof p->want), w[HEADS * DIM * 4 * DIM], b[HEADS * DIM], y[2][N * HEADS * DIM];
     rng r = rng_make(test_seed + 1);
+    attn_linear_args la = {0};
     attn_linear l;
     if (!out) abort();
     rng_fill(&r, w, sizeof w / sizeof *w);
     rng_fill(&r, b, HEADS * DIM);
-    CHECK(attn_linear_init(&l, w, b, 4 * DIM, HEADS * DIM, NULL, 0, NULL) == ATTN_OK);
+    la.n_in = 4 * DIM, la.n_out = HEADS * DIM, la.w = w, la.b = b;
+    CHECK(attn_linear_init(&l, &la) == ATTN_OK);
     CHECK(attn_linear_run(&l, y[0], p->q, N * HEADS / 4, NULL) == ATTN_OK);
     for (int threads = 1; threads <= 9; threads += 2) {
         attn_pool *pool = attn_pool_create(threads);
@@ -529,6 +642,8 @@ static void every_call(record *r)
     attn_kv_args shape = {0};
     attn_mha_opts o = {0};
     attn_args a = {0};
+    attn_linear_args la = {0};
+    attn_rope_args ra = {0};
     attn_linear l;
     attn_mha m;
     attn_kv c;
@@ -572,7 +687,7 @@ static void every_call(record *r)
     /* caches */
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
     CALL(attn_kv_init(&c, &shape), &shape, 0);
-    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts, 0), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
@@ -583,16 +698,19 @@ static void every_call(record *r)
     CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
 
     /* projections, rotation, layers */
-    CALL(attn_linear_init(&l, given.w, given.b, EM, EM, NULL, 0, NULL), &l, 0);
+    la.n_in = la.n_out = EM, la.w = given.w, la.b = given.b;
+    CALL(attn_linear_init(&l, &la), &l, 0);
     CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
     CALL((attn_linear_free(&l), done), out, 0);
     CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
     CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
     memcpy(out, x, sizeof out);
-    CALL(attn_rope(out, 1, EN, EH, ED, given.table, 0, 3), out, EN * EM * sizeof *out);
+    ra.x = out, ra.batch = 1, ra.n = EN, ra.heads = EH, ra.head_dim = ED, ra.table = given.table;
+    ra.positions = 2 * EN, ra.pos = 3;
+    CALL(attn_rope(&ra), out, EN * EM * sizeof *out);
     args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w, args.b_q = given.b;
     args.b_o = given.b;
-    CALL(attn_mha_init(&m, &args, text, sizeof text), text, 0);
+    CALL(attn_mha_init(&m, &args), text, 0);
     o.attn.exec = r->exec, o.attn.backend = r->backend, o.gate = given.sinks, o.gate_n = EH, o.weights_mean = 1;
     o.attn.weights = weights;
     CALL(attn_mha_self(&m, out, x, 1, EN, &o), out, EN * EM * sizeof *out);
@@ -602,8 +720,8 @@ static void every_call(record *r)
     CALL(attn_mha_cross_fill(&m, &c, x, 2, EN, NULL, &o), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_cross_step(&m, out, x, 2, 4, &c, &o), out, 8 * EM * sizeof *out);
     CALL((attn_mha_free(&m), done), out, 0);
-    args.rope_table = given.table, args.rope_positions = 2 * EN;
-    CALL(attn_mha_init(&m, &args, text, sizeof text), text, 0);
+    args.rope_table = given.table, args.rope_positions = 2 * EN, args.q_norm = given.b, args.k_norm = given.w;
+    CALL(attn_mha_init(&m, &args), text, 0);
     CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_self_step(&m, out, x, 2, EN / 2, &c, &o), out, EN * EM * sizeof *out);
     CALL(attn_mha_self_step(&m, out, x, 2, 1, &c, &o), out, 2 * EM * sizeof *out);
@@ -673,6 +791,7 @@ static void cpu_lacks(void)
     static const unsigned saved[] = {0u, 2u, 4u, 6u, 7u, 0x66u, 0xa6u, 0xc6u, 0xe2u, 0xe6u, 0xe7u, 0xffu};
     problem *p = problem_make(test_seed + 30);
     float *out = malloc(2 * sizeof p->want);
+    attn_backend best;
     if (!out) abort();
     if (!(cpu_leaf(1, 2) >> 27 & 1u)) {
         test_skip("xgetbv does not run on this processor");
@@ -687,19 +806,22 @@ static void cpu_lacks(void)
                              (saved[i] & 6u) == 6u;
             const int avx512 = avx2 && (has & AVX512) && (saved[i] & 0xe0u) == 0xe0u;
             attn_backend list[16], want[4];
-            int n = 0;
+            int n = 0, n_list = 0, all;
             attn_args a = {0};
             cpu.most = has & LEAF7 ? 7 : 6;
             cpu.leaf1 = (has & OSXSAVE ? 1u << 27 : 0) | (has & AVX ? 1u << 28 : 0) | (has & FMA ? 1u << 12 : 0);
             cpu.leaf7 = (has & AVX2 ? 1u << 5 : 0) | (has & AVX512 ? 1u << 16 : 0);
             cpu.os = saved[i];
             attn__cpu_word = 0;
+            all = attn_backends(list, 16);
+            for (int b = 0; b < all; b++)                     /* without those that are asked otherwise */
+                if (list[b] <= ATTN_AVX512) list[n_list++] = list[b];
             if (avx512) want[n++] = ATTN_AVX512;
             if (avx2) want[n++] = ATTN_AVX2;
             want[n++] = ATTN_SSE2;
             want[n++] = ATTN_SCALAR;
-            CHECKF(attn_backends(list, 16) == n && !memcmp(list, want, (size_t)n * sizeof *want),
-                   "has %x, saves %x: %d backends, first %s", (unsigned)has, saved[i], attn_backends(NULL, 0),
+            CHECKF(n_list == n && !memcmp(list, want, (size_t)n * sizeof *want),
+                   "has %x, saves %x: %d backends, first %s", (unsigned)has, saved[i], n_list,
                    attn_backend_name(list[0]));
             a.batch = a.heads = a.n_q = a.n_k = a.head_dim = 1;
             a.out = out;
@@ -712,7 +834,8 @@ static void cpu_lacks(void)
     cpu.most = 1;                                             /* the oldest one: the default is SSE2 then */
     cpu.leaf1 = cpu.leaf7 = cpu.os = 0;
     attn__cpu_word = 0;
-    CHECK(solve(p, out, NULL, ATTN_SSE2) == ATTN_OK && solve(p, out + N * HEADS * DIM, NULL, ATTN_AUTO) == ATTN_OK);
+    CHECK(attn_backends(&best, 1) >= 2 && (best == ATTN_SSE2 || best > ATTN_AVX512));
+    CHECK(solve(p, out, NULL, best) == ATTN_OK && solve(p, out + N * HEADS * DIM, NULL, ATTN_AUTO) == ATTN_OK);
     CHECK(same_bits(out, out + N * HEADS * DIM, N * HEADS * DIM));
     cpu.faked = hide_off = 0;
     attn__cpu_word = 0;
@@ -731,6 +854,8 @@ SUITE(pool) = {
     {"creation fails", creation_fails, "something leaked, or used all the same, when the system gives no more"},
     {"processors", processors, "a number of processors taken as it comes: unknown, or thousands"},
     {"nested", nested, "a task that waits for its own pool"},
+    {"two pools", two_pools, "a task that waits for its own pool by way of another one: two pools that wait for each other"},
+    {"forked", forked, "a child of fork() that waits for, or joins, threads that only its parent has"},
     {"same as serial", same_as_serial, "bits that depend on the pool"},
     {"several callers", several_callers, "two jobs mixed up"},
     {"environment", environment, "rounding mode or flags of the host that leak in or out"},
