@@ -1,7 +1,7 @@
 /* hide.h: plays an older processor on a newer one. Included before the implementation by every program of the tests.
  *
  *   ATTN_HIDE=avx512 make test            as on a processor without AVX-512
- *   ATTN_HIDE=avx512,avx2 make test       without AVX2, too (which hides AVX-512 in any case, as no processor has it alone)
+ *   ATTN_HIDE=avx512,avx2 make test       without AVX2, too (and so without AVX-512, in any case)
  *
  * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it. */
 #ifndef HIDE_H

@@ -50,7 +50,8 @@ static int usage(const char *program)
                     "  -l         list the tests and what each would catch\n"
                     "  -s seed    another seed for the random tests (default 1)\n"
                     "  -n factor  draw factor times as many random cases (default 1)\n"
-                    "  word       only suites or tests whose name contains one of the words; suite/test: this one\n", program);
+                    "  word       only suites or tests whose name contains one of the words\n"
+                    "             (suite/test: the one of this name)\n", program);
     return 2;
 }
 
