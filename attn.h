@@ -5113,41 +5113,49 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     return status;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
  * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
- *     (chain of the first 256 products, begun at the bias) + (chain of the next 256, begun at +0) + ...
- * added in that order. Nothing about the other rows, the blocks or the threads is in it, and neither is the place of
- * the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded to whole panels; in place
- * they are packed on the way, a few panels at a time. A layer is four linears around attn_sdpa.
- * ========================================================================================================== */
+ *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
+ * added in that order. Nothing about other rows, blocks or threads is in it, and neither is the
+ * place of the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded
+ * to whole panels; in place they are packed on the way, a few panels at a time. A layer is four
+ * linears around attn_sdpa.
+ * ============================================================================================== */
 
-/* ---- linears ------------------------------------------------------------------------------------------------- */
+/* ---- linears --------------------------------------------------------------------------------- */
 enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 24,               /* rows of a block of the last panel, when it sticks out of y */
-    ATTN__LINEAR_HELD = 2                 /* panels packed at once, on the stack, from weights in place */
+    ATTN__LINEAR_TILE = 24,               /* rows of a block of a last panel that sticks out */
+    ATTN__LINEAR_HELD = 2                 /* panels packed at once from weights in place */
 };
 
-static int attn__linear_panels(const attn_linear *l) { return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL; }
+static int attn__linear_panels(const attn_linear *l)
+{
+    return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
+}
 
-/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each other. */
+/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each
+   other. */
 static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
     const attn_status status = attn__check_all(why, size, 2);
     if (status != ATTN_OK) return status;
-    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float))) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the address space", "", n_in,
+    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1,
+                     sizeof(float))) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OVERFLOW,
+                      "n_in # times n_out # weights do not fit the address space", "", n_in,
                       n_out, 0);
 }
 
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie (`at` is NULL).
-   Returns what is behind. */
-static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
+   (`at` is NULL). Returns what is behind. */
+static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
+                               char *at)
 {
     const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
     float *panels = (float *)(void *)at, *bias;
@@ -5174,7 +5182,8 @@ static attn_status attn__layer_memory(attn__why *why, const char *size, const ch
     const attn_status status = attn__memory(mem, mem_size, need, why->user, own, at);
     if (status == ATTN_OK) return ATTN_OK;
     if (status == ATTN_E_MEMORY)
-        return attn__fail(why, status, "an allocation of # bytes failed", "", (long long)need, 0, 0);
+        return attn__fail(why, status, "an allocation of # bytes failed", "", (long long)need, 0,
+                          0);
     attn__say(why, "$ is # but ", size, (long long)mem_size, 0, 0);
     return attn__fail(why, status, "$ asks for #", asks, (long long)need, 0, 0);
 }
@@ -5215,7 +5224,8 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
         (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
     if (bytes > 0)
-        status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes, &own, &at);
+        status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
+                                    bytes, &own, &at);
     if (status != ATTN_OK) return status;
     (void)attn__linear_make(l, a->w, a->b, a->n_in, a->n_out, at);
     l->user = a->user;
@@ -5226,7 +5236,8 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
 /* Every NaN becomes the one NaN. Nearly all blocks have none and only pay for the look. */
-static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows, int panels)
+static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows,
+                             int panels)
 {
     attn__gemm block;
     int r, x;
@@ -5247,13 +5258,14 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;                          /* room for the panels of a linear in place; NULL: it is packed */
+    float *held;  /* room for the panels of a linear in place; NULL: it is packed */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes. g->c is the
-   caller's, who has put the bias at `bias`. */
-static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at, const float *bias)
+/* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes.
+   g->c is the caller's, who has put the bias at `bias`. */
+static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at,
+                               const float *bias)
 {
     const attn_linear *l = job->l;
     const int first = p * ATTN__PANEL;
@@ -5271,7 +5283,8 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
     }
     job->kernels->gemm(g);
-    if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
+    if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows,
+                                                   g->panels);
 }
 
 /* The last panel where it sticks out of y: by way of a tile, a few rows at a time. */
@@ -5288,7 +5301,8 @@ static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, in
     g->panels = 1;
     for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
         g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
-        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN) attn__linear_chain(job, g, p, at, bias);
+        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN) attn__linear_chain(job, g, p, at,
+                                                                                bias);
         for (i = 0; i < g->rows; i++)
             memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
                    (size_t)left * sizeof(float));
@@ -5321,7 +5335,8 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
 }
 
 /* In place: the room for a few packed panels is on the stack, in a frame of its own. */
-static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows, int from, int to)
+static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows,
+                                                 int from, int to)
 {
     float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
     attn__linear_job mine;
@@ -5332,20 +5347,21 @@ static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, fl
     attn__linear_block(&mine, y, rows, from, to);
 }
 
-/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist are neither read nor written. */
+/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist are neither read
+   nor written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
     float *y;
     const float *x;
     int entries, rows;
-    const int *from, *to;                 /* [entries] the rows that exist; NULL: from 0, to the last */
+    const int *from, *to;  /* [entries] the rows that exist; NULL: from 0, to the last */
     int together;                         /* entries of one task */
-    int blocks, groups;                   /* tasks per entry: blocks of rows, groups of output panels */
+    int blocks, groups;  /* tasks per entry: blocks of rows, groups of output panels */
 } attn__project;
 
-/* How many rows that exist touch each other, from entry *e on and before entry `last`? *first is the first of them,
-   *e becomes the entry behind them. */
+/* How many rows that exist touch each other, from entry *e on and before entry `last`? *first is
+   the first of them, *e becomes the entry behind them. */
 static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
 {
     int end;
@@ -5358,7 +5374,8 @@ static int attn__project_rows(const attn__project *p, int *e, int last, int *fir
 }
 
 /* Block number `block` of the rows of entries e .. last - 1, panels from .. to - 1. */
-static void attn__project_block(const attn__project *p, int e, int last, int block, int from, int to)
+static void attn__project_block(const attn__project *p, int e, int last, int block, int from,
+                                int to)
 {
     while (e < last) {
         attn__linear_job job;
@@ -5382,7 +5399,8 @@ static int attn__project_tasks(const attn__project *p)
     return (p->entries + p->together - 1) / p->together * p->blocks * p->groups;
 }
 
-/* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the other. */
+/* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the
+   other. */
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
@@ -5395,16 +5413,18 @@ static void attn__project_task(void *arg, int i)
     last = attn__min(entry + p->together, p->entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
-    /* Few rows take a few panels at a time, through all of their inputs: the weights are read in the order in which
-       they lie, and stay in L2 from one run of rows to the next where padding comes between. */
+    /* Few rows take a few panels at a time, through all of their inputs: the weights are read in
+       the order in which they lie, and stay in L2 from one run of rows to the next where padding
+       comes between. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         attn__project_block(p, entry, last, block, from, to);
     }
 }
 
-/* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows; when those are fewer
-   than four per thread, and for a single row always, the output panels are dealt out as well. No bit shows it. */
+/* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows;
+   when those are fewer than four per thread, and for a single row always, the output panels are
+   dealt out as well. No bit shows it. */
 static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
@@ -5413,7 +5433,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         attn__project *p = job + i;
         long long work, most;
         int rows;
-        if (!p->from && !p->to) {                             /* nothing is missing: one long entry */
+        if (!p->from && !p->to) {  /* nothing is missing: one long entry */
             p->rows *= p->entries;
             p->entries = p->rows > 0;
         }
@@ -5424,7 +5444,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         if (attn__project_tasks(p) == 0) continue;
         rows = attn__min(p->rows * attn__min(p->together, p->entries), ATTN__LINEAR_ROWS);
         work = (long long)rows * p->l->n_in * p->l->n_out;
-        most = work / 32768;                                  /* smaller tasks would cost more than they bring */
+        most = work / 32768;  /* smaller tasks would cost more than they bring */
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
@@ -5434,7 +5454,8 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 }
 
 /* What a linear reads, for the search for overlaps. */
-static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name, const attn_linear *l)
+static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name,
+                              const attn_linear *l)
 {
     const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
     attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * sizeof(float));
@@ -5445,11 +5466,13 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
     if (exec && !exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
     if (exec && exec->width < 1)
-        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", exec->width, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
+                          exec->width, 0, 0);
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec)
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
+                                    const attn_exec *exec)
 {
     attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
     attn__why why;
@@ -5458,13 +5481,15 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     size_t x_bytes, y_bytes;
     attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
     if (!l || !l->w)
-        return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "", 0, 0, 0);
+        return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "",
+                          0, 0, 0);
     if ((status = attn__check_size(&why, "rows", rows, 0)) != ATTN_OK ||
         (status = attn__check_exec(exec, &why)) != ATTN_OK)
         return status;
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
-        return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the address space", "", rows,
+        return attn__fail(&why, ATTN_E_OVERFLOW,
+                          "# rows of n_in # and n_out # do not fit the address space", "", rows,
                           l->n_in, l->n_out);
     if (rows == 0) return ATTN_OK;
     if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
@@ -5481,13 +5506,14 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     return ATTN_OK;
 }
 
-/* ---- rotary embedding ------------------------------------------------------------------------------------------
-   The table is made in 64-bit integers: no compiler (contraction), rounding mode or libm can change a bit of it. An
-   angle is a fraction of a full turn in units of 2^-64; multiplied by a position it wraps around as angles do, which
-   is the whole range reduction. Sums are good to about 2^-60; one rounding to float ends it. */
+/* ---- rotary embedding ---------------------------------------------------------------------------
+   The table is made in 64-bit integers: no compiler (contraction), rounding mode or libm can change
+   a bit of it. An angle is a fraction of a full turn in units of 2^-64; multiplied by a position it
+   wraps around as angles do, which is the whole range reduction. Sums are good to about 2^-60; one
+   rounding to float ends it. */
 typedef unsigned long long attn__fixed;
 
-static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * b / 2^64, rounded down */
+static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)  /* a * b / 2^64, rounded down */
 {
     const attn__fixed low = 0xFFFFFFFFu, a1 = a >> 32, a0 = a & low, b1 = b >> 32, b0 = b & low;
     const attn__fixed mid = a1 * b0 + (a0 * b0 >> 32), mid2 = a0 * b1 + (mid & low);
@@ -5496,8 +5522,9 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * 
 
 enum { ATTN__TERMS = 22 };
 
-/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k! and the sum are in
-   units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is cos(x) for first 0, sin(x)/x for 1. */
+/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k!
+   and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is
+   cos(x) for first 0, sin(x)/x for 1. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
     int k = first;
@@ -5507,17 +5534,19 @@ static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, 
     return sum;
 }
 
-static float attn__fixed_float(attn__fixed x, int negative)              /* x in units of 2^-63, to nearest even */
+/* x in units of 2^-63, rounded to nearest even. */
+static float attn__fixed_float(attn__fixed x, int negative)
 {
     unsigned exponent = 127 + 63, rest;
     if (x == 0) return 0.0f;
     while (!(x >> 56)) { x <<= 8; exponent -= 8; }
     while (!(x >> 63)) { x <<= 1; exponent--; }
     exponent -= 63;
-    rest = (unsigned)(x >> 40);                                          /* 24 bits, the first is 1 */
+    rest = (unsigned)(x >> 40);  /* 24 bits, the first is 1 */
     x &= ((attn__fixed)1 << 40) - 1;
     if (x > (attn__fixed)1 << 39 || (x == (attn__fixed)1 << 39 && (rest & 1u))) rest++;
-    return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));   /* a carry fits */
+    /* When rounding carries, the sum steps to the next exponent, as it should. */
+    return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));
 }
 
 /* f * 2^power / (2 pi) in turns, f in units of 2^-64 */
@@ -5525,51 +5554,59 @@ static attn__fixed attn__turns(attn__fixed f, int power)
 {
     f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);                         /* 2^66 / (2 pi) */
     power -= 2;
-    if (power >= 0) return f << power;                                   /* frequencies are below 2^16 */
+    if (power >= 0) return f << power;  /* frequencies are below 2^16 */
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
 /* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction, int i,
-                                    int rotary_dim)
+static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
+                                    int i, int rotary_dim)
 {
     const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
-    const attn__fixed n = whole * m + (p1 >> 32);                        /* m * log2(base), then divided by d: */
+    const attn__fixed n = whole * m + (p1 >> 32);  /* m * log2(base), then divided by d: */
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
     const attn__fixed below = (n1 / d << 32) | n0 / d;
-    const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);    /* 2^64 ln 2 */
+    /* The constant is 2^64 ln 2. */
+    const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
     return attn__turns(f, 1 - (int)(n / d));
 }
 
-/* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest quarter turn. */
+/* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest
+   quarter turn. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
     const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
     const attn__fixed off = angle - ((attn__fixed)quarter << 62);
     const int below = (int)(off >> 63);
-    const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;      /* 2^62 pi */
+    /* The constant is 2^62 pi. */
+    const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;
     const attn__fixed z = attn__fixed_mul(x, x), x_cos = attn__series(c, z, 0, 2);
     const attn__fixed x_sin = attn__fixed_mul(x, attn__series(c, z, 1, 2));
-    switch (quarter) {
-    case 0:  *cosine = attn__fixed_float(x_cos, 0);      *sine = attn__fixed_float(x_sin, below);  break;
-    case 1:  *cosine = attn__fixed_float(x_sin, !below); *sine = attn__fixed_float(x_cos, 0);      break;
-    case 2:  *cosine = attn__fixed_float(x_cos, 1);      *sine = attn__fixed_float(x_sin, !below); break;
-    default: *cosine = attn__fixed_float(x_sin, below);  *sine = attn__fixed_float(x_cos, 1);      break;
+    const float c_near = attn__fixed_float(x_cos, 0), c_far = attn__fixed_float(x_cos, 1);
+    const float s_near = attn__fixed_float(x_sin, below), s_far = attn__fixed_float(x_sin, !below);
+    switch (quarter) {                    /* every quarter turn makes (cos, sin) (-sin, cos) */
+    case 0:  *cosine = c_near; *sine = s_near; break;
+    case 1:  *cosine = s_far;  *sine = c_near; break;
+    case 2:  *cosine = c_far;  *sine = s_far;  break;
+    default: *cosine = s_near; *sine = c_far;  break;
     }
 }
 
 /* A frequency as given, 24 bits and an exponent, in turns per position. */
 static attn__fixed attn__turns_float(float f)
 {
-    const unsigned u = attn__bits(f), e = u >> 23 & 255u, digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
+    const unsigned u = attn__bits(f), e = u >> 23 & 255u;
+    const unsigned digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
     const attn__fixed t = attn__turns((attn__fixed)digits << 40, (int)(e ? e : 1) - 126);
     return u >> 31 ? 0 - t : t;
 }
 
-/* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush denormals. */
-static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim, const float *freqs,
-                                          unsigned long long base_bits, attn__why *why)
+/* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush
+   denormals. */
+static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim,
+                                          const float *freqs, unsigned long long base_bits,
+                                          attn__why *why)
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
     const attn_status status = attn__check_all(why, size, 2);
@@ -5577,23 +5614,29 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
     int i;
     if (status != ATTN_OK) return status;
     if (rotary_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "", rotary_dim, 0, 0);
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
+                          rotary_dim, 0, 0);
     if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address space", "",
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
     if (!table && positions > 0) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
     for (i = 0; freqs && i < rotary_dim / 2; i++)
-        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {                                /* 65536 */
+        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
             attn__say(why, "freqs[#] is ", "", i, 0, 0);
             if (why) attn__put_float(&why->text, freqs[i]);
-            return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0, 0);
+            return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
+                              0);
         }
-    if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))           /* 1 .. 1e300 */
-        return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+    /* These are the bits of 1 and of 1e300. */
+    if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))
+        return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0,
+                          0);
     return ATTN_OK;
 }
 
-/* log2 of a double of at least 1, in integers: every squaring of the mantissa yields a bit of the fraction. */
+/* log2 of a double of at least 1, in integers: every squaring of the mantissa yields a bit of the
+   fraction. */
 static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__fixed *fraction)
 {
     attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
@@ -5607,7 +5650,8 @@ static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__
     }
 }
 
-ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim, const float *freqs, double base)
+ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim, const float *freqs,
+                                    double base)
 {
     attn__why why;
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
@@ -5615,7 +5659,7 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     int i, k, pos;
     attn__why_open(&why, "attn_rope_table", NULL);
     memcpy(&bits, &base, sizeof bits);
-    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;                                /* 10000 */
+    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;  /* 10000 */
     status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
     if (status != ATTN_OK) return status;
     c[0] = (attn__fixed)1 << 63;
@@ -5632,8 +5676,8 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     return ATTN_OK;
 }
 
-/* One head of one row. The products that are added to are addends of an explicit fma, out of the reach of a compiler
-   that contracts. */
+/* One head of one row. The products that are added to are addends of an explicit fma, out of the
+   reach of a compiler that contracts. */
 static void attn__rotate(float *x, int rotary_dim, const float *table, int interleaved)
 {
     const int half = rotary_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
@@ -5652,7 +5696,11 @@ static long long attn__rope_pos(const attn_rope_args *a, int b)
 }
 
 /* An attn_rope with its strides resolved. */
-typedef struct attn__rope_job { const attn_rope_args *a; int rotary_dim; ptrdiff_t stride[3]; } attn__rope_job;
+typedef struct attn__rope_job {
+    const attn_rope_args *a;
+    int rotary_dim;
+    ptrdiff_t stride[3];
+} attn__rope_job;
 
 /* Task: the rows of one entry. Rows before position 0 are padding and stay. */
 static void attn__rope_task(void *arg, int b)
@@ -5663,16 +5711,19 @@ static void attn__rope_task(void *arg, int b)
     int i, h;
     for (i = pos < 0 ? (int)(-pos < a->n ? -pos : a->n) : 0; i < a->n; i++)
         for (h = 0; h < a->heads; h++)
-            attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2], job->rotary_dim,
-                         a->table + (ptrdiff_t)(pos + i) * job->rotary_dim, a->interleaved);
+            attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2],
+                         job->rotary_dim, a->table + (ptrdiff_t)(pos + i) * job->rotary_dim,
+                         a->interleaved);
 }
 
 /* Sizes and options; resolves rotary_dim. */
 static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, attn__why *why)
 {
-    const attn__size size[] = { { "batch", a->batch, 0 }, { "n", a->n, 0 }, { "heads", a->heads, 1 },
-                                { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
-                                { "positions", a->positions, 0 }, { "pos", a->pos, 0 } };
+    const attn__size size[] = {
+        { "batch", a->batch, 0 }, { "n", a->n, 0 }, { "heads", a->heads, 1 },
+        { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
+        { "positions", a->positions, 0 }, { "pos", a->pos, 0 }
+    };
     attn_status status;
     *rotary_dim = a->rotary_dim ? a->rotary_dim : a->head_dim;
     if ((status = attn__check_all(why, size, 7)) != ATTN_OK ||
@@ -5683,7 +5734,8 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
     if (*rotary_dim > a->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim, a->head_dim, 0);
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim,
+                          a->head_dim, 0);
     return ATTN_OK;
 }
 
@@ -5705,13 +5757,15 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
         return status;
     spans.outputs = spans.n;
     if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address space", "",
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "positions # times rotary_dim # do not fit the address space", "",
                           a->positions, job->rotary_dim, 0);
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
     for (b = 0; b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands at #", "",
+            return attn__fail(why, ATTN_E_SIZE,
+                              "positions is # but the last row of entry # stands at #", "",
                               a->positions, b, attn__rope_pos(a, b) + a->n - 1);
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
@@ -5733,21 +5787,21 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     return ATTN_OK;
 }
 
-/* ---- RMS norm of heads --------------------------------------------------------------------------------------- */
-/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as attn__root_task). An
-   infinite x gives 0, a NaN stays one. */
+/* ---- RMS norm of heads ----------------------------------------------------------------------- */
+/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as
+   attn__root_task). An infinite x gives 0, a NaN stays one. */
 static double attn__inverse_root(double x)
 {
     double r = 1.0, next;
     if (!(x - x == 0.0)) return 1.0 / x;
-    while (r * r < x) r *= 2.0;                               /* from above: from there on it only falls */
+    while (r * r < x) r *= 2.0;  /* from above: from there on it only falls */
     while (r * r > 4.0 * x) r /= 2.0;
     for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
     return 1.0 / r;
 }
 
-/* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double and summed in order;
-   the root is rounded to float once, and so is each of the two products. */
+/* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double
+   and summed in order; the root is rounded to float once, and so is each of the two products. */
 static void attn__norm(float *x, int head_dim, const float *weight, float eps)
 {
     double sum = 0.0;
@@ -5762,14 +5816,15 @@ static void attn__norm(float *x, int head_dim, const float *weight, float eps)
     }
 }
 
-/* ---- multi-head attention with its projections ------------------------------------------------- */
+/* ---- multi-head attention with its projections ----------------------------------------------- */
 /* What an attention layer needs of its sizes; every default resolved into *s. */
 static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, attn__why *why)
 {
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
         { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 },
-        { "rope_dim", a->rope_dim, 0 }, { "rope_positions", a->rope_positions, a->rope_table ? 1 : 0 }
+        { "rope_dim", a->rope_dim, 0 },
+        { "rope_positions", a->rope_positions, a->rope_table ? 1 : 0 }
     };
     const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
@@ -5930,8 +5985,8 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     status = attn__mha_shape(a, &s, &bytes, &why);
     memset(m, 0, sizeof *m);              /* not before: a may point into m */
     if (status != ATTN_OK || (status = attn__mha_weights(&s, &why)) != ATTN_OK) return status;
-    if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem, s.mem_size, bytes,
-                                                  &own, &at)) != ATTN_OK)
+    if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem,
+                                                  s.mem_size, bytes, &own, &at)) != ATTN_OK)
         return status;
     attn__mha_widths(&s, in, out);
     m->own = own;
@@ -5955,7 +6010,7 @@ ATTNDEF void attn_mha_free(attn_mha *m)
     if (m) attn__drop(m, sizeof *m, m->shape.user, m->own);
 }
 
-/* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ------- */
+/* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ----- */
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
@@ -5965,11 +6020,11 @@ typedef struct attn__mha_run {
     int self, step;                       /* keys come from x; keys are read from a cache */
     int batch, n_q;
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
-    const int *q_to, *k_from, *k_to;      /* the rows of each that exist, as attn__project has them */
+    const int *q_to, *k_from, *k_to;  /* the rows of each that exist, as attn__project has them */
     float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
     attn__kv_rows put;                    /* self step: what will be appended, */
     attn_kv after;                        /* and the cache as it will be then, for the checks */
-    int *ints;                            /* workspace: the lengths of `after`, or k_from and k_to */
+    int *ints;  /* workspace: the lengths of `after`, or k_from and k_to */
     struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
@@ -6007,8 +6062,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
         return attn__fail(why, ATTN_E_CONFLICT,
                           "attn.$ is set, but a step attends to all that is there", set, 0, 0, 0);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__fail(why, ATTN_E_CONFLICT, "attn.causal is top-left, but a step is bottom-right",
-                          "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "attn.causal is top-left, but a step is bottom-right", "", 0, 0, 0);
     return ATTN_OK;
 }
 
@@ -6075,7 +6130,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
         return status;
     if (r->self && (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
         return attn__fail(why, ATTN_E_SIZE,
-                          "d_model is # but d_key is # and d_value is #; self-attention has one source",
+                          "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
     a->kv = cache;
     if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -6130,7 +6185,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     }
     if (too_large || attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW,
-                          "the workspace of batch #, n_q # and n_k # does not fit the address space",
+                          "the workspace of batch #, n_q # and n_k # is larger than any memory",
                           "", r->batch, r->n_q, r->in.n_k);
     return ATTN_OK;
 }
@@ -6224,7 +6279,8 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
 /* The memory of a cache is one block; the numbers behind the panels belong to it. */
 static void attn__span_cache(attn__spans *all, const attn_kv *c)
 {
-    const char *from = (const char *)c->k_panels, *to = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
+    const char *from = (const char *)c->k_panels;
+    const char *to = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
     attn__span_add(all, "the memory of the cache", from, (size_t)(to - from));
 }
 
@@ -6258,7 +6314,7 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     if (to) attn__span_cache(&all, to);
     all.outputs = all.n;
     attn__span_add(&all, "x", x, x_bytes);
-    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);        /* perhaps x, with more rows */
+    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);  /* perhaps x, with more rows */
     if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
     attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
     if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
@@ -6315,6 +6371,7 @@ static void attn__head_task(void *arg, int i)
     const attn__head_job *job = (const attn__head_job *)arg;
     const attn_mha_args *s = &job->r->m->shape;
     int b, row, last, h, pos;
+    ptrdiff_t first;
     float *x;
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
@@ -6322,11 +6379,13 @@ static void attn__head_task(void *arg, int i)
     last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
     if (job->from && row < job->from[b]) row = job->from[b];
     if (job->to && last > job->to[b]) last = job->to[b];
-    x = job->x + ((job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows) + row) * job->heads * s->head_dim;
+    first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
+    x = job->x + (first + row) * job->heads * s->head_dim;
     pos = attn__head_pos(job->r, b) + row;
     for (; row < last; row++, pos++)
         for (h = 0; h < job->heads; h++, x += s->head_dim) {
-            if (job->norm && !s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
+            if (job->norm && !s->norm_after_rope) attn__norm(x, s->head_dim, job->norm,
+                                                             s->norm_eps);
             if (s->rope_table && pos >= 0)
                 attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
                              s->rope_interleaved);
@@ -6365,7 +6424,7 @@ typedef struct attn__gating {
 
 static float attn__gate(float x, int sigmoid)
 {
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;       /* of what is not positive: no overflow */
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;  /* of what is not positive: no overflow */
     if (!sigmoid) return attn__tanh(x);
     down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
     e = x < 0.0f ? e / down : 1.0f / down;
