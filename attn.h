@@ -1,93 +1,128 @@
-/* attn.h - v1.0.0 - attention for inference in plain C: correct masks, one answer, full speed. Public domain or MIT-0.
+/* attn.h - v1.0.0 - attention for inference in plain C. Public domain or MIT-0: see section 13.
 
-   One file, float32, CPU, no dependencies. In ONE .c file of your program:
+   Correct masks, one answer, full speed. One file, float32, CPU, no dependencies. In ONE .c file of
+   your program, best a file of its own, since it takes some seconds to compile:
 
        #define ATTN_IMPLEMENTATION
        #include "attn.h"
 
-   and everywhere else just the #include. Then:
+   and everywhere else just the #include. Then, for the common cases:
 
-       float q[4*8], k[6*8], v[6*8], out[4*8];            // 4 queries, 6 keys, 2 heads of 4, [row][head*4 + x]
-       int source_lengths[1] = { 5 };                     // the last key is padding
-       ...
-       if (attn_cross(out, q, k, v, 1, 4, 6, 2, 4, source_lengths, NULL) != ATTN_OK) ...
+       float q[4*8], k[6*8], v[6*8], out[4*8];    // 4 queries, 6 keys, 2 heads of 4: [row][head][x]
+       int source_lengths[1] = { 5 };             // the last key is padding
+       attn_cross(out, q, k, v, 1, 4, 6, 2, 4, source_lengths, NULL);
 
-   cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set is chosen at run time.
+   and for everything else:
+
+       attn_args a = attn_args_for(1, 4, 6, 2, 4); // batch, n_q, n_k, heads, head_dim
+       a.out = out;  a.q = q;  a.k = k;  a.v = v;  // what is not set is 0, and 0 is the default
+       a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+       if (attn_sdpa(&a) != ATTN_OK) ...           // why? see ATTN_DEBUG below
+
+   cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
+   machine is chosen at run time. README.md has whole programs, flags for other machines, and tables
+   for those who come from PyTorch, ONNX, flash-attention, ggml or MLX.
 
    CONTENTS
-       0  this manual                                      7  K/V cache
-       1  the API, in three levels, layers, caches         8  the driver: blocks, chunks, the fold
-       2  configuration (here the implementation begins)   9  projections and layers
-       3  the specification: scalar attention             10  threads
-       4  cpu detection, dispatch, floating point mode    11  vector vocabulary
-       5  checking, shapes, workspace                     12  kernels, written once
-       6  masks and biases                                13  licence
+        0  this manual                                       7  K/V cache
+        1  the API: look, call, everything, caches,          8  the driver: blocks, chunks, the fold
+           layers, threads                                   9  projections and layers
+        2  configuration (the implementation begins)        10  the thread pool
+        3  the specification: scalar attention              11  vector vocabulary
+        4  cpu detection, dispatch, rounding and flushing   12  kernels, written once
+        5  checking, shapes, strides, workspace             13  licence
+        6  masks and biases
 
-   OPTIONS, all to be defined before the implementation is included
-       ATTN_STATIC            everything static, for one translation unit          (default: extern)
-       ATTNDEF                how public functions are declared                   (default: extern)
-       ATTN_MALLOC(user, n)   \ with the `user` of the call; malloc and free by default. Nothing is allocated when a
-       ATTN_FREE(user, p)     / call brings its own memory (work, mem)
-       ATTN_REFUSED(user, status, sentence)   \ what happens when a function refuses, with the `user` of the call (NULL
-                              / where there is none): the sentence names the function, the argument and the values, and
-                                lives as long as this call. Print it, log it, keep it. Default: nothing
-       ATTN_DEBUG             while you learn: the default of ATTN_REFUSED prints to stderr, and so does a call of
-                              attn_sdpa that has nothing to do because a size is 0
-       ATTN_ASSERT(x)         internal invariants only, never your arguments       (default: assert)
-       ATTN_STACK             bytes of stack that level 2 may use instead of allocating     (default: 24576)
-       ATTN_SERIAL_FLOPS      attn_sdpa calls below this stay on their own thread  (default: 400000, some 10 us)
-       ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
-       ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times slower than AVX2
+   OPTIONS. Define them before the implementation is included.
+       ATTN_DEBUG             for learning: whatever a function refuses, it says on stderr why; so
+                              does an attn_sdpa that has nothing to do because a size is 0
+       ATTN_REFUSED(user, status, sentence)
+                              called when a function refuses, with the `user` of the call (NULL
+                              where there is none). The sentence names the function, the argument
+                              and the values; it lives as long as this call. Default: nothing
+       ATTN_MALLOC(user, n), ATTN_FREE(user, p)
+                              with the `user` of the call. Not used when a call brings its memory
+                              (work, mem). Default: malloc and free
+       ATTN_STATIC            everything static, for one translation unit.  Default: extern
+       ATTNDEF                how public functions are declared.            Default: extern
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
-       ATTN_SELF              this file's name as it includes itself               (default: "attn.h")
+       ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
+       ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times
+                              slower than AVX2
+       ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
+       ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
+                              allocating.                                   Default: 24576
+       ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
+                                                                            Default: 400000
+       ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE
-       s[i][j]  = scale * (q[i] . k[j])                    scale: 1/sqrt(head_dim) unless given. The head's width, never n_k
-       s        = softcap * tanh(s / softcap)              when softcap is given
-       s[i][j] += -slope * |pos(i) - j|                    when ALiBi slopes are given
-       s[i][j] += bias[i][j] + mask[i][j]                  -inf in either: key j is hidden from row i
-       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])       over the keys visible to row i (and the sink, if given)
+       s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
+       s        = softcap * tanh(s / softcap)      when softcap is given
+       s[i][j] += -slope * |pos(i) - j|            when ALiBi slopes are given
+       s[i][j] += bias[i][j] + mask[i][j]          -inf in either: key j is hidden from row i
+       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])
+                                                   over the keys visible to row i, and the sink
        out[i]   = sum of p[i][j] * v[j]
-   A hidden key is as if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or bias cannot reach the
-   row. A row that masks leave nothing to see is zeros (weights zeros, lse -inf), decided by masks alone: a NaN in
-   something visible is never hidden. Masks combine by intersection, whatever their kind.
+   A hidden key is as if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or
+   bias cannot reach the row. A row to which the masks leave nothing is zeros (weights zeros, lse
+   -inf). Only masks decide that: a NaN in something visible is never hidden. Masks of different
+   kinds combine by intersection.
 
-   POSITIONS. Row i stands at p = i + pos, where pos = q_pos + q_pos_each[b] + (keys - rows, when bottom-right).
-   1 = visible:
-       causal top-left     causal bottom-right     the same with more     window_left 2,         window_left 2,
-       (pos 0)             4 rows, 6 keys          rows than keys         causal                 window_right 2
-         1 0 0 0             1 1 1 0 0 0             0 0                    1 0 0 0 0              1 1 0 0 0
-         1 1 0 0             1 1 1 1 0 0             0 0   <- empty         1 1 0 0 0              1 1 1 0 0
-         1 1 1 0             1 1 1 1 1 0             1 0                    0 1 1 0 0              0 1 1 1 0
-         1 1 1 1             1 1 1 1 1 1             1 1                    0 0 1 1 0              0 0 1 1 1
-   Top-left is for a whole sequence, bottom-right for the newest rows of one (decoding). Causal and padding masks
-   hide COLUMNS (keys). A padded query row need not be hidden from anybody; q_lengths just writes it as zeros.
+   POSITIONS. Row i stands at i + pos, with pos = q_pos + q_pos_each[b], and for bottom-right plus
+   (end of the keys of entry b) - (rows of entry b): the last row stands at the last key. The end is
+   k_starts[b] + k_lengths[b]; positions are places in the buffer of keys. 1 = visible:
 
-   -1e9 OR -FLT_MAX IN A MASK are ordinary numbers: softmax does not care about a constant, so a row of them is NOT an
-   empty row; it attends as if there were no mask. Use -INFINITY, or the builders of level 1.
+       causal top-left   causal bottom-right   the same, more rows   window_left 2,   window_left 2,
+       (pos 0)           4 rows, 6 keys        than keys             causal           window_right 2
+         1 0 0 0           1 1 1 0 0 0           0 0                   1 0 0 0 0        1 1 0 0 0
+         1 1 0 0           1 1 1 1 0 0           0 0   <- empty        1 1 0 0 0        1 1 1 0 0
+         1 1 1 0           1 1 1 1 1 0           1 0                   0 1 1 0 0        0 1 1 1 0
+         1 1 1 1           1 1 1 1 1 1           1 1                   0 0 1 1 0        0 0 1 1 1
 
-   THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation: a dot product that overflows on its way stays
-   infinite. A row that sees a score of +inf, or none but -inf, is NaN; softcap makes such scores finite. A probability
-   of 0 times an infinite value is NaN. p * v is summed first and divided then: values beyond FLT_MAX/n_k may overflow.
+   Top-left is for a whole sequence, bottom-right for the newest rows of one (decoding). Causal and
+   padding masks hide COLUMNS (keys). Padded query rows need not be hidden from anybody; with
+   q_lengths they are written as zeros.
 
-   ONE ANSWER. For the same inputs the result is the same bits with 1 thread or 64, alone or in a batch, a whole prompt
-   at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and on every backend that has
-   fused multiply-add (scalar, AVX2, AVX-512, NEON). SSE2 and wasm have no fma: they keep the same promise among
-   themselves but have bits of their own. Exceptions: k_starts against equivalent keep bytes agree to rounding only
-   (keys are counted from the first that exists), and 32-bit x87 builds in gnu modes have excess precision. A computed
-   NaN is always stored as 0x7FC00000, a computed zero as +0; only linears, and so layers, may store -0. The caller's
-   rounding mode, denormal flushing, traps and exception flags are set aside and put back (x86 that computes in SSE,
-   ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in the default mode).
+   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers. Softmax does not care about a constant,
+   so a row of them is NOT an empty row: it attends as if there were no mask. Use -INFINITY.
 
-   PRECISION. Chunks of 128 keys, exp to 1.4 ulp. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8
-   (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128).
+   THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation. A dot product that
+   overflows on its way stays infinite. A row that sees a score of +inf, or nothing but -inf, is
+   NaN; softcap makes such scores finite. A probability of 0 times an infinite value is NaN. p * v
+   is summed before it is divided: values beyond FLT_MAX / n_k may overflow.
 
-   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last float of a row, so
-   tensors may end at a page. Every pointer is aligned as its type is; memory for work may lie anywhere.
+   ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
+   prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
+   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON). Exceptions:
+     - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
+     - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
+       counted from the first key that exists.
+     - 32-bit x87 builds in gnu modes have excess precision.
+   A computed NaN is stored as 0x7FC00000 and a computed zero as +0; only linears, and so layers,
+   may store -0. The caller's rounding mode, denormal flushing, traps and exception flags are set
+   aside and put back (x86 with SSE, ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in
+   the default mode).
 
-   THREADS. No thread unless you give an executor. Every function may be called from many threads at once on different
-   outputs; the contracts below say where objects are shared. The only global is one cached word of CPU features. */
+   PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp. On N(0,1) inputs the rms
+   error against exact arithmetic is 2.52e-8 (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8
+   (1024 keys, head_dim 128). Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to
+   3.0e-7 of the rms of y, for 256 to 4096 inputs.
+
+   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
+   float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
+   to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+
+   THREADS. No thread is started unless you give an executor. Every function may be called from many
+   threads at once on different outputs; the contracts below say where objects are shared. The only
+   global is one cached word of CPU features.
+
+   VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
+   the same inputs give the same bits in every version: they change only to mend a bug, and then the
+   release says for which calls. Names with two underscores, members marked private and the inside
+   of packed memory may change at any time. Link the implementation of the header you compile with
+   (attn_version). */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
@@ -130,91 +165,103 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- 1. LOOK ------------------------------------------------------------------------------------------------
-   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden. Every builder
-   writes EVERY cell of m, which is yours and never kept; pass it as `mask` to level 2 or 3. The same can be said
-   without a matrix (causal, window_left, k_lengths, keep ...): faster, and with the same bits.
+/* ---- LOOK ----------------------------------------------------------------------------------------
+   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
+   Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to
+   attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
+   k_lengths, keep ...): faster, and with the same bits.
 
-   All of them are thread safe (they write m alone and allocate nothing) and return ATTN_E_SIZE for a negative size,
-   ATTN_E_NULL for a NULL where cells are to be read or written, ATTN_E_OVERFLOW for a matrix that no memory could
-   hold; then nothing has been written. A size of 0 is legal and writes nothing. */
+   All of them are thread safe: they write m alone and allocate nothing. All is checked before the
+   first cell is written: ATTN_E_SIZE for a negative size, ATTN_E_NULL for a NULL where something is
+   to be read or written, ATTN_E_ALIGN for floats or ints that are not aligned, ATTN_E_OVERFLOW for
+   a matrix that no memory could hold, ATTN_E_OVERLAP when what is written lies among what is read.
+   ATTN_REFUSED is told which argument it is. A size of 0 is legal and writes nothing. */
 
 /* m [n_q][n_k]. Row i stands at position i + pos and sees the keys up to there: j <= i + pos.
-   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows see nothing.
+   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows
+   see nothing.
        3 x 3, pos 0      2 x 5, pos 3          1 = visible
          1 0 0             1 1 1 1 0
          1 1 0             1 1 1 1 1
-         1 1 1                                                                                                     */
+         1 1 1                                                                                    */
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
 
-/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its own counted in both:
-   p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
+/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its
+   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
        4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
                            1 0 0 0              1 1 0 0              1 1 1 1
                            1 1 0 0              1 1 1 0              0 1 1 1
                            0 1 1 0              0 1 1 1              0 0 1 1
-                           0 0 1 1              0 0 1 1              0 0 0 1                                       */
+                           0 0 1 1              0 0 1 1              0 0 0 1                      */
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos);
 
-/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they stand, never a row:
-   a padded row still sees the real tokens, which hurts nobody. For self attention; in a decoder, merge with
-   attn_mask_causal.
+/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they
+   stand, never a row: a padded row still sees the real tokens, which hurts nobody. For self
+   attention; in a decoder, merge with attn_mask_causal.
        ids 7 8 9 pad       1 1 1 0
                            1 1 1 0
                            1 1 1 0
-                           1 1 1 0   <- the padded row                                                             */
+                           1 1 1 0   <- the padded row                                            */
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);
 
-/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked at: hides the
-   columns whose token is pad_id. For cross attention; the ids of the rows play no part.
+/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked
+   at: hides the columns whose token is pad_id. For cross attention; ids of the rows play no part.
        source_ids 7 8 pad, n_q 2       1 1 0
-                                       1 1 0                                                                       */
-ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k);
+                                       1 1 0                                                      */
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
+                                    int n_k);
 
-/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff j < k_lengths[b].
-   A length not in 0..n_k: ATTN_E_LENGTHS. */
+/* m [batch][n_q][n_k] from the number of real keys [batch]: key j of entry b is visible iff
+   j < k_lengths[b]. A length not in 0..n_k: ATTN_E_LENGTHS. */
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k);
 
-/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of PyTorch's
-   scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention have the opposite polarity. */
+/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of
+   PyTorch's scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention
+   have the opposite polarity. */
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells);
 
-/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never a NaN from
-   -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides: say -INFINITY from the start.)
-   by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch, else ATTN_E_SHAPE. m and by may not
-   overlap.
+/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never
+   a NaN from -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides:
+   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or
+   batch, else ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
-         1 1 0        1 1 1        1 1 0                                                                           */
-ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k);
+         1 1 0        1 1 1        1 1 0                                                          */
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
+                                    int n_k);
 
-/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens behind a pad (left
-   padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length is written. Use attn_mask_padding. */
+/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens
+   behind a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
+   is written. Use attn_mask_padding. */
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
 
-/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as relative_attention_bias.weight
-   stands in the checkpoint. Pass it as attn_args.bias, with scale 1 (T5 does not scale). Row i stands at i + pos.
+/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as
+   relative_attention_bias.weight stands in the checkpoint. Pass it as attn_args.bias, with scale 1
+   (T5 does not scale). Row i stands at i + pos.
    buckets       32 in T5; at most 512 (256 one-way)
-   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4 (one-way buckets/2)
-   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share bucket 0
-   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE; one_way neither 0 nor
-   1: ATTN_E_OPTION.
-       buckets of row 0 with 8 buckets, max_distance 16, both ways:      keys ahead 0 1 2 3 4 5 6 7 8
-                                                                         bucket     0 5 6 6 6 6 7 7 7              */
-ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
-                                 int n_q, int n_k, int pos);
+   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4
+                 (one-way buckets/2)
+   one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
+                 bucket 0
+   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE;
+   one_way neither 0 nor 1: ATTN_E_OPTION.
+       buckets of row 0 with 8 buckets,       keys ahead 0 1 2 3 4 5 6 7 8
+       max_distance 16, both ways:            bucket     0 5 6 6 6 6 7 7 7                        */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
+                                 int one_way, int heads, int n_q, int n_k, int pos);
 
-/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and columns [n_k]; NULL:
-   none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two decimals. Columns are aligned by code
-   points (scripts of double width, CJK, look shifted). As snprintf: at most size bytes are written, terminated unless
-   size is 0; returns the length of the whole without the terminator. No rows, no columns or no m: nothing is drawn.
+/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
+   columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
+   decimals. Columns are aligned by code points (scripts of double width, CJK, look shifted). As
+   snprintf: at most size bytes are written, terminated unless size is 0; returns the length of the
+   whole without the terminator. No rows, no columns or no m: nothing is drawn.
                 The  cat  sat <pad>
        The        0 -inf -inf  -inf
        cat        0    0 -inf  -inf
        sat        0    0    0  -inf
-       <pad>      0    0    0  -inf                                                                                */
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
-                                const char *const *col_names);
+       <pad>      0    0    0  -inf                                                               */
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names);
 
 /* The same to stdout, without a buffer. Not there with ATTN_NO_STDIO. */
 #ifndef ATTN_NO_STDIO
@@ -412,18 +459,22 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
-/* ---- CACHE ---------------------------------------------------------------------------------------------------
-   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past (append per
-   token) and for an encoder's output (filled once). `batch` entries grow independently of each other; attn_args.kv
-   reads them, with the same bits as from plain rows. attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); append, truncate, reset, reorder,
-   copy, attn_mha_self_step and attn_mha_cross_fill alone. On an error the cache is as it was.
-   A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
+/* ---- CACHE ---------------------------------------------------------------------------------------
+   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past
+   (append per token) and for an encoder's output (filled once). `batch` entries grow independently
+   of each other; attn_args.kv reads them, with the same bits as from plain rows. attn_kv is yours to
+   place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes (append,
+   truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone.
+   On an error the cache is as it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv
+   is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
-    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched as keys arrive */
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any alignment, yours to free */
-    void *user;                           /* for ATTN_MALLOC / ATTN_FREE */
+    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched
+                                             as keys arrive */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
+                                             alignment, yours to free */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only */
@@ -434,152 +485,262 @@ struct attn_kv {
     void *own;                            /* what free gives back, or NULL */
 };
 
-/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and mem_size do not
-   matter. */
+/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
+   mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
-/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so attn_kv_free is fine.
-   Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
+/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so
+   attn_kv_free is fine. Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
-/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many are there.
+/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many
+   are there.
    k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
-   counts  [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
-   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), NULL, SIZE. */
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts);
+   counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
+   row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i of entry b
+               begins at (b * n + i) * row_stride. A packed [q | k | v] needs no copy, with
+               D = heads*head_dim and G = kv_heads*head_dim:
+               attn_kv_append(&c, qkv + D, qkv + D + G, n, NULL, D + 2*G)
+   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), STRIDE (shorter than a row),
+   OVERLAP (with the memory of c), NULL, SIZE, OVERFLOW, ALIGN. */
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
+                                   const int *counts, ptrdiff_t row_stride);
 
-/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a rejected draft.
-   What is appended next stands where the forgotten stood: as if they had never been. Errors: LENGTHS (longer than an
-   entry is), MAP (no such entry), NULL. reset is truncate to 0. */
+/* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
+   them inside). The rows a->k, a->v are added behind those in c; then row i of a->q attends to all
+   that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
+   attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
+   q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
+   batch                that of c. heads is needed; kv_heads, head_dim, v_head_dim: 0, or those of c
+   q_lengths or q_cum   fewer rows for some entries, of q, k, v and out alike
+   n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
+   kv                   NULL, or c
+   causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, which are the same here
+   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else as in
+   attn_sdpa, its errors too.
+   work: ask attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
+   n_q, and n_k 0, are enough for every step. */
+ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
+
+/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a
+   rejected draft. What is appended next stands where the forgotten stood: as if they had never been.
+   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. reset is truncate to 0. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
-/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames entries and copies
-   only those that go to more than one place, and of them only the keys they hold. Errors: MAP, NULL. */
+/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames
+   entries and copies only those that go to more than one place, and of them only the keys they hold.
+   Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
-/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. from == to: truncate.
-   Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
+/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers.
+   from == to: truncate. Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
-/* ---- LAYERS --------------------------------------------------------------------------------------------------
-   Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v ready made.)
+/* ---- LAYERS ------------------------------------------------------------------------------------
+   Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
+   ready made.) An initialised linear or layer is only read by everything but free: any number of
+   threads may share it. */
 
-   A packed linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the feed-forward.
-   A row of y has the same bits however many rows, threads and calls there are. An initialised linear or layer is only
-   read by everything but free: any number of threads may share it. */
+/* A linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the
+   feed-forward. A row of y has the same bits however many rows, threads and calls there are.
+   Packing copies the weights once, at init, into the order in which the kernels read them. It costs
+   as much memory again as they take, until the originals are freed, and some 3 ms for a million
+   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every run
+   packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed weights
+   would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after some twenty
+   tokens, for many rows at a time, and where memory for a second copy is missing. */
+typedef struct attn_linear_args {
+    int n_in, n_out;                      /* >= 1 */
+    const float *w;                       /* [n_out][n_in] */
+    const float *b;                       /* [n_out]; NULL: zeros */
+    int in_place;                         /* 0: packs copies of w and b, which may be freed then.
+                                             1: w and b are read where they lie, and must live as
+                                             long as the linear. Nothing is allocated */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
+                                             yours, any alignment, to live as long as the linear */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+} attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
     /* private */
-    const float *panels;
+    int in_place;
+    const float *w, *b;                   /* packed, or as they were given */
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
-ATTNDEF size_t      attn_linear_size(int n_in, int n_out);  /* bytes of mem; SIZE_MAX if wrong */
+/* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong or do
+   not fit. Pointers do not matter. */
+ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
-/* Packs a copy: w [n_out][n_in] and b [n_out] (NULL: zeros) may be freed afterwards.
-   mem NULL: ATTN_MALLOC(user, ...); else mem_size bytes of yours, any alignment, that must live as long as *l.
-   After an error *l is zeroed. Errors: NULL, SIZE, OVERFLOW, WORK, MEMORY. */
-ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
-                                     void *mem, size_t mem_size, void *user);
+/* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
+   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
-/* y [rows][n_out] from x [rows][n_in]; they may not overlap. exec NULL: this thread. Never allocates.
+/* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
+   Never allocates; in place it takes 32 KB of the stack of each thread that works.
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
-ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec);
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
+                                    const attn_exec *exec);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
 
-/* Rotary embedding. Row `pos` of the table holds cos, then sin, of pos * frequency for each of the head_dim/2 pairs.
-   freqs  [head_dim/2] radians per position, finite and below 65536; NULL: base^(-2i/head_dim)
-   base   1 .. 1e300; 0: 10000; not looked at when there are freqs
-   Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for an error of the angle
-   below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Errors: SIZE (head_dim odd), OPTION, NULL, OVERFLOW. */
-ATTNDEF attn_status attn_rope_table(float *table /* [positions][head_dim] */, int positions, int head_dim,
+/* Rotary embedding. rotary_dim components of a head are rotated, in rotary_dim/2 pairs; pair i
+   turns by position * freqs[i].
+   table       [positions][rotary_dim]. Row p is all cosines, then all sines:
+               [cos(p * freqs[0]) .. cos(p * freqs[n-1]) | sin(p * freqs[0]) .. sin(p * freqs[n-1])]
+               with n = rotary_dim/2
+   freqs       [rotary_dim/2] radians per position, finite and below 65536 (MLX wants wavelengths,
+               2 pi / freq); NULL: base^(-2i/rotary_dim)
+   base        1 .. 1e300; 0: 10000; not looked at when there are freqs
+   Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
+   an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
+   and Meta round the angle to float first: at position 8192 their cosines are off by up to 1.6e-3.
+   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW. */
+ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
-/* Rotates x [batch][n][heads][head_dim] in place, row i by position pos + i; the table must reach that far.
-   interleaved 0: pairs are (i, i + head_dim/2), as in Llama's Hugging Face weights; else (2i, 2i + 1), as in the paper
-   and Meta's weights. Errors: SIZE, NULL, OVERFLOW. */
-ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
-                              int pos);
+typedef struct attn_rope_args {
+    float *x;                             /* [batch][n][heads][head_dim], or by layout and strides:
+                                             rotated in place */
+    int batch, n, heads, head_dim;        /* n rows each; heads and head_dim >= 1 */
+    int rotary_dim;                       /* 0: head_dim; else the first rotary_dim components are
+                                             rotated and the others stay (GPT-NeoX, Phi, GLM) */
+    attn_layout layout;                   /* 0: ATTN_BSHD */
+    ptrdiff_t x_stride[3];                /* {batch, row, head} in floats, as in attn_args */
+    const float *table;                   /* of attn_rope_table */
+    int positions;                        /* rows of the table: it must reach as far as the rows */
+    int interleaved;                      /* pairs are 0: (i, i + rotary_dim/2), as in Llama's
+                                             weights of Hugging Face; 1: (2i, 2i + 1), as in the
+                                             paper and Meta's weights */
+    int pos;                              /* >= 0: row i of entry b stands at pos + pos_each[b] + i */
+    const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
+                                             rows that come before position 0 stay as they are */
+} attn_rope_args;
 
-/* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim, G = kv_heads*head_dim:
-       w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]      biases [rows of their w]
-   or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v;  b_in [D + G + G] in place of b_q, b_k, b_v. */
+/* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
+   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table). */
+ATTNDEF attn_status attn_rope(const attn_rope_args *a);
+
+/* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
+   G = kv_heads*head_dim:
+       w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]
+       b_q [D]            b_k [G]          b_v [G]            b_o [d_model]
+   or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v, and b_in [D + G + G] in place of
+   b_q, b_k, b_v. */
 typedef struct attn_mha_args {
-    int d_model, heads;
+    int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
     int d_key, d_value;                   /* width of the key and value source; 0: d_model; 0: d_key */
     const float *w_q, *w_k, *w_v, *w_o;
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
-    const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch: kdim, vdim) */
-    const float *rope_table;              /* [rope_positions][head_dim] from attn_rope_table, NOT copied; NULL: none.
-                                             A layer that rotates is for self-attention */
-    int rope_positions, rope_interleaved;
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as long as it */
-    void *user;
+    const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch:
+                                             kdim, vdim) */
+    int in_place;                         /* 1: all weights, biases and norms are read where they
+                                             lie, as in attn_linear_args, and must live as long as
+                                             the layer. 0: copies */
+    /* self-attention: queries and keys rotated by their positions */
+    const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
+                                             copied; NULL: no rotation */
+    int rope_positions;                   /* rows of the table: no sequence may be longer */
+    int rope_dim;                         /* 0: head_dim; else only so many components rotate */
+    int rope_interleaved;                 /* as in attn_rope_args */
+    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight */
+    const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
+    float norm_eps;                       /* 0: 1e-6 */
+    int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
+                                             long as the layer */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
     attn_linear q, k, v, o;               /* may be run on their own */
-    void *own;                            /* private: what free gives back, or NULL */
+    /* private */
+    const float *q_norm, *k_norm;
+    void *own;                            /* what free gives back, or NULL */
 } attn_mha;
 
 /* What a call may want beside its tensors. NULL or all 0: nothing. */
 typedef struct attn_mha_opts {
-    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec, backend: as there.
-                                             Tensors, sizes, layout and strides stay 0, else CONFLICT */
-    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over heads */
-    const float *gate;                    /* NULL: none. [gate_n] factors tanh(gate): */
-    int gate_n;                           /*    1: out * g, bias included;  heads: each head, before w_o */
-    int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) */
-    const float *memory_v;                /* cross: source of the values [batch][n_k][d_value]; NULL: memory */
+    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec,
+                                             backend: as there. The layer sets tensors, sizes,
+                                             layout and strides itself: they stay 0 */
+    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
+                                             the heads */
+    const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
+    int gate_n;                           /*    1: of out, bias included; heads: of each head, before
+                                             w_o */
+    int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
+    const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
+                                             NULL: memory */
 } attn_mha_opts;
 
-ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);  /* bytes of mem; SIZE_MAX if wrong */
+/* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong. */
+ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
-/* Packs copies: all weights and biases may be freed afterwards. On an error *m is zeroed and `why` (may be NULL) says
-   in words what is wrong, "d_model is 9 but heads is 2; ...". */
-ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size);
+/* Makes *m, whatever it was: free it first. After an error *m is zeroed.
+   Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
+   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
-/* The five calls. They read the layer, the options and their sources, check everything before the first byte of out (or
-   the cache) changes, and need workspace: attn.work of attn_mha_workspace bytes, else one ATTN_MALLOC. out, x and the
-   others may not overlap. An empty row (nothing visible) is the bias b_o; rows behind q_lengths are zeros.
+/* The five calls. They read the layer, the options and their sources, check everything before the
+   first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
+   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind q_lengths
+   are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not read. Rows are
+   [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind the other from
+   row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
-   Errors: those of attn_sdpa, and FULL. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one
-   entry behind the other from row 0 on, and n is the longest or 0. */
+   Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
+   work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
+   included. CONFLICT, beside those of attn_sdpa:
+       a tensor, size, layout or stride of attn is set, or attn.kv is another cache than c
+       self, self_step     attn.k_map, attn.k_batch, attn.k_cum or memory_v: the keys are those of x
+       self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all that
+                           is there, bottom-right
+       cross_step          attn.k_starts or attn.k_cum: the cache says where entries begin
+       cross, cross_fill, cross_step     a layer that has a rope_table */
 
-/* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left. */
+/* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
+   Ragged: attn.q_cum alone. */
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
                                   const attn_mha_opts *o);
 
 /* Cross-attention: memory [batch][n_k][d_key], with attn.k_map [k_batch][n_k][d_key]. */
-ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                   const float *memory, int n_k, const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
+                                   int n_q, const float *memory, int n_k, const attn_mha_opts *o);
 
-/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some): projects them, rotates them by the positions
-   they get in the cache, appends their keys and values, attends to all that is there, causal bottom-right. One token at
-   a time, several, or the whole prompt first: the same bits. All or nothing: FULL, or any error, leaves c as it was.
+/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some): projects them, rotates them
+   by the positions they get in the cache, appends their keys and values, attends to all that is
+   there, causal bottom-right. One token at a time, several, or the whole prompt first: the same
+   bits. All or nothing: FULL, or any error, leaves c as it was.
    Masks and weights are as wide as the longest entry after the append. */
-ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
-                                       const attn_mha_opts *o);
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, attn_kv *c, const attn_mha_opts *o);
 
-/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key]; source_lengths [batch],
-   0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the options memory_v, work, user, exec and
-   backend count. */
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
-                                        const int *source_lengths, const attn_mha_opts *o);
+/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
+   source_lengths [batch], 0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the
+   options memory_v, work, user, exec and backend count. */
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
+                                        int batch, int n_k, const int *source_lengths,
+                                        const attn_mha_opts *o);
 
-/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its entry by
-   attn.k_map. */
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                        const attn_kv *c, const attn_mha_opts *o);
+/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its
+   entry by attn.k_map. */
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
+                                        int n_q, const attn_kv *c, const attn_mha_opts *o);
 
-/* Bytes of attn.work for calls with these sizes: self n_k = n_q, fill n_q = 0; for steps let o->attn.kv point to the
-   cache (n_k is not used then). Depends on sizes and on which options are set, never shrinks as sizes grow: ask once
-   with the largest. SIZE_MAX if wrong. */
-ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
+/* Bytes of attn.work for such a call with these sizes; SIZE_MAX if they are wrong.
+   n_q  n of self and self_step; not used by CROSS_FILL
+   n_k  of cross and cross_fill; the capacity of the cache for steps; not used by SELF
+   Depends on sizes and on which options are set, and never shrinks as sizes grow: ask once with the
+   largest. */
+typedef enum attn_mha_call {
+    ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP
+} attn_mha_call;
+ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
+                                       int n_k, const attn_mha_opts *o);
 
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
@@ -738,10 +899,12 @@ typedef struct attn__entry {
     float *out;
 } attn__entry;
 
-/* How a cache lies in memory. K of slot s, head g: k_panels + (s*kv_heads + g) * k_size; key j,
-   component c at (j/16)*16*head_dim + c*16 + j%16 V likewise with v_size; key j, column x at
-   (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16, dv16 = v_head_dim rounded up to 16 K panels
-   are zeroed when their first key arrives; columns v_head_dim..dv16-1 of a V row are written as
+/* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
+   likewise.
+       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
+       key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
+                                 dv16: v_head_dim rounded up to 16
+   K panels are zeroed when their first key arrives; the columns of V from v_head_dim to dv16 are
    zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -752,6 +915,13 @@ ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
 ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 {
     return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->v_head_dim, 16);
+}
+
+/* All of its memory: panels, and behind them five arrays of [batch] ints. */
+ATTN__INLINE size_t attn__kv_bytes(const attn_kv *c)
+{
+    const char *end = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
+    return (size_t)(end - (const char *)c->k_panels);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1710,6 +1880,10 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
+/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows that
+   will stand behind those of kv (attn_self_step). */
+enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
+
 /* an enum: 0..last */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
@@ -1726,7 +1900,7 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
 }
 
 /* Settings that exclude each other, and a backend that is not there. */
-static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
+static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int contents)
 {
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -1737,7 +1911,7 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv) {
+    if (a->kv && contents != ATTN__APPENDS) {
         /* Settings that the cache would silently win over. */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
@@ -1750,7 +1924,7 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-static attn_status attn__check_options(const attn_args *a, attn__why *why)
+static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     attn_status status;
     if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) ||
@@ -1775,7 +1949,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why)
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           a->exec->width, 0, 0);
-    return attn__check_conflicts(a, why);
+    return attn__check_conflicts(a, why, contents);
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -1947,6 +2121,15 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
+/* Has entry b of the cache room for `count` more keys? */
+static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
+{
+    if (count <= c->shape.capacity - c->lengths[b]) return ATTN_OK;
+    attn__say(why, "entry # of the cache holds # of # keys, ", "", b, c->lengths[b],
+              c->shape.capacity);
+    return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
+}
+
 /* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
 static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
 {
@@ -2004,6 +2187,12 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     for (b = 0; b < s->batch; b++) {
         int end = 0;
         if ((status = attn__check_entry(a, s, b, &end, why)) != ATTN_OK) return status;
+        if (contents == ATTN__APPENDS) {
+            const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b]
+                           : a->q_lengths ? a->q_lengths[b] : s->n_q;
+            if ((status = attn__check_room(why, a->kv, b, rows)) != ATTN_OK) return status;
+            end += rows;
+        }
         if (end > longest) longest = end;
     }
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
@@ -2029,8 +2218,8 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
 } attn__span;
 
-/* outputs come first; of attn_sdpa 5 can be written, 17 can be read */
-typedef struct attn__spans { int n, outputs; attn__span span[32]; } attn__spans;
+/* outputs come first; of attn_sdpa 5 can be written and 17 can be read, of a layer 6 and 29 */
+typedef struct attn__spans { int n, outputs; attn__span span[35]; } attn__spans;
 
 /* Notes one argument; nothing is noted where nothing lies. */
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
@@ -2078,19 +2267,18 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
     const int order[3] = { t->inner, 3 - t->inner, 0 };
     size_t packed = (size_t)t->width, whole;
     int i;
-    for (i = 0; i < 3; i++) {
+    for (i = 0;; i++) {
         const int d = order[i];
         t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
         if (t->stride[d] < 0)
             return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative",
                               t->name, d, t->stride[d], 0);
-        if (i == 2) break;                        /* nothing is packed upon the last one */
+        if (i == 2) return ATTN_OK;               /* nothing is packed upon the last one */
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
             whole > attn__cells_max(t))
             return attn__fail_large(why, t, d);
         if (whole > packed) packed = whole;
     }
-    return ATTN_OK;
 }
 
 /* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
@@ -2220,9 +2408,9 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Notes weights, lse, masked_rows and work, which have no strides. */
+/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended to. */
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
-                                     attn__spans *all)
+                                     attn__spans *all, int contents)
 {
     size_t bytes;
     if (a->weights) {
@@ -2239,24 +2427,20 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     }
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(all, "work", a->work, a->work_size);
+    if (contents == ATTN__APPENDS)
+        attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
     all->outputs = all->n;
     return ATTN_OK;
 }
 
 /* Notes the arrays that are read, and what is behind a cache. */
 static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
-                             attn__spans *all)
+                             attn__spans *all, int contents)
 {
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
     const char *lengths = why ? why->lengths : NULL;
-    if (a->kv) {
-        const attn_kv_args *c = &a->kv->shape;
-        const size_t slots = (size_t)c->batch * (size_t)s->kv_heads * sizeof(float);
-        attn__span_add(all, "the keys of kv", a->kv->k_panels, slots * attn__kv_k_size(c));
-        attn__span_add(all, "the values of kv", a->kv->v_panels, slots * attn__kv_v_size(c));
-        attn__span_add(all, "the lengths of kv", a->kv->lengths, (size_t)c->batch * sizeof(int));
-        attn__span_add(all, "the slots of kv", a->kv->slots, (size_t)c->batch * sizeof(int));
-    }
+    if (a->kv && contents != ATTN__APPENDS)
+        attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
@@ -2313,8 +2497,11 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     /* Ragged, all entries are one long one; how long, only the contents know. */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
     const int q_rows = !a->q_cum ? s->n_q : some && contents ? a->q_cum[s->batch] : some;
-    const int k_rows = !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
-    const int k_batch = !some || q_rows == 0 ? 0 : a->k_cum ? 1 : s->k_batch;  /* 0: nobody looks */
+    const int appends = contents == ATTN__APPENDS;      /* k and v are as many rows as q */
+    const int k_rows = appends ? q_rows
+                     : !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
+    const int k_batch = !some || q_rows == 0 ? 0 : appends ? q_batch   /* 0: nobody looks */
+                      : a->k_cum ? 1 : s->k_batch;
     const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
     const size_t cell = sizeof(float);
     const attn__tensor tensor[4] = {
@@ -2330,9 +2517,9 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
     if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
-        (status = attn__add_outputs(a, s, why, &spans)) != ATTN_OK)
+        (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
         return status;
-    for (i = 1; i < (a->kv ? 2 : 4); i++)
+    for (i = 1; i < (a->kv && !appends ? 2 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
@@ -2340,7 +2527,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
         (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
     if (!contents) return ATTN_OK;
-    attn__add_arrays(a, s, why, &spans);
+    attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
 }
 
@@ -2354,7 +2541,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_options(a, why)) == ATTN_OK &&
+    if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
@@ -2490,134 +2677,262 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     return ATTN_OK;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 6  MASKS AND BIASES
  *
- * The definitions of section 1 written as plain loops, in no hurry; all is checked before the first cell is written.
- * ========================================================================================================== */
+ * The definitions of section 1 (LOOK) as plain loops, in no hurry. Everything is checked before the
+ * first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
+ * (section 3), which makes one range of keys for each row from lengths, starts, causal and windows,
+ * by `hide` in the soft-max kernel (section 12), which hides single keys of that range by mask,
+ * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
+ * ============================================================================================== */
 
-/* May batch x n_q x n_k floats be made at m from what stands at `from`? Nothing is asked of either without a cell. */
-static attn_status attn__check_matrix(const float *m, const void *from, int batch, int n_q, int n_k)
+/* Floats or ints, of which at least one is read or written if there are bytes: not NULL, aligned. */
+static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
-    size_t bytes;
-    if (batch < 0 || n_q < 0 || n_k < 0) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n_q, n_k, 1, sizeof *m)) return ATTN_E_OVERFLOW;
-    return bytes > 0 && (!m || !from) ? ATTN_E_NULL : ATTN_OK;
+    if (bytes == 0) return ATTN_OK;
+    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+    return attn__check_align(why, name, at, ATTN__CELL_ALIGN);
 }
 
-ATTN__INLINE float attn__cell(int visible) { return visible ? 0.0f : -attn__inf(); }
+/* What is written may not lie among what is read. Unsigned differences of the addresses: each tells
+   whether one of the two begins inside the other. */
+static attn_status attn__check_apart(attn__why *why, const char *out_name, const void *out,
+                                     size_t out_bytes, const char *in_name, const void *in,
+                                     size_t in_bytes)
+{
+    const size_t ahead = (size_t)in - (size_t)out, behind = (size_t)out - (size_t)in;
+    if (out_bytes == 0 || in_bytes == 0 || (ahead >= out_bytes && behind >= in_bytes))
+        return ATTN_OK;
+    attn__say(why, "$ overlaps ", out_name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
+}
+
+/* May a matrix of two or three dimensions be written at m? *bytes: all of it. */
+static attn_status attn__check_matrix(attn__why *why, const char *name, const float *m,
+                                      const attn__size *size, int dims, size_t *bytes)
+{
+    const int outer = dims > 2 ? size[0].value : 1;
+    const int rows = size[dims - 2].value, columns = size[dims - 1].value;
+    const attn_status status = attn__check_all(why, size, dims);
+    *bytes = 0;
+    if (status != ATTN_OK) return status;
+    if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
+        attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
+        return attn__fail(why, ATTN_E_OVERFLOW, "more than the address space", "", 0, 0, 0);
+    }
+    return attn__check_given(why, name, m, *bytes);
+}
+
+ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
+
+static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
+{
+    int i, j;
+    for (i = 0; i < n_q; i++)
+        for (j = 0; j < n_k; j++) {
+            const long long ahead = j - ((long long)i + pos);     /* of the row's own position */
+            *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
+        }
+}
 
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
-    const attn_status status = attn__check_matrix(m, m, 1, n_q, n_k);
-    int i, j;
-    if (status != ATTN_OK) return status;
-    if (left < 0 || right < 0) return ATTN_E_OPTION;
-    for (i = 0; i < n_q; i++)
-        for (j = 0; j < n_k; j++) {
-            const long long ahead = j - ((long long)i + pos);     /* how far the key lies ahead of the row */
-            *m++ = attn__cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
-        }
+    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_mask_window", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    if (left < 0)
+        return attn__fail(&why, ATTN_E_OPTION, "left is #; unlimited is 0", "", left, 0, 0);
+    if (right < 0)
+        return attn__fail(&why, ATTN_E_OPTION, "right is #; unlimited is 0", "", right, 0, 0);
+    attn__write_window(m, n_q, n_k, left, right, pos);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 {
-    return attn_mask_window(m, n_q, n_k, 0, 1, pos);              /* nothing beyond the own key */
+    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_mask_causal", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
+    return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q, int n_k)
+/* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
+static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float *m,
+                                  const char *ids_name, const int *ids, int pad_id)
 {
-    const attn_status status = attn__check_matrix(m, source_ids, batch, n_q, n_k);
+    const int batch = size[0].value, n_q = size[1].value, n_k = size[2].value;
     int b, i, j;
-    if (status != ATTN_OK || !source_ids) return status;
-    for (b = 0; b < batch; b++, source_ids += n_k)
+    size_t bytes, ids_bytes;
+    attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
+    if (status != ATTN_OK || bytes == 0) return status;
+    ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
+    if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
+        return status;
+    for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(source_ids[j] != pad_id);
+            for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(ids[j] != pad_id);
     return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
+                                    int n_k)
+{
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn__why_open(&why, "attn_mask_cross", NULL);
+    return attn__mask_ids(&why, size, m, "source_ids", source_ids, pad_id);
 }
 
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n)
 {
-    return attn_mask_cross(m, ids, pad_id, batch, n, n);
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "n", n, 0 } };
+    attn__why why;
+    attn__why_open(&why, "attn_mask_padding", NULL);
+    return attn__mask_ids(&why, size, m, "ids", ids, pad_id);
 }
 
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k)
 {
-    const attn_status status = attn__check_matrix(m, k_lengths, batch, n_q, n_k);
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *k_lengths;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
     int b, i, j;
-    if (status != ATTN_OK || n_q == 0 || n_k == 0) return status;
+    attn__why_open(&why, "attn_mask_lengths", NULL);
+    status = attn__check_matrix(&why, "m", m, size, 3, &bytes);
+    if (status != ATTN_OK || bytes == 0) return status;
+    if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
+        return status;
     for (b = 0; b < batch; b++)
-        if (k_lengths[b] < 0 || k_lengths[b] > n_k) return ATTN_E_LENGTHS;
+        if (k_lengths[b] < 0 || k_lengths[b] > n_k)
+            return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
+                              k_lengths[b], n_k);
     for (b = 0; b < batch; b++)
         for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) *m++ = attn__cell(j < k_lengths[b]);
+            for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(j < k_lengths[b]);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
+    const size_t bytes = cells * sizeof *m;
+    attn__why why;
+    attn_status status;
     size_t c;
-    if (cells > ATTN__BYTES_MAX / sizeof *m) return ATTN_E_OVERFLOW;
-    if (cells > 0 && (!m || !keep)) return ATTN_E_NULL;
-    for (c = 0; c < cells; c++) m[c] = attn__cell(keep[c] != 0);
+    attn__why_open(&why, "attn_mask_keep", NULL);
+    if (cells > ATTN__BYTES_MAX / sizeof *m)
+        return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
+                          0);
+    if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
+    if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
+    if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
+        return status;
+    for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
 }
 
-typedef struct attn__merge { float *m; const float *by; size_t cells; int by_batch; } attn__merge;
-static void attn__merge_task(void *arg, int b)                    /* a task: sums are not rounded as the host likes */
+typedef struct attn__merge {
+    float *m;
+    const float *by;
+    size_t cells;                                         /* of one entry */
+    int by_batch;
+} attn__merge;
+
+/* Task: one entry. It is a task because attn__run rounds sums as IEEE 754 does, whatever the host
+   has set. */
+static void attn__merge_task(void *arg, int b)
 {
-    const attn__merge *j = (const attn__merge *)arg;
-    const float hidden = attn__cell(0), *by = j->by + (j->by_batch > 1 ? (size_t)b * j->cells : 0);
-    float *m = j->m + (size_t)b * j->cells;
+    const attn__merge *job = (const attn__merge *)arg;
+    const float hidden = attn__mask_cell(0);
+    const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
+    float *m = job->m + (size_t)b * job->cells;
     size_t c;
-    for (c = 0; c < j->cells; c++)                                /* selected, not added: -inf + inf would be NaN */
+    for (c = 0; c < job->cells; c++)                      /* selected: -inf + inf would be NaN */
         m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
 }
 
-ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q, int n_k)
+ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
+                                    int n_k)
 {
-    const attn_status status = attn__check_matrix(m, m, batch, n_q, n_k);
-    attn__merge job = { m, by, (size_t)n_q * (size_t)n_k, by_batch };
-    if (status != ATTN_OK) return status;
-    if (by_batch != 1 && by_batch != batch) return ATTN_E_SHAPE;
-    if (batch == 0 || job.cells == 0) return ATTN_OK;
-    if (!by) return ATTN_E_NULL;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__merge job = { m, by, 0, by_batch };
+    attn__why why;
+    attn_status status;
+    size_t bytes, by_bytes;
+    attn__why_open(&why, "attn_mask_merge", NULL);
+    if ((status = attn__check_matrix(&why, "m", m, size, 3, &bytes)) != ATTN_OK) return status;
+    if (by_batch != 1 && by_batch != batch)
+        return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
+                          by_batch, batch, 0);
+    if (bytes == 0) return ATTN_OK;
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
+    if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
+        return status;
+    job.cells = bytes / (size_t)batch / sizeof *m;
     attn__run(NULL, batch, attn__merge_task, &job);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n)
 {
-    const size_t row = (size_t)(n > 0 ? n : 0);
-    size_t bytes, c;
-    int b, length;
-    if (batch < 0 || n < 0) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids)) return ATTN_E_OVERFLOW;
-    if ((batch > 0 && !lengths) || (bytes > 0 && !ids)) return ATTN_E_NULL;
-    for (c = 1; c < bytes / sizeof *ids; c++)                     /* a token behind a pad of its row */
-        if (c % row != 0 && ids[c - 1] == pad_id && ids[c] != pad_id) return ATTN_E_LENGTHS;
+    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 } };
+    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *lengths;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    int b, j;
+    attn__why_open(&why, "attn_lengths", NULL);
+    if ((status = attn__check_all(&why, size, 2)) != ATTN_OK) return status;
+    if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
+        return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
+                          batch, n, 0);
+    if ((status = attn__check_given(&why, "lengths", lengths, ints)) != ATTN_OK ||
+        (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
+        return status;
+    for (b = 0; b < batch; b++)                           /* look at all before one is written */
+        for (j = 1; j < n; j++) {
+            const int *id = ids + (ptrdiff_t)b * n + j;
+            if (id[-1] == pad_id && id[0] != pad_id)
+                return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
+                                  "length says that, attn_mask_padding does", "", b, j, 0);
+        }
     for (b = 0; b < batch; b++) {
-        for (length = 0; length < n && ids[(size_t)b * row + (size_t)length] != pad_id; ) length++;
-        lengths[b] = length;
+        for (j = 0; j < n && ids[(ptrdiff_t)b * n + j] != pad_id; ) j++;
+        lengths[b] = j;
     }
     return ATTN_OK;
 }
 
-/* ---- T5's relative positions ----------------------------------------------------------------------------- */
-/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the distances up to D evenly
- * on a logarithmic scale. By definition a distance n >= E falls into bucket
- *     E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
- * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in whole numbers,
+/* ---- T5's relative positions ----------------------------------------------------------------- */
+/* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the
+ * distances up to D evenly on a logarithmic scale. By definition a distance n >= E falls into
+ *     bucket E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
+ * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in
+ * whole numbers,
  *     n^(B-E)  >=  D^t * E^(B-E-t).
- * Both sides are integers: compared exactly, they give the boundaries without a logarithm and without a rounding. The
- * models' own code computes logarithms in float. Where both sides are equal (T5: 16, 32 and 64) its quotient comes out
- * exact too, and elsewhere no quotient of T5 (32 buckets, 128) or WavLM (320, 800) lies within a rounding of an
- * integer: the buckets are theirs. */
+ * Both sides are integers: compared exactly, they give the boundaries without a rounding. Rounded
+ * logarithms cannot, however many digits they have: both sides may be equal (T5: at 16, 32 and 64),
+ * and no digit tells equal from nearly equal. The models' own code computes logarithms in float.
+ * Where both sides are equal its quotient comes out exact too, and elsewhere no quotient of T5 (32
+ * buckets, 128) or WavLM (320, 800) lies within a rounding of an integer: buckets are theirs. */
 enum { ATTN__T5_BUCKETS = 256,                    /* in one direction; T5 has 16 or 32, WavLM 160 */
        ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };    /* what D^(B-E) needs, D < 2^31 */
 
-typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;     /* 32 bits each, lowest first */
+/* A positive integer, 32 bits a word, lowest first, no leading zeros. */
+typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;
 
 /* x *= by^times */
 static void attn__big_mul(attn__big *x, int by, int times)
@@ -2634,7 +2949,7 @@ static void attn__big_mul(attn__big *x, int by, int times)
     }
 }
 
-/* No leading zeros on either side: the longer one is larger. */
+/* Without leading zeros the longer one is larger. */
 static int attn__big_less(const attn__big *x, const attn__big *y)
 {
     int i = x->n - 1;
@@ -2643,14 +2958,15 @@ static int attn__big_less(const attn__big *x, const attn__big *y)
     return x->word[i] < y->word[i];
 }
 
-/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs max > buckets / 2 */
+/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs
+   max > buckets / 2 */
 static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
     for (c = 0; c <= exact; c++) first[c] = c;
     for (t = 1; t < steps; t++) {
-        int low = first[exact + t - 1], high = max;               /* the boundary is one of these: max reaches all */
+        int low = first[exact + t - 1], high = max;       /* between these: max reaches every t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
@@ -2665,37 +2981,70 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance, int one_way, int heads,
-                                 int n_q, int n_k, int pos)
+/* Sizes that make a table: `side` buckets in one direction. */
+static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance, int one_way,
+                                  int *side)
 {
-    const attn_status status = attn__check_matrix(bias, bias, heads, n_q, n_k);
-    const int side = one_way ? buckets : buckets / 2;             /* buckets of one direction */
-    int first[ATTN__T5_BUCKETS], h, i, j;
+    const int ways = one_way ? 1 : 2;
+    const attn_status status = attn__check_option(why, "one_way", one_way, 1);
     if (status != ATTN_OK) return status;
-    if (one_way != 0 && one_way != 1) return ATTN_E_OPTION;
-    if (heads < 1 || side < 2 || side > ATTN__T5_BUCKETS || max_distance <= side / 2) return ATTN_E_SIZE;
-    if (n_q == 0 || n_k == 0) return ATTN_OK;
-    if (!table) return ATTN_E_NULL;
-    attn__t5_boundaries(first, side, max_distance);
-    for (h = 0; h < heads; h++)
-        for (i = 0; i < n_q; i++) {
-            int c = 0;                                            /* walks down to the row's own place, then up again */
-            for (j = 0; j < n_k; j++) {
-                const long long ahead = j - ((long long)i + pos);
-                const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
-                while (c + 1 < side && distance >= first[c + 1]) c++;
-                while (distance < first[c]) c--;
-                *bias++ = table[(size_t)(ahead > 0 && !one_way ? side + c : c) * (size_t)heads + (size_t)h];
-            }
-        }
+    *side = buckets / ways;
+    if (*side < 2 || *side > ATTN__T5_BUCKETS)
+        return attn__fail(why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
+                          (long long)ATTN__T5_BUCKETS * ways);
+    if (max_distance <= *side / 2)
+        return attn__fail(why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
+                          "distances with a bucket of their own", "", max_distance, *side / 2, 0);
     return ATTN_OK;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------------------- */
-/* Where the pieces of a picture go: attn_mask_format's text, or stdout. */
-typedef void attn__sink(void *to, const char *s, size_t n);
+/* One head. first: the boundaries; stride: heads, from bucket to bucket of the table. */
+static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
+                           int one_way, int n_q, int n_k, int pos)
+{
+    int i, j;
+    for (i = 0; i < n_q; i++) {
+        int bucket = 0;                   /* walks down to the row's own position, then up again */
+        for (j = 0; j < n_k; j++) {
+            const long long ahead = j - ((long long)i + pos);
+            const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
+            const int half = ahead > 0 && !one_way ? side : 0;
+            while (bucket + 1 < side && distance >= first[bucket + 1]) bucket++;
+            while (distance < first[bucket]) bucket--;
+            *bias++ = table[(ptrdiff_t)(half + bucket) * stride];
+        }
+    }
+}
 
-/* How many columns a UTF-8 name takes: its code points, which are the bytes that do not continue one. */
+ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
+                                 int one_way, int heads, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    int first[ATTN__T5_BUCKETS], side, h;
+    attn__why why;
+    attn_status status;
+    size_t bytes, table_bytes;
+    attn__why_open(&why, "attn_bias_t5", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
+        return status;
+    if (bytes == 0) return ATTN_OK;
+    table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
+    if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
+                                    table_bytes)) != ATTN_OK)
+        return status;
+    attn__t5_boundaries(first, side, max_distance);
+    for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
+        attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
+    return ATTN_OK;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. */
+typedef void attn__writer(void *to, const char *s, size_t n);
+
+/* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
 static size_t attn__columns_of(const char *name)
 {
     size_t n = 0;
@@ -2703,268 +3052,465 @@ static size_t attn__columns_of(const char *name)
     return n;
 }
 
-/* One cell or name, filled up with blanks to width columns. */
-static void attn__draw(attn__sink *put, void *to, const char *name, size_t width, int right)
+/* One cell or name, filled up with blanks to `width` columns. */
+static void attn__draw(attn__writer *put, void *to, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__columns_of(name);
     for (; right && blanks > 0; blanks--) put(to, " ", 1);
-    for (; name && *name; name++) put(to, (unsigned char)*name < 32 ? "?" : name, 1);     /* a token may be "\n" */
+    for (; name && *name; name++)         /* a token may be "\n": it stays on its line */
+        put(to, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) put(to, " ", 1);
 }
 
-/* All cells are as wide as the widest one; a column grows with its name. So nothing has to be remembered per column. */
-static void attn__picture(attn__sink *put, void *to, const float *m, int n_q, int n_k, const char *const *row_names,
-                          const char *const *col_names)
+/* Row i, or with i -1 the names of the columns; cells are `widest` wide, or as their name is. */
+static void attn__draw_row(attn__writer *put, void *to, const float *row, int i, int n_k,
+                           int indented, const char *const *col_names, size_t widest)
 {
-    size_t label = 0, widest = 0;
-    int pass, i, j;
-    char text[32];
-    if (!m) return;
-    for (i = 0; row_names && i < n_q; i++)
-        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
-    for (pass = 0; pass < 2 && n_k > 0; pass++)                   /* first measure, then draw */
-        for (i = pass && col_names && n_q > 0 ? -1 : 0; i < n_q; i++) {
-            if (pass && row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
-            for (j = 0; j < n_k; j++) {
-                const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
-                attn__text cell = attn__text_at(text, sizeof text);
-                if (i >= 0) attn__put_float(&cell, m[(size_t)i * (size_t)n_k + (size_t)j]);
-                if (cell.len > widest) widest = cell.len;
-                if (!pass) continue;
-                if (j > 0 || row_names) put(to, " ", 1);
-                attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
-            }
-            if (pass) put(to, "\n", 1);
-        }
+    int j;
+    for (j = 0; j < n_k; j++) {
+        const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
+        char text[32];
+        attn__text cell = attn__text_at(text, sizeof text);
+        if (i >= 0) attn__put_float(&cell, row[j]);
+        if (j > 0 || indented) put(to, " ", 1);
+        attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
+    }
+    put(to, "\n", 1);
 }
 
-static void attn__put_sink(void *to, const char *s, size_t n) { attn__put_bytes((attn__text *)to, s, n); }
+/* All cells are as wide as the widest of them, and a column as its name: nothing has to be kept for
+   each column. */
+static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, int n_k,
+                          const char *const *row_names, const char *const *col_names)
+{
+    const size_t columns = (size_t)(n_k > 0 ? n_k : 0);
+    const size_t cells = columns * (size_t)(n_q > 0 ? n_q : 0);
+    size_t label = 0, widest = 0, c;
+    char text[32];
+    int i;
+    if (!m || cells == 0) return;
+    for (i = 0; row_names && i < n_q; i++)
+        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
+    for (c = 0; c < cells; c++) {
+        attn__text cell = attn__text_at(text, sizeof text);
+        attn__put_float(&cell, m[c]);
+        if (cell.len > widest) widest = cell.len;
+    }
+    for (i = col_names ? -1 : 0; i < n_q; i++) {
+        const float *row = i < 0 ? m : m + (size_t)i * columns;
+        if (row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
+        attn__draw_row(put, to, row, i, n_k, row_names != NULL, col_names, widest);
+    }
+}
 
-ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k, const char *const *row_names,
-                                const char *const *col_names)
+static void attn__write_text(void *to, const char *s, size_t n)
+{
+    attn__put_bytes((attn__text *)to, s, n);
+}
+
+ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
+                                const char *const *row_names, const char *const *col_names)
 {
     attn__text t = attn__text_at(text, size);
-    attn__picture(attn__put_sink, &t, m, n_q, n_k, row_names, col_names);
+    attn__picture(attn__write_text, &t, m, n_q, n_k, row_names, col_names);
     return t.len;
 }
 
 #ifndef ATTN_NO_STDIO
-static void attn__print_sink(void *to, const char *s, size_t n) { (void)fwrite(s, 1, n, (FILE *)to); }
+static void attn__write_file(void *to, const char *s, size_t n)
+{
+    (void)fwrite(s, 1, n, (FILE *)to);
+}
 
 ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
                              const char *const *col_names)
 {
-    attn__picture(attn__print_sink, stdout, m, n_q, n_k, row_names, col_names);
+    attn__picture(attn__write_file, stdout, m, n_q, n_k, row_names, col_names);
 }
 #endif
-/* ============================================================================================================
+
+/* =================================================================================================
  * 7  K/V CACHE
  *
- * One block of memory:  K panels | V panels | slot[batch] | lengths[batch] | scratch[3][batch].  Entry b lives in slot
- * slot[b]; reorder renames slots and copies nothing but the entries that somebody else keeps too.
- * ========================================================================================================== */
+ * One block of memory:  K panels | V panels | slots[batch] | lengths[batch] | scratch[3][batch].
+ * Entry b lives in slot slots[b]. Reorder renames slots; it copies only entries that go to more
+ * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
+ * ============================================================================================== */
 
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
-/* bytes of the parts; the total includes what aligning the panels may cost */
-static attn_status attn__kv_measure(const attn_kv_args *a, size_t *k_bytes, size_t *v_bytes, size_t *total)
+static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
+{
+    if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!attn__kv_live(c))
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
+                          0);
+    return ATTN_OK;
+}
+
+/* Nothing that a call reads may lie in the memory of the cache that it writes. */
+static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
+                                        const void *at, size_t bytes)
+{
+    return attn__check_apart(why, "the memory of c", c->k_panels, attn__kv_bytes(c), name, at,
+                             at ? bytes : 0);
+}
+
+/* Bytes of the parts; the total includes what aligning the panels may cost. */
+static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_t *k_bytes,
+                                    size_t *v_bytes, size_t *total)
 {
     const int v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
-    const attn__size size[] = { { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
-                                { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 } };
-    const attn_status status = attn__check_all(NULL, size, 5);
+    const attn__size size[] = {
+        { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
+        { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 }
+    };
+    const attn_status status = attn__check_all(why, size, 5);
+    int k_rows, v_rows, v_width;
+    *total = 0;
     if (status != ATTN_OK) return status;
-    if (a->batch > INT_MAX / a->kv_heads ||
-        attn__bytes(k_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__PANEL), a->head_dim,
-                    sizeof(float)) ||
-        attn__bytes(v_bytes, a->batch, a->kv_heads, (int)attn__up((size_t)a->capacity, ATTN__CHUNK),
-                    (int)attn__up((size_t)v_head_dim, ATTN__PANEL), sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    return (*total = *k_bytes + *v_bytes) > ATTN__BYTES_MAX ||       /* sums of two cannot wrap */
-           (*total += (size_t)a->batch * 5 * sizeof(int) + 63) > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
+    k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
+    v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
+    v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
+    if (a->batch <= INT_MAX / a->kv_heads &&      /* so many tasks has an append */
+        !attn__bytes(k_bytes, a->batch, a->kv_heads, k_rows, a->head_dim, sizeof(float)) &&
+        !attn__bytes(v_bytes, a->batch, a->kv_heads, v_rows, v_width, sizeof(float))) {
+        *total = *k_bytes + *v_bytes;             /* sums of two cannot wrap, sums of three can */
+        if (*total <= ATTN__BYTES_MAX) *total += (size_t)a->batch * 5 * sizeof(int) + 63;
+        if (*total <= ATTN__BYTES_MAX) return ATTN_OK;
+    }
+    attn__say(why, "batch # x kv_heads # x capacity #", "", a->batch, a->kv_heads, a->capacity);
+    return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
+                      "address space", "", a->head_dim, v_head_dim, 0);
 }
 
 ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
 {
-    size_t k, v, total;
-    return a && attn__kv_measure(a, &k, &v, &total) == ATTN_OK ? total : (size_t)-1;
+    attn__why why;
+    size_t k_bytes, v_bytes, total;
+    attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
+    if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    else if (attn__kv_measure(&why, a, &k_bytes, &v_bytes, &total) == ATTN_OK) return total;
+    return (size_t)-1;
 }
 
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
 {
+    attn__why why;
     attn_kv_args shape;
     attn_status status;
     size_t k_bytes, v_bytes, total;
     char *at;
-    int *ints, b;
-    if (!c) return ATTN_E_NULL;
+    int b;
+    attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
+    if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                                               /* first: a may point into c */
-    memset(c, 0, sizeof *c);                                         /* after an error every call refuses it politely */
-    if (!a) return ATTN_E_NULL;
-    if ((status = attn__kv_measure(&shape, &k_bytes, &v_bytes, &total)) != ATTN_OK ||
-        (status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at)) != ATTN_OK)
+    if (a) shape = *a;                    /* first: a may be &c->shape */
+    memset(c, 0, sizeof *c);              /* after an error every call refuses it, and free is fine */
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
+    status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at);
+    if (status == ATTN_E_WORK)
+        return attn__fail(&why, status, "mem_size is # but attn_kv_size asks for #", "",
+                          (long long)shape.mem_size, (long long)total, 0);
+    if (status != ATTN_OK)
+        return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
+                          (long long)total, 0, 0);
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
-    ints = (int *)(void *)(at + k_bytes + v_bytes);
     c->shape = shape;
-    c->slots = ints;
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
-    c->lengths = ints + shape.batch;
-    for (b = 0; b < shape.batch; b++) ints[b] = b;
-    memset(c->lengths, 0, (size_t)shape.batch * sizeof(int));
+    c->slots = (int *)(void *)(at + k_bytes + v_bytes);
+    c->lengths = c->slots + shape.batch;
+    for (b = 0; b < shape.batch; b++) {
+        c->slots[b] = b;
+        c->lengths[b] = 0;
+    }
     return ATTN_OK;
 }
 
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
-/* The rows of one append: entry b gets rows first .. first+count-1 of k and v, each a row of all heads. */
+/* ---- append ---------------------------------------------------------------------------------- */
+/* New rows for a cache: where they are, and how many each entry gets. */
 typedef struct attn__kv_rows {
     attn_kv *to;
-    const float *k, *v;
-    int n;
-    const int *counts, *cum;              /* rows of each entry; cum: packed one entry behind the other instead */
+    const float *k, *v;                   /* row 0, head 0 of entry 0 */
+    int n;                                /* rows of each entry, as far as the strides go, */
+    const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
+                                          /* one long entry. NULL: not so */
+    ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-static int attn__kv_count(const attn__kv_rows *r, int b)
+/* Rows as attn_kv_append and layers have them: heads touch, entries are n rows apart.
+   row_stride 0: rows touch, too. */
+static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
+                                      const int *counts, const int *cum, ptrdiff_t row_stride)
 {
-    return r->cum ? r->cum[b + 1] - r->cum[b] : r->counts ? r->counts[b] : r->n;
+    attn__kv_rows rows;
+    rows.to = to;
+    rows.k = k;
+    rows.v = v;
+    rows.n = n;
+    rows.counts = counts;
+    rows.cum = cum;
+    rows.k_stride[2] = to->shape.head_dim;
+    rows.v_stride[2] = to->shape.v_head_dim;
+    rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
+    rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
+    /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
+    rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);
+    rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);
+    return rows;
 }
 
-/* Task: the new rows of one head of one entry. Costs the same however many keys are there already. */
-static void attn__kv_put(void *arg, int i)
+/* How many rows entry b gets. */
+static int attn__kv_count(const attn__kv_rows *rows, int b)
 {
-    const attn__kv_rows *r = (const attn__kv_rows *)arg;
-    const attn_kv_args *s = &r->to->shape;
-    const attn__kernels *kernels = attn__table(ATTN_AUTO);               /* moves only: the same bits on all */
-    const int entry = i / s->kv_heads, head = i % s->kv_heads, count = attn__kv_count(r, entry);
-    const ptrdiff_t k_row = (ptrdiff_t)s->kv_heads * s->head_dim, v_row = (ptrdiff_t)s->kv_heads * s->v_head_dim;
-    const ptrdiff_t first = r->cum ? r->cum[entry] : (ptrdiff_t)entry * r->n;
-    const size_t place = (size_t)r->to->slots[entry] * (size_t)s->kv_heads + (size_t)head;
-    const size_t wide = attn__up((size_t)s->v_head_dim, ATTN__PANEL);
-    const float *k = r->k + first * k_row + (ptrdiff_t)head * s->head_dim;
-    const float *v = r->v + first * v_row + (ptrdiff_t)head * s->v_head_dim;
-    float *kp = r->to->k_panels + place * attn__kv_k_size(s);
-    float *vp = r->to->v_panels + place * attn__kv_v_size(s);
-    int at = r->to->lengths[entry], left = count;
-    ptrdiff_t c;                                                         /* c * ATTN__PANEL may leave an int */
-    for (; left > 0 && at % ATTN__PANEL; left--, at++, k += k_row) {     /* into the panel that is begun */
-        float *lane = kp + (size_t)(at - at % ATTN__PANEL) * (size_t)s->head_dim + at % ATTN__PANEL;
-        for (c = 0; c < s->head_dim; c++) lane[c * ATTN__PANEL] = k[c];
-    }
-    if (left > 0) kernels->pack_k(kp + (size_t)at * (size_t)s->head_dim, k, k_row, left, s->head_dim);    /* new ones, zeroed */
+    return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
+}
 
-    for (at = r->to->lengths[entry], left = count; left > 0; left--, at++, v += v_row) {
-        const int in_chunk = at % ATTN__CHUNK;
-        float *to = vp + (size_t)(at - in_chunk) * wide + in_chunk * ATTN__PANEL;
-        for (c = 0; c + ATTN__PANEL <= s->v_head_dim; c += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
-            memcpy(to, v + c, ATTN__PANEL * sizeof(float));
-        if (c < s->v_head_dim) {
+/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel that
+   is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
+                              int head_dim)
+{
+    ptrdiff_t c;                          /* c * ATTN__PANEL may leave an int */
+    for (; count > 0 && length % ATTN__PANEL; count--, length++, k += row) {
+        const int lane = length % ATTN__PANEL;
+        float *to = panels + (size_t)(length - lane) * (size_t)head_dim + lane;
+        for (c = 0; c < head_dim; c++) to[c * ATTN__PANEL] = k[c];
+    }
+    if (count > 0)                        /* packing moves floats: the same bits on all backends */
+        attn__table(ATTN_AUTO)->pack_k(panels + (size_t)length * (size_t)head_dim, k, row, count,
+                                       head_dim);
+}
+
+/* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
+static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, int count, int length,
+                                int v_head_dim)
+{
+    const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
+    for (; count > 0; count--, length++, v += row) {
+        const int in_chunk = length % ATTN__CHUNK;
+        float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
+        int x = 0;
+        for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+            memcpy(to, v + x, ATTN__PANEL * sizeof(float));
+        if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
             memset(to, 0, ATTN__PANEL * sizeof(float));
-            memcpy(to, v + c, (size_t)(s->v_head_dim - c) * sizeof(float));
+            memcpy(to, v + x, (size_t)(v_head_dim - x) * sizeof(float));
         }
     }
 }
 
+/* Task: the new rows of one head of one entry. Its cost does not depend on how many are there. */
+static void attn__kv_put(void *arg, int task)
+{
+    const attn__kv_rows *rows = (const attn__kv_rows *)arg;
+    const attn_kv *c = rows->to;
+    const attn_kv_args *s = &c->shape;
+    const int b = task / s->kv_heads, head = task % s->kv_heads;
+    const int count = attn__kv_count(rows, b), length = c->lengths[b];
+    const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
+    const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
+    const int d = rows->cum ? 1 : 0;      /* ragged: entry b begins so many rows behind the first */
+    attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
+                      rows->k + first * rows->k_stride[d] + head * rows->k_stride[2],
+                      rows->k_stride[1], count, length, s->head_dim);
+    attn__kv_put_values(c->v_panels + place * attn__kv_v_size(s),
+                        rows->v + first * rows->v_stride[d] + head * rows->v_stride[2],
+                        rows->v_stride[1], count, length, s->v_head_dim);
+}
+
 /* Every check is behind us: this cannot fail. */
-static void attn__kv_write(attn__kv_rows *r, const attn_exec *exec)
+static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
+    attn_kv *c = rows->to;
     int b;
-    attn__run(exec, r->to->shape.batch * r->to->shape.kv_heads, attn__kv_put, r);
-    for (b = 0; b < r->to->shape.batch; b++) r->to->lengths[b] += attn__kv_count(r, b);
+    attn__run(exec, c->shape.batch * c->shape.kv_heads, attn__kv_put, rows);
+    for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
-/* Do the counts make sense, and is there room for all of them? */
-static attn_status attn__kv_room(const attn__kv_rows *r)
+/* Do the counts, called `name`, make sense, and is there room for all of them? */
+static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, const char *name)
 {
-    int b, full = 0;
-    if (r->n < 0) return ATTN_E_SIZE;
-    for (b = 0; b < r->to->shape.batch; b++) {
-        const int count = attn__kv_count(r, b);
-        if (count < 0 || (!r->cum && count > r->n)) return ATTN_E_LENGTHS;
-        full |= count > r->to->shape.capacity - r->to->lengths[b];
-    }
-    return full ? ATTN_E_FULL : ATTN_OK;
-}
-
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n, const int *counts)
-{
-    attn__kv_rows rows = { c, k, v, n, counts, NULL };
     attn_status status;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    status = attn__kv_room(&rows);
-    if (status != ATTN_OK || n == 0) return status;
-    if (!k || !v) return ATTN_E_NULL;
+    int b;
+    for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
+        if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
+                              rows->n);
+    for (b = 0; b < rows->to->shape.batch; b++)
+        if ((status = attn__check_room(why, rows->to, b, attn__kv_count(rows, b))) != ATTN_OK)
+            return status;
+    return ATTN_OK;
+}
+
+/* The rows of attn_kv_append, each `width` floats: are they there, and apart from the cache? */
+static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows, const char *name,
+                                       const float *at, ptrdiff_t stride, size_t width)
+{
+    const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
+    size_t steps, floats;
+    attn_status status;
+    if ((size_t)stride < width)
+        return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
+                          stride, (long long)width, 0);
+    /* The last entry ends with its last row that is wanted, and that without its stride. */
+    if (attn__mul((size_t)batch - 1, (size_t)rows->n, &steps) ||
+        attn__add(steps, (size_t)(last > 0 ? last - 1 : 0), &steps) ||
+        attn__mul(steps, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
+        floats > ATTN__BYTES_MAX / sizeof(float))
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: # x # rows, # floats apart", name,
+                          batch, rows->n, stride);
+    if ((status = attn__check_given(why, name, at, floats)) != ATTN_OK) return status;
+    return attn__check_kv_apart(why, rows->to, name, at, floats * sizeof(float));
+}
+
+ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
+                                   const int *counts, ptrdiff_t row_stride)
+{
+    attn__kv_rows rows;
+    attn__why why;
+    attn_status status;
+    size_t kv_heads;
+    attn__why_open(&why, "attn_kv_append", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (n < 0)
+        return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    if (row_stride < 0)
+        return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
+                          row_stride, 0, 0);
+    status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
+    if (status != ATTN_OK) return status;
+    rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
+    if ((status = attn__kv_room(&why, &rows, "counts")) != ATTN_OK || n == 0) return status;
+    kv_heads = (size_t)c->shape.kv_heads;
+    if ((status = attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
+                                      kv_heads * (size_t)c->shape.head_dim)) != ATTN_OK ||
+        (status = attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
+                                      kv_heads * (size_t)c->shape.v_head_dim)) != ATTN_OK ||
+        (status = attn__check_kv_apart(&why, c, "counts", counts,
+                                       (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
+        return status;
     attn__kv_write(&rows, NULL);
+    return ATTN_OK;
+}
+
+/* ---- what is there: cut, renamed, copied -------------------------------------------------------- */
+/* attn_kv_truncate and attn_kv_reset */
+static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
+{
+    const attn_status status = attn__check_kv(why, c);
+    int b, first, last;
+    if (status != ATTN_OK) return status;
+    if (entry < -1 || entry >= c->shape.batch)
+        return attn__fail(why, ATTN_E_MAP, "entry is # but must be 0..#, or -1 for all", "", entry,
+                          c->shape.batch - 1, 0);
+    first = entry < 0 ? 0 : entry;
+    last = entry < 0 ? c->shape.batch - 1 : entry;
+    for (b = first; b <= last; b++)
+        if (length < 0 || length > c->lengths[b])
+            return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
+                              length, b, c->lengths[b]);
+    for (b = first; b <= last; b++) c->lengths[b] = length;
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
 {
-    int b, from = entry < 0 ? 0 : entry, to;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (entry < -1 || entry >= c->shape.batch) return ATTN_E_MAP;
-    to = entry < 0 ? c->shape.batch : entry + 1;
-    for (b = from; b < to; b++) if (length < 0 || length > c->lengths[b]) return ATTN_E_LENGTHS;
-    for (b = from; b < to; b++) c->lengths[b] = length;
-    return ATTN_OK;
+    attn__why why;
+    attn__why_open(&why, "attn_kv_truncate", c ? c->shape.user : NULL);
+    return attn__kv_cut(&why, c, entry, length);
 }
 
-ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry) { return attn_kv_truncate(c, entry, 0); }
+ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
+{
+    attn__why why;
+    attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
+    return attn__kv_cut(&why, c, entry, 0);
+}
 
-/* the first `length` keys of one slot into another: whole K panels, whole V chunks, then the rows of the last chunk */
+/* Copies the first `length` keys of one slot to another: whole K panels, whole V chunks, and of the
+   last V chunk only the rows that are used. */
 static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
 {
-    const size_t wide = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
+    const size_t kv_heads = (size_t)c->shape.kv_heads;
+    const size_t width = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
     const size_t k_size = attn__kv_k_size(&c->shape), v_size = attn__kv_v_size(&c->shape);
-    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * wide;
-    const size_t column = (size_t)ATTN__CHUNK * ATTN__PANEL;
-    size_t g, x;
-    for (g = 0; g < (size_t)c->shape.kv_heads; g++) {
-        const size_t a = (size_t)to * (size_t)c->shape.kv_heads + g, b = (size_t)from * (size_t)c->shape.kv_heads + g;
-        float *v_to = c->v_panels + a * v_size;
-        const float *v_from = c->v_panels + b * v_size;
-        memcpy(c->k_panels + a * k_size, c->k_panels + b * k_size,
-               attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim * sizeof(float));
+    const size_t k_used = attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim;
+    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
+    const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
+    size_t head, x;
+    for (head = 0; head < kv_heads; head++) {
+        const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
+        const float *v_from = c->v_panels + x_from * v_size;
+        float *v_to = c->v_panels + x_to * v_size;
+        memcpy(c->k_panels + x_to * k_size, c->k_panels + x_from * k_size, k_used * sizeof(float));
         memcpy(v_to, v_from, whole * sizeof(float));
-        for (x = whole; tail && x < whole + wide * ATTN__CHUNK; x += column)
+        for (x = whole; tail && x < whole + width * ATTN__CHUNK; x += panel)
             memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
     }
 }
 
+/* The slots are dealt out anew. The first that wants an old entry gets its slot; the others copy it
+   into slots that nobody wanted, before `slots` and `lengths` change. */
+static void attn__kv_rename(attn_kv *c, const int *map)
+{
+    const int batch = c->shape.batch;
+    int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
+    int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
+    int b, idle = 0;
+    memset(wanted, 0, (size_t)batch * sizeof(int));
+    for (b = 0; b < batch; b++) {
+        new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
+        new_lengths[b] = c->lengths[map[b]];
+        wanted[map[b]] = 1;
+    }
+    for (b = 0; b < batch; b++) {
+        if (new_slots[b] >= 0) continue;
+        while (wanted[idle]) idle++;
+        new_slots[b] = c->slots[idle++];
+        attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
+    }
+    memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
+    memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
+}
+
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
-    int batch, b, idle = 0, *slot, *kept, *new_slot, *new_length;
-    if (!attn__kv_live(c) || !map) return ATTN_E_NULL;
-    batch = c->shape.batch;
-    for (b = 0; b < batch; b++) if (map[b] < 0 || map[b] >= batch) return ATTN_E_MAP;
-    slot = c->slots;
-    kept = slot + 2 * (ptrdiff_t)batch;
-    new_slot = kept + batch;
-    new_length = new_slot + batch;
-    memset(kept, 0, (size_t)batch * sizeof(int));
-    for (b = 0; b < batch; b++) {                                    /* who wants an old entry first takes its slot */
-        new_slot[b] = kept[map[b]] ? -1 : slot[map[b]];
-        new_length[b] = c->lengths[map[b]];
-        kept[map[b]] = 1;
-    }
-    for (b = 0; b < batch; b++) {                                    /* the others copy it into a slot nobody wanted */
-        if (new_slot[b] >= 0) continue;
-        while (kept[idle]) idle++;
-        new_slot[b] = slot[idle++];
-        attn__kv_copy_slot(c, new_slot[b], slot[map[b]], new_length[b]);
-    }
-    memcpy(slot, new_slot, (size_t)batch * sizeof(int));
-    memcpy(c->lengths, new_length, (size_t)batch * sizeof(int));
-    return ATTN_OK;
+    attn__why why;
+    attn_status status;
+    int b;
+    attn__why_open(&why, "attn_kv_reorder", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if ((status = attn__check_given(&why, "map", map, 1)) != ATTN_OK) return status;
+    for (b = 0; b < c->shape.batch; b++)
+        if (map[b] < 0 || map[b] >= c->shape.batch)
+            return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
+                              c->shape.batch - 1);
+    status = attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int));
+    if (status == ATTN_OK) attn__kv_rename(c, map);
+    return status;
 }
 
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (to < 0 || from < 0 || to >= c->shape.batch || from >= c->shape.batch) return ATTN_E_MAP;
-    if (length < 0 || length > c->lengths[from]) return ATTN_E_LENGTHS;
+    attn__why why;
+    attn_status status;
+    attn__why_open(&why, "attn_kv_copy", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (to < 0 || to >= c->shape.batch)
+        return attn__fail(&why, ATTN_E_MAP, "to is # but must be 0..#", "", to, c->shape.batch - 1,
+                          0);
+    if (from < 0 || from >= c->shape.batch)
+        return attn__fail(&why, ATTN_E_MAP, "from is # but must be 0..#", "", from,
+                          c->shape.batch - 1, 0);
+    if (length < 0 || length > c->lengths[from])
+        return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
+                          from, c->lengths[from]);
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
@@ -4403,32 +4949,38 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* Every public call that attends comes here and has opened `why`. `room`: memory that may be used
-   instead of an allocation, or NULL. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
+/* A call that has been checked. `room`: memory that may be used instead of an allocation, or NULL. */
+static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+                                  size_t room_size, attn__why *why)
 {
-    attn__shape s;
     attn__plan plan;
+    attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    attn_status status = attn__check(a, &s, why, 1);
-    if (status != ATTN_OK) return status;
-    if (attn__plan_make(a, &s, &plan)) plan.bytes = (size_t)-1;
+    if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
-    if (s.batch == 0 || s.n_q == 0) {
-        attn__nothing_to_do(&s, why);
+    if (s->batch == 0 || s->n_q == 0) {
+        attn__nothing_to_do(s, why);
     } else {
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)plan.bytes, 0, 0);
-        empty = attn__work_all(a, &s, &plan, at);
+        empty = attn__work_all(a, s, &plan, at);
         if (own) ATTN_FREE(a->user, own);
     }
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
+}
+
+/* Every public call that attends comes here and has opened `why`. */
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
+{
+    attn__shape s;
+    const attn_status status = attn__check(a, &s, why, ATTN__CALLS);
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
 }
 
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
@@ -4492,71 +5044,189 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
+/* ---- append and attend ------------------------------------------------------------------------ */
+
+/* What attn_self_step cannot do, in words that know what it does. */
+static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
+{
+    const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
+                     : a->k_map ? "k_map" : a->k_cum ? "k_cum" : NULL;
+    if (a->kv && a->kv != c)
+        return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c", "", 0, 0, 0);
+    if (also)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also, 0,
+                          0, 0);
+    if (a->causal == ATTN_CAUSAL_TOP_LEFT)
+        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last ones: "
+                          "bottom-right, or 0", "", 0, 0, 0);
+    if (a->batch != c->shape.batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
+                          c->shape.batch, 0);
+    return ATTN_OK;
+}
+
+/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
+static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, attn__why *why)
+{
+    attn__kv_rows rows;
+    rows.to = c;
+    rows.k = step->k;
+    rows.v = step->v;
+    rows.n = s->n_q;
+    rows.counts = step->q_lengths;
+    rows.cum = step->q_cum;
+    memcpy(rows.k_stride, s->k, sizeof s->k);
+    memcpy(rows.v_stride, s->v, sizeof s->v);
+    attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
+    step->k = step->v = NULL;             /* the attention finds them in the cache */
+    memset(s->k, 0, sizeof s->k);
+    memset(s->v, 0, sizeof s->v);
+    return attn__sdpa_run(step, s, NULL, 0, why);
+}
+
+ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
+{
+    attn__why why;
+    attn__shape s;
+    attn_args step;
+    attn_status status;
+    size_t work;
+    void *own = NULL;
+    attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    step = *a;
+    step.kv = c;
+    step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
+    work = attn__plan_bytes(&step, &s);
+    if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
+    if (!a->work && s.n_q > 0) {          /* before the append: without memory nothing has changed */
+        step.work = own = ATTN_MALLOC(a->user, work);
+        step.work_size = work;
+        if (!own)
+            return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
+                              "", (long long)work, 0, 0);
+    }
+    status = attn__step_run(c, &step, &s, &why);
+    if (own) ATTN_FREE(a->user, own);
+    return status;
+}
+
 /* ============================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
- * A packed linear is [n_out/16][n_in][16] weights and behind them the bias, both padded to whole panels. An output
- * is one chain over the inputs that begins with the bias: nothing about the other rows, the blocks or the threads is
- * in it. A layer is four of them around attn_sdpa.
+ * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
+ *     (chain of the first 256 products, begun at the bias) + (chain of the next 256, begun at +0) + ...
+ * added in that order. Nothing about the other rows, the blocks or the threads is in it, and neither is the place of
+ * the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded to whole panels; in place
+ * they are packed on the way, a few panels at a time. A layer is four linears around attn_sdpa.
  * ========================================================================================================== */
 
-/* ---- packed linear ------------------------------------------------------------------------------------------- */
-/* Rows x inputs of a block stay in L2, one panel of that depth in L1 or close to it. Blocking the inputs does not end
-   the chain: what is stored after one block is where the next one goes on. */
-enum { ATTN__LINEAR_ROWS = 96, ATTN__LINEAR_DEPTH = 512, ATTN__LINEAR_PANELS = 16, ATTN__LINEAR_TILE = 24 };
+/* ---- linears ------------------------------------------------------------------------------------------------- */
+enum {
+    ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
+    ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
+    ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
+    ATTN__LINEAR_TILE = 24,               /* rows of a block of the last panel, when it sticks out of y */
+    ATTN__LINEAR_HELD = 2                 /* panels packed at once, on the stack, from weights in place */
+};
 
 static int attn__linear_panels(const attn_linear *l) { return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL; }
 
-/* 64 divides it, so that several can stand behind each other */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes)
+/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each other. */
+static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
-    const attn_status status = attn__check_all(NULL, size, 2);
+    const attn_status status = attn__check_all(why, size, 2);
     if (status != ATTN_OK) return status;
-    return attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float)) ?
-           ATTN_E_OVERFLOW : ATTN_OK;
+    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, sizeof(float))) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the address space", "", n_in,
+                      n_out, 0);
 }
 
-/* packs into memory that is large enough and aligned; returns what is behind */
-static char *attn__linear_pack(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie (`at` is NULL).
+   Returns what is behind. */
+static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out, char *at)
 {
     const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    float *panels = (float *)(void *)at, *bias = panels + padded * (size_t)n_in;
+    float *panels = (float *)(void *)at, *bias;
     l->n_in = n_in;
     l->n_out = n_out;
-    l->panels = panels;
+    l->in_place = !at;
+    l->w = w;
+    l->b = b;
+    if (!at) return NULL;
+    bias = panels + padded * (size_t)n_in;
     attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
+    l->w = panels;
+    l->b = bias;
     return (char *)(bias + padded);
 }
 
-ATTNDEF size_t attn_linear_size(int n_in, int n_out)
+/* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
+   large it must be. */
+static attn_status attn__layer_memory(attn__why *why, const char *size, const char *asks, void *mem,
+                                      size_t mem_size, size_t need, void **own, char **at)
 {
-    size_t bytes;
-    return attn__linear_bytes(n_in, n_out, &bytes) == ATTN_OK ? bytes + 63 : (size_t)-1;
+    const attn_status status = attn__memory(mem, mem_size, need, why->user, own, at);
+    if (status == ATTN_OK) return ATTN_OK;
+    if (status == ATTN_E_MEMORY)
+        return attn__fail(why, status, "an allocation of # bytes failed", "", (long long)need, 0, 0);
+    attn__say(why, "$ is # but ", size, (long long)mem_size, 0, 0);
+    return attn__fail(why, status, "$ asks for #", asks, (long long)need, 0, 0);
 }
 
-ATTNDEF attn_status attn_linear_init(attn_linear *l, const float *w, const float *b, int n_in, int n_out, void *mem,
-                                     size_t mem_size, void *user)
+/* Sizes, and the bytes of memory they need: none in place. */
+static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
-    size_t bytes;
     attn_status status;
-    char *at;
-    if (!l) return ATTN_E_NULL;
-    memset(l, 0, sizeof *l);
-    if (!w) return ATTN_E_NULL;
-    if ((status = attn__linear_bytes(n_in, n_out, &bytes)) != ATTN_OK ||
-        (status = attn__memory(mem, mem_size, bytes + 63, user, &l->own, &at)) != ATTN_OK)
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
+    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+        (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
-    l->user = user;
-    (void)attn__linear_pack(l, w, b, n_in, n_out, at);
+    *bytes = a->in_place ? 0 : *bytes + 63;
+    return ATTN_OK;
+}
+
+ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
+{
+    attn__why why;
+    size_t bytes;
+    attn__why_open(&why, "attn_linear_size", a ? a->user : NULL);
+    return attn__linear_check(a, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
+}
+
+ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
+{
+    attn__why why;
+    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
+    attn_status status;
+    char *at = NULL;
+    void *own = NULL;
+    attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
+    if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
+    memset(l, 0, sizeof *l);              /* after an error every call refuses it politely */
+    if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
+    if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+    if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    if (bytes > 0)
+        status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes, &own, &at);
+    if (status != ATTN_OK) return status;
+    (void)attn__linear_make(l, a->w, a->b, a->n_in, a->n_out, at);
+    l->user = a->user;
+    l->own = own;
     return ATTN_OK;
 }
 
 ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
-/* every NaN becomes the one NaN; blocks without any, nearly all, only pay for looking */
+/* Every NaN becomes the one NaN. Nearly all blocks have none and only pay for the look. */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows, int panels)
 {
     attn__gemm block;
@@ -4573,84 +5243,165 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
             if (y[x] != y[x]) y[x] = attn__nan();
 }
 
-/* rows (few enough to stay in L2) x output panels from <= p < to */
-static void attn__linear_block(const attn__kernels *kernels, const attn_linear *l, float *y, const float *x, int rows,
-                               int from, int to)
-{
-    const int n_in = l->n_in, whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
-    const int blocks = rows > kernels->rows ? (n_in + ATTN__LINEAR_DEPTH - 1) / ATTN__LINEAR_DEPTH : 1;
-    const int step = (n_in - 1) / blocks + 1;
-    const float *panels = l->panels;
-    const float *bias = panels + (size_t)attn__linear_panels(l) * ATTN__PANEL * (size_t)n_in;
-    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
-    attn__gemm g;
-    int at, p, r;
-    memset(&g, 0, sizeof g);
-    g.a_row = n_in;
-    g.b_step = ATTN__PANEL;
-    g.b_panel = (ptrdiff_t)n_in * ATTN__PANEL;
-    g.c_row = l->n_out;
-    g.rows = rows;
-    for (at = 0; at < n_in; at += step)
-        for (p = from; p < whole; p += g.panels) {
-            g.panels = whole - p < ATTN__LINEAR_PANELS ? whole - p : ATTN__LINEAR_PANELS;
-            g.depth = n_in - at < step ? n_in - at : step;
-            g.a = x + at;
-            g.b = panels + p * g.b_panel + (ptrdiff_t)at * ATTN__PANEL;
-            g.c = y + p * ATTN__PANEL;
-            g.from = at ? g.c : bias + p * ATTN__PANEL;       /* every row begins with the bias, later goes on in y */
-            g.from_row = at ? g.c_row : 0;
-            kernels->gemm(&g);
-            if (at + g.depth == n_in) attn__linear_nan(kernels, g.c, g.c_row, rows, g.panels);
-        }
-    if (whole == to) return;
+/* A block of rows on its way through a linear. */
+typedef struct attn__linear_job {
+    const attn__kernels *kernels;
+    const attn_linear *l;
+    const float *x;                       /* its first row */
+    float *held;                          /* room for the panels of a linear in place; NULL: it is packed */
+    float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
+} attn__linear_job;
 
-    g.b = panels + whole * g.b_panel;                         /* the last panel sticks out of y: by way of a tile */
-    g.from = bias + whole * ATTN__PANEL;
-    g.from_row = 0;
-    g.c = tile;
-    g.c_row = ATTN__PANEL;
-    g.panels = 1;
-    g.depth = n_in;
-    for (r = 0; r < rows; r += g.rows) {
-        g.a = x + r * g.a_row;
-        g.rows = rows - r < ATTN__LINEAR_TILE ? rows - r : ATTN__LINEAR_TILE;
-        kernels->gemm(&g);
-        attn__linear_nan(kernels, tile, ATTN__PANEL, g.rows, 1);
-        for (at = 0; at < g.rows; at++)
-            memcpy(y + (ptrdiff_t)(r + at) * l->n_out + whole * ATTN__PANEL, tile + at * ATTN__PANEL,
-                   (size_t)(l->n_out - whole * ATTN__PANEL) * sizeof(float));
+/* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes. g->c is the
+   caller's, who has put the bias at `bias`. */
+static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at, const float *bias)
+{
+    const attn_linear *l = job->l;
+    const int first = p * ATTN__PANEL;
+    g->a = job->x + at;
+    g->depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+    g->from = at == 0 ? bias : NULL;
+    g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
+    if (job->held) {
+        job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
+                             attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
+        g->b = job->held;
+        g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
+    } else {
+        g->b = l->w + (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL;
+        g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+    }
+    job->kernels->gemm(g);
+    if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
+}
+
+/* The last panel where it sticks out of y: by way of a tile, a few rows at a time. */
+static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, int rows, int p)
+{
+    const attn_linear *l = job->l;
+    const int left = l->n_out - p * ATTN__PANEL;
+    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL];
+    int r, i, at;
+    memset(bias, 0, sizeof bias);         /* in place nothing stands behind the last one */
+    if (l->b) memcpy(bias, l->b + p * ATTN__PANEL, (size_t)left * sizeof(float));
+    g->c = tile;
+    g->c_row = ATTN__PANEL;
+    g->panels = 1;
+    for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
+        g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
+        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN) attn__linear_chain(job, g, p, at, bias);
+        for (i = 0; i < g->rows; i++)
+            memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
+                   (size_t)left * sizeof(float));
     }
 }
 
-/* y [entries][rows][n_out] from x [entries][rows][n_in]; with lengths only the first of an entry's rows are done */
+/* Rows (at most ATTN__LINEAR_ROWS) x output panels from <= p < to. */
+static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
+{
+    const attn_linear *l = job->l;
+    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
+    const int most = job->held ? (int)ATTN__LINEAR_HELD : (int)ATTN__LINEAR_PANELS;
+    attn__gemm g;
+    int at, p;
+    memset(&g, 0, sizeof g);
+    g.a_row = l->n_in;
+    g.b_step = ATTN__PANEL;
+    g.c_row = l->n_out;
+    g.rows = rows;
+    if (l->n_in > ATTN__LINEAR_CHAIN)
+        for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
+    /* Chain by chain: 256 inputs of all rows stay in L2 while the panels pass by. */
+    for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
+        for (p = from; p < whole; p += g.panels) {
+            g.panels = attn__min(whole - p, most);
+            g.c = y + p * ATTN__PANEL;
+            attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
+        }
+    if (whole < to) attn__linear_last(job, &g, y, rows, whole);
+}
+
+/* In place: the room for a few packed panels is on the stack, in a frame of its own. */
+static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows, int from, int to)
+{
+    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
+    attn__linear_job mine;
+    mine.kernels = job->kernels;
+    mine.l = job->l;
+    mine.x = job->x;
+    mine.held = held;
+    attn__linear_block(&mine, y, rows, from, to);
+}
+
+/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist are neither read nor written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
     float *y;
     const float *x;
     int entries, rows;
-    const int *lengths;
-    int blocks, groups;                   /* of rows of an entry, of output panels: set by attn__project_run */
+    const int *from, *to;                 /* [entries] the rows that exist; NULL: from 0, to the last */
+    int together;                         /* entries of one task */
+    int blocks, groups;                   /* tasks per entry: blocks of rows, groups of output panels */
 } attn__project;
 
+/* How many rows that exist touch each other, from entry *e on and before entry `last`? *first is the first of them,
+   *e becomes the entry behind them. */
+static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
+{
+    int end;
+    *first = *e * p->rows + (p->from ? p->from[*e] : 0);
+    do {
+        end = *e * p->rows + (p->to ? p->to[*e] : p->rows);
+        ++*e;
+    } while (*e < last && *e * p->rows + (p->from ? p->from[*e] : 0) == end);
+    return end - *first;
+}
+
+/* Block number `block` of the rows of entries e .. last - 1, panels from .. to - 1. */
+static void attn__project_block(const attn__project *p, int e, int last, int block, int from, int to)
+{
+    while (e < last) {
+        attn__linear_job job;
+        int first, rows = attn__project_rows(p, &e, last, &first) - block * ATTN__LINEAR_ROWS;
+        float *y;
+        if (rows <= 0) continue;
+        rows = attn__min(rows, ATTN__LINEAR_ROWS);
+        first += block * ATTN__LINEAR_ROWS;
+        job.kernels = p->kernels;
+        job.l = p->l;
+        job.x = p->x + (ptrdiff_t)first * p->l->n_in;
+        job.held = NULL;
+        y = p->y + (ptrdiff_t)first * p->l->n_out;
+        if (p->l->in_place) attn__linear_in_place(&job, y, rows, from, to);
+        else attn__linear_block(&job, y, rows, from, to);
+    }
+}
+
+static int attn__project_tasks(const attn__project *p)
+{
+    return (p->entries + p->together - 1) / p->together * p->blocks * p->groups;
+}
+
+/* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the other. */
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
-    int panels, group, block, entry, first, rows, from, to;
-    for (; i >= p->entries * p->blocks * p->groups; p++) i -= p->entries * p->blocks * p->groups;
+    int tasks, panels, block, group, entry, last, from, to, end;
+    for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
     panels = attn__linear_panels(p->l);
     group = i % p->groups;
     block = i / p->groups % p->blocks;
-    entry = i / p->groups / p->blocks;
-    first = block * ATTN__LINEAR_ROWS;
-    rows = (p->lengths ? p->lengths[entry] : p->rows) - first;
-    if (rows > ATTN__LINEAR_ROWS) rows = ATTN__LINEAR_ROWS;
+    entry = i / p->groups / p->blocks * p->together;
+    last = attn__min(entry + p->together, p->entries);
     from = (int)((long long)panels * group / p->groups);
-    to = (int)((long long)panels * (group + 1) / p->groups);
-    if (rows > 0)
-        attn__linear_block(p->kernels, p->l, p->y + ((ptrdiff_t)entry * p->rows + first) * p->l->n_out,
-                           p->x + ((ptrdiff_t)entry * p->rows + first) * p->l->n_in, rows, from, to);
+    end = (int)((long long)panels * (group + 1) / p->groups);
+    /* Few rows take a few panels at a time, through all of their inputs: the weights are read in the order in which
+       they lie, and stay in L2 from one run of rows to the next where padding comes between. */
+    for (; from < end; from = to) {
+        to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
+        attn__project_block(p, entry, last, block, from, to);
+    }
 }
 
 /* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows; when those are fewer
@@ -4662,52 +5413,79 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
         long long work, most;
-        if (!p->lengths || p->rows < ATTN__PANEL) {           /* all rows in a line read the weights once */
+        int rows;
+        if (!p->from && !p->to) {                             /* nothing is missing: one long entry */
             p->rows *= p->entries;
             p->entries = p->rows > 0;
-            p->lengths = NULL;
         }
+        /* Short entries share a task, so that the weights are read once for all of them. */
+        p->together = p->rows > 0 && p->rows < ATTN__PANEL ? ATTN__LINEAR_ROWS / p->rows : 1;
         p->blocks = (p->rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
         p->groups = 1;
-        if (p->entries * p->blocks == 0) continue;
-        work = (long long)(p->rows < ATTN__LINEAR_ROWS ? p->rows : ATTN__LINEAR_ROWS) * p->l->n_in * p->l->n_out;
+        if (attn__project_tasks(p) == 0) continue;
+        rows = attn__min(p->rows * attn__min(p->together, p->entries), ATTN__LINEAR_ROWS);
+        work = (long long)rows * p->l->n_in * p->l->n_out;
         most = work / 32768;                                  /* smaller tasks would cost more than they bring */
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
-        if (most > wanted / (p->entries * p->blocks)) most = wanted / (p->entries * p->blocks);
+        if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
-        tasks += p->entries * p->blocks * p->groups;
+        tasks += attn__project_tasks(p);
     }
     attn__run(exec, tasks, attn__project_task, job);
 }
 
+/* What a linear reads, for the search for overlaps. */
+static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name, const attn_linear *l)
+{
+    const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
+    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * sizeof(float));
+    attn__span_add(all, b_name, l->b, out * sizeof(float));
+}
+
+static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
+{
+    if (exec && !exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+    if (exec && exec->width < 1)
+        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "", exec->width, 0, 0);
+    return ATTN_OK;
+}
+
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows, const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, 0, 0 };
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
+    attn__why why;
     attn__spans spans;
     attn_status status;
     size_t x_bytes, y_bytes;
-    if (!l || !l->panels) return ATTN_E_NULL;
-    if ((status = attn__check_size(NULL, "", rows, 0)) != ATTN_OK) return status;
-    if (exec && !exec->run) return ATTN_E_NULL;
-    if (exec && exec->width < 1) return ATTN_E_OPTION;
+    attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
+    if (!l || !l->w)
+        return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "", 0, 0, 0);
+    if ((status = attn__check_size(&why, "rows", rows, 0)) != ATTN_OK ||
+        (status = attn__check_exec(exec, &why)) != ATTN_OK)
+        return status;
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
+        return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the address space", "", rows,
+                          l->n_in, l->n_out);
     if (rows == 0) return ATTN_OK;
-    if (!x || !y) return ATTN_E_NULL;
+    if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
+    if ((status = attn__check_align(&why, "y", y, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(&why, "x", x, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
     spans.n = 0;
     attn__span_add(&spans, "y", y, y_bytes);
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
-    if ((status = attn__check_overlap(NULL, &spans)) != ATTN_OK) return status;
+    attn__span_linear(&spans, "w", "b", l);
+    if ((status = attn__check_overlap(&why, &spans)) != ATTN_OK) return status;
     attn__project_run(exec, &p, 1);
     return ATTN_OK;
 }
 
 /* ---- rotary embedding ------------------------------------------------------------------------------------------
    The table is made in 64-bit integers: no compiler (contraction), rounding mode or libm can change a bit of it. An
-   angle is a fraction of a full turn in units of 2^-64; the position multiplies it and wraps around as angles do, which
-   is the whole range reduction. Sums are good to about 2^-60, one rounding to float ends it. */
+   angle is a fraction of a full turn in units of 2^-64; multiplied by a position it wraps around as angles do, which
+   is the whole range reduction. Sums are good to about 2^-60; one rounding to float ends it. */
 typedef unsigned long long attn__fixed;
 
 static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * b / 2^64, rounded down */
@@ -4719,8 +5497,8 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)         /* a * 
 
 enum { ATTN__TERMS = 22 };
 
-/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z in units of 2^-64, c[k] = 1/k! and the sum of 2^-63.
-   With step 1: exp(-z). With z = x^2, step 2: cos(x) from 0 on, sin(x)/x from 1 on. */
+/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k! and the sum are in
+   units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is cos(x) for first 0, sin(x)/x for 1. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
     int k = first;
@@ -4752,10 +5530,11 @@ static attn__fixed attn__turns(attn__fixed f, int power)
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / head_dim) per position; log is log2(base) = whole + fraction */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction, int i, int head_dim)
+/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction */
+static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction, int i,
+                                    int rotary_dim)
 {
-    const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)head_dim;
+    const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
     const attn__fixed n = whole * m + (p1 >> 32);                        /* m * log2(base), then divided by d: */
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
@@ -4764,8 +5543,8 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
     return attn__turns(f, 1 - (int)(n / d));
 }
 
-/* cosine and sine of an angle: of its distance, at most 45 degrees, from the nearest quarter turn */
-static void attn__turn(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
+/* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest quarter turn. */
+static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
     const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
     const attn__fixed off = angle - ((attn__fixed)quarter << 62);
@@ -4781,7 +5560,7 @@ static void attn__turn(const attn__fixed *c, attn__fixed angle, float *cosine, f
     }
 }
 
-/* a frequency as given: 24 bits and an exponent */
+/* A frequency as given, 24 bits and an exponent, in turns per position. */
 static attn__fixed attn__turns_float(float f)
 {
     const unsigned u = attn__bits(f), e = u >> 23 & 255u, digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
@@ -4789,281 +5568,478 @@ static attn__fixed attn__turns_float(float f)
     return u >> 31 ? 0 - t : t;
 }
 
-ATTNDEF attn_status attn_rope_table(float *table, int positions, int head_dim, const float *freqs, double base)
+/* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush denormals. */
+static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim, const float *freqs,
+                                          unsigned long long base_bits, attn__why *why)
 {
-    const attn__size size[] = { { "positions", positions, 0 }, { "head_dim", head_dim, 2 } };
-    const attn_status status = attn__check_all(NULL, size, 2);
-    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
-    const int half = head_dim / 2;
+    const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
+    const attn_status status = attn__check_all(why, size, 2);
     size_t bytes;
-    int i, k, pos;
+    int i;
     if (status != ATTN_OK) return status;
-    if (head_dim % 2) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, positions, head_dim, 1, 1, sizeof(float))) return ATTN_E_OVERFLOW;
-    if (!table && positions > 0) return ATTN_E_NULL;
-    memcpy(&bits, &base, sizeof bits);                        /* integers here, too: the host may trap or flush */
-    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;                                     /* 10000 */
-    for (i = 0; freqs && i < half; i++)
-        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) return ATTN_E_OPTION;            /* 65536 */
-    if (!freqs && (bits < 0x3FF0000000000000u || bits > 0x7E37E43C8800759Cu)) return ATTN_E_OPTION;    /* 1 .. 1e300 */
+    if (rotary_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "", rotary_dim, 0, 0);
+    if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address space", "",
+                          positions, rotary_dim, 0);
+    if (!table && positions > 0) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    for (i = 0; freqs && i < rotary_dim / 2; i++)
+        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {                                /* 65536 */
+            attn__say(why, "freqs[#] is ", "", i, 0, 0);
+            if (why) attn__put_float(&why->text, freqs[i]);
+            return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0, 0);
+        }
+    if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))           /* 1 .. 1e300 */
+        return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+    return ATTN_OK;
+}
 
+/* log2 of a double of at least 1, in integers: every squaring of the mantissa yields a bit of the fraction. */
+static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__fixed *fraction)
+{
+    attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
+    int k;
+    *whole = (bits >> 52) - 1023;
+    *fraction = 0;
+    for (k = 0; k < 64; k++) {
+        x = attn__fixed_mul(x, x);
+        *fraction = *fraction << 1 | x >> 63;
+        if (!(x >> 63)) x <<= 1;
+    }
+}
+
+ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim, const float *freqs, double base)
+{
+    attn__why why;
+    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
+    attn_status status;
+    int i, k, pos;
+    attn__why_open(&why, "attn_rope_table", NULL);
+    memcpy(&bits, &base, sizeof bits);
+    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;                                /* 10000 */
+    status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
+    if (status != ATTN_OK) return status;
     c[0] = (attn__fixed)1 << 63;
     for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
-    if (!freqs) {                                             /* log2(base): halve, then a bit per squaring */
-        attn__fixed x;
-        whole = (bits >> 52) - 1023;
-        x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
-        for (k = 0; k < 64; k++) {
-            x = attn__fixed_mul(x, x);
-            fraction = fraction << 1 | x >> 63;
-            if (!(x >> 63)) x <<= 1;
-        }
-    }
-    for (i = 0; i < half; i++) {
-        const attn__fixed turn = freqs ? attn__turns_float(freqs[i])
-                                       : attn__turns_base(c, whole, fraction, i, head_dim);
+    if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
+    for (i = 0; i < rotary_dim / 2; i++) {
+        const attn__fixed step = freqs ? attn__turns_float(freqs[i])
+                                       : attn__turns_base(c, whole, fraction, i, rotary_dim);
         for (pos = 0; pos < positions; pos++) {
-            float *row = table + (ptrdiff_t)pos * head_dim + i;
-            attn__turn(c, turn * (attn__fixed)pos, row, row + half);
+            float *row = table + (ptrdiff_t)pos * rotary_dim + i;
+            attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
         }
     }
     return ATTN_OK;
 }
 
-/* one row of heads; the products that are added to stand as addends of an fma, out of the reach of contraction */
-static void attn__rotate(float *x, int heads, int head_dim, const float *table, int interleaved)
+/* One head of one row. The products that are added to are addends of an explicit fma, out of the reach of a compiler
+   that contracts. */
+static void attn__rotate(float *x, int rotary_dim, const float *table, int interleaved)
 {
-    const int half = head_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
+    const int half = rotary_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
     int i;
-    for (; heads > 0; heads--, x += head_dim)
-        for (i = 0; i < half; i++) {
-            float *p = x + i * step;
-            const float a = p[0], b = p[other], c = table[i], s = table[half + i];
-            p[0] = attn__clean(attn__fma(-b, s, a * c));
-            p[other] = attn__clean(attn__fma(a, s, b * c));
-        }
+    for (i = 0; i < half; i++, x += step) {
+        const float a = x[0], b = x[other], c = table[i], s = table[half + i];
+        x[0] = attn__clean(attn__fma(-b, s, a * c));
+        x[other] = attn__clean(attn__fma(a, s, b * c));
+    }
 }
 
-/* the rows of one entry: x [rows][heads][head_dim], row i at position pos + i, before 0 as at 0 */
-typedef struct attn__rope_job {
-    float *x;
-    const float *table;
-    int n, heads, head_dim, interleaved, pos;
-} attn__rope_job;
+/* The position of row 0 of entry b. */
+static long long attn__rope_pos(const attn_rope_args *a, int b)
+{
+    return (long long)a->pos + (a->pos_each ? a->pos_each[b] : 0);
+}
 
+/* An attn_rope with its strides resolved. */
+typedef struct attn__rope_job { const attn_rope_args *a; int rotary_dim; ptrdiff_t stride[3]; } attn__rope_job;
+
+/* Task: the rows of one entry. Rows before position 0 are padding and stay. */
 static void attn__rope_task(void *arg, int b)
 {
-    const attn__rope_job *j = (const attn__rope_job *)arg;
-    int i;
-    for (i = 0; i < j->n; i++)
-        attn__rotate(j->x + ((ptrdiff_t)b * j->n + i) * j->heads * j->head_dim, j->heads, j->head_dim,
-                     j->table + (ptrdiff_t)(j->pos + i) * j->head_dim, j->interleaved);
+    const attn__rope_job *job = (const attn__rope_job *)arg;
+    const attn_rope_args *a = job->a;
+    const long long pos = attn__rope_pos(a, b);
+    int i, h;
+    for (i = pos < 0 ? (int)(-pos < a->n ? -pos : a->n) : 0; i < a->n; i++)
+        for (h = 0; h < a->heads; h++)
+            attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2], job->rotary_dim,
+                         a->table + (ptrdiff_t)(pos + i) * job->rotary_dim, a->interleaved);
 }
 
-ATTNDEF attn_status attn_rope(float *x, int batch, int n, int heads, int head_dim, const float *table, int interleaved,
-                              int pos)
+/* Sizes and options; resolves rotary_dim. */
+static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, attn__why *why)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "heads", heads, 1 },
-                                { "head_dim", head_dim, 2 }, { "pos", pos, 0 } };
-    const attn_status status = attn__check_all(NULL, size, 5);
-    attn__rope_job job = { x, table, n, heads, head_dim, interleaved, pos };
-    size_t bytes;
-    if (status != ATTN_OK) return status;
-    if (head_dim % 2) return ATTN_E_SIZE;
-    if (attn__bytes(&bytes, batch, n, heads, head_dim, sizeof(float)) || n > ATTN__SIZE_MAX - pos ||
-        attn__bytes(&bytes, n + pos, head_dim, 1, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    if (batch == 0 || n == 0) return ATTN_OK;
-    if (!x || !table) return ATTN_E_NULL;
-    attn__run(NULL, batch, attn__rope_task, &job);
+    const attn__size size[] = { { "batch", a->batch, 0 }, { "n", a->n, 0 }, { "heads", a->heads, 1 },
+                                { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
+                                { "positions", a->positions, 0 }, { "pos", a->pos, 0 } };
+    attn_status status;
+    *rotary_dim = a->rotary_dim ? a->rotary_dim : a->head_dim;
+    if ((status = attn__check_all(why, size, 7)) != ATTN_OK ||
+        (status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
+        (status = attn__check_option(why, "interleaved", a->interleaved, 1)) != ATTN_OK)
+        return status;
+    if (*rotary_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
+                          a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
+    if (*rotary_dim > a->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim, a->head_dim, 0);
     return ATTN_OK;
 }
 
-/* ---- multi-head attention with its projections ------------------------------------------------------------------ */
-/* Every default resolved into *s and the bytes of the four linears; refuses with a sentence. */
-static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes, attn__why *why)
+/* Places: strides, overlaps, and whether the table reaches as far as the rows do. */
+static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
+{
+    const attn_rope_args *a = job->a;
+    const attn__tensor x = { "x", a->x, a->x_stride, job->stride, { a->batch, a->n, a->heads },
+                             a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
+    attn__spans spans;
+    attn_status status;
+    size_t bytes;
+    int b;
+    spans.n = 0;
+    if ((status = attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
+        return status;
+    spans.outputs = spans.n;
+    if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address space", "",
+                          a->positions, job->rotary_dim, 0);
+    if (a->batch == 0 || a->n == 0) return ATTN_OK;
+    if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    for (b = 0; b < a->batch; b++)
+        if (attn__rope_pos(a, b) + a->n > a->positions)
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands at #", "",
+                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+    attn__span_add(&spans, "table", a->table, bytes);
+    attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
+    return attn__check_overlap(why, &spans);
+}
+
+ATTNDEF attn_status attn_rope(const attn_rope_args *a)
+{
+    attn__why why;
+    attn__rope_job job;
+    attn_status status;
+    attn__why_open(&why, "attn_rope", NULL);
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_args are NULL", "", 0, 0, 0);
+    job.a = a;
+    if ((status = attn__rope_sizes(a, &job.rotary_dim, &why)) != ATTN_OK ||
+        (status = attn__rope_places(&job, &why)) != ATTN_OK)
+        return status;
+    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
+    return ATTN_OK;
+}
+
+/* ---- RMS norm of heads --------------------------------------------------------------------------------------- */
+/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as attn__root_task). An
+   infinite x gives 0, a NaN stays one. */
+static double attn__inverse_root(double x)
+{
+    double r = 1.0, next;
+    if (!(x - x == 0.0)) return 1.0 / x;
+    while (r * r < x) r *= 2.0;                               /* from above: from there on it only falls */
+    while (r * r > 4.0 * x) r /= 2.0;
+    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
+    return 1.0 / r;
+}
+
+/* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double and summed in order;
+   the root is rounded to float once, and so is each of the two products. */
+static void attn__norm(float *x, int head_dim, const float *weight, float eps)
+{
+    double sum = 0.0;
+    float root;
+    int i;
+    for (i = 0; i < head_dim; i++) sum += (double)x[i] * (double)x[i];
+    sum /= head_dim;
+    root = (float)attn__inverse_root(sum + (double)eps);
+    for (i = 0; i < head_dim; i++) {
+        const float normal = x[i] * root;
+        x[i] = attn__clean(normal * weight[i]);
+    }
+}
+
+/* ---- multi-head attention with its projections ------------------------------------------------- */
+/* What an attention layer needs of its sizes; every default resolved into *s. */
+static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, attn__why *why)
 {
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
-        { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }
+        { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 },
+        { "rope_dim", a->rope_dim, 0 }, { "rope_positions", a->rope_positions, a->rope_table ? 1 : 0 }
     };
-    attn_status status = attn__check_all(why, size, 6);
-    size_t part;
-    int i, in[4], out[4];
+    const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
+        return attn__fail(why, ATTN_E_HEADS,
+                          "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
                           s->kv_heads, 0);
     if (!s->head_dim && s->d_model % s->heads)
-        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide d_model, or give head_dim",
-                          "", s->d_model, s->heads, 0);
+        return attn__fail(
+            why, ATTN_E_HEADS,
+            "d_model is # but heads is #; heads must divide d_model, or give head_dim", "",
+            s->d_model, s->heads, 0);
     if (!s->head_dim) s->head_dim = s->d_model / s->heads;
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
-    if (s->rope_table && s->head_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "head_dim is # but a rotation needs pairs", "", s->head_dim, 0, 0);
-    if (s->rope_table && (status = attn__check_size(why, "rope_positions", s->rope_positions, 1)) != ATTN_OK)
-        return status;
+    if (!s->rope_dim) s->rope_dim = s->head_dim;
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
-        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "", s->heads, s->head_dim, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
+                          s->heads, s->head_dim, 0);
+    return ATTN_OK;
+}
+
+/* Rotation, norms and where the weights lie. */
+static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
+{
+    attn_status status;
+    if ((status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
+        return status;
+    if (s->rope_table && s->rope_dim > s->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
+                          s->head_dim, 0);
+    if (s->rope_table && s->rope_dim % 2)
+        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
+                          s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
+    /* A layer that rotates is for self-attention, which reads queries, keys and values off x. */
+    if (s->rope_table && (s->d_key != s->d_model || s->d_value != s->d_model))
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "rope_table needs one source, but d_model is #, d_key # and d_value #",
+                          "", s->d_model, s->d_key, s->d_value);
+    if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
+        return attn__fail_float(why, "norm_eps", s->norm_eps,
+                                " but must be finite and not negative");
+    return ATTN_OK;
+}
+
+/* Sizes of the four linears, in the order q, k, v, o. */
+static void attn__mha_widths(const attn_mha_args *s, int *in, int *out)
+{
     in[0] = s->d_model;
     in[1] = s->d_key;
     in[2] = s->d_value;
     in[3] = out[0] = s->heads * s->head_dim;
     out[1] = out[2] = s->kv_heads * s->head_dim;
     out[3] = s->d_model;
-    *bytes = 63;
+}
+
+/* Resolves every default into *s and says how much memory the copies of the weights take. */
+static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes,
+                                   attn__why *why)
+{
+    attn_status status;
+    size_t part, norm;
+    int i, in[4], out[4];
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    if ((status = attn__mha_sizes(a, s, why)) != ATTN_OK ||
+        (status = attn__mha_options(s, why)) != ATTN_OK)
+        return status;
+    attn__mha_widths(s, in, out);
+    norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
+    *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part) != ATTN_OK || (*bytes += part) > ATTN__BYTES_MAX)
-            return attn__fail(why, ATTN_E_OVERFLOW, "the weights are too large for the address space", "", 0, 0, 0);
+        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
+            (*bytes += part) > ATTN__BYTES_MAX)
+            return attn__fail(why, ATTN_E_OVERFLOW,
+                              "the weights of d_model #, heads # and head_dim # are too large for "
+                              "the address space", "", s->d_model, s->heads, s->head_dim);
+    if (s->in_place) *bytes = 0;
     return ATTN_OK;
 }
 
 ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 {
+    attn__why why;
     attn_mha_args s;
     size_t bytes;
-    return a && attn__mha_shape(a, &s, &bytes, NULL) == ATTN_OK ? bytes : (size_t)-1;
+    attn__why_open(&why, "attn_mha_size", a ? a->user : NULL);
+    return attn__mha_shape(a, &s, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
-/* Are the weights there, and in one layout only? */
-static attn_status attn__mha_weights(const attn_mha_args *a, const attn_mha_args *s, size_t bytes, attn__why *why)
+/* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
+static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 {
-    const char *w = a->w_q ? "w_q" : a->w_k ? "w_k" : a->w_v ? "w_v" : NULL;
-    const char *b = a->b_q ? "b_q" : a->b_k ? "b_k" : a->b_v ? "b_v" : NULL;
-    const char *missing = a->w_in ? NULL : !a->w_q ? "w_q" : !a->w_k ? "w_k" : !a->w_v ? "w_v" : NULL;
-    if (!missing && !a->w_o) missing = "w_o";
+    const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
+    const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
+    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : !s->w_k ? "w_k" :
+                          !s->w_v ? "w_v" : NULL;
+    const struct { const char *name; const float *at; } pointer[] = {
+        { "w_in", s->w_in }, { "w_q", s->w_q }, { "w_k", s->w_k }, { "w_v", s->w_v },
+        { "w_o", s->w_o }, { "b_in", s->b_in }, { "b_q", s->b_q }, { "b_k", s->b_k },
+        { "b_v", s->b_v }, { "b_o", s->b_o }, { "q_norm", s->q_norm }, { "k_norm", s->k_norm },
+        { "rope_table", s->rope_table }
+    };
+    const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    attn_status status;
+    int i;
+    if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
-    if (a->w_in && w) return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
-    if (a->b_in && b) return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", b, 0, 0, 0);
-    if (a->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
-        return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and d_value is #", "",
+    if (s->w_in && w)
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
+    if (s->b_in && b)
+        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", b, 0, 0, 0);
+    if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "w_in has rows of d_model # but d_key is # and d_value is #", "",
                           s->d_model, s->d_key, s->d_value);
-    if (a->mem && a->mem_size < bytes)
-        return attn__fail(why, ATTN_E_WORK, "mem_size is # but attn_mha_size asks for #", "", (long long)a->mem_size,
-                          (long long)bytes, 0);
+    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++) {
+        status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
+        if (status != ATTN_OK) return status;
+    }
+    if (s->w_in) {
+        s->w_q = s->w_in;
+        s->w_k = s->w_q + (ptrdiff_t)q * s->d_model;
+        s->w_v = s->w_k + (ptrdiff_t)kv * s->d_model;
+    }
+    if (s->b_in) {
+        s->b_q = s->b_in;
+        s->b_k = s->b_q + q;
+        s->b_v = s->b_k + kv;
+    }
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a, char *why, size_t why_size)
+/* The weights of a norm: copied to *at, which moves on, or where they lie when there is no copy. */
+static const float *attn__mha_norm(const float *weights, int head_dim, char **at)
 {
-    attn__why reason;
+    float *copy = (float *)(void *)*at;
+    if (!weights || !*at) return weights;
+    memcpy(copy, weights, (size_t)head_dim * sizeof(float));
+    *at += attn__up((size_t)head_dim, ATTN__PANEL) * sizeof(float);
+    return copy;
+}
+
+ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
+{
+    attn__why why;
     attn_mha_args s;
     attn_status status;
     size_t bytes = 0;                     /* for gcc, which sees a way around the check */
-    int q, kv;
+    int in[4], out[4];
     char *at = NULL;
     void *own = NULL;
-    reason.asked = 1;
-    reason.text = attn__text_at(why, why_size);
-    if (!m) return attn__fail(&reason, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    if (!a) status = attn__fail(&reason, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
-    else status = attn__mha_shape(a, &s, &bytes, &reason);
-    if (status == ATTN_OK) status = attn__mha_weights(a, &s, bytes, &reason);
-    if (status == ATTN_OK && attn__memory(s.mem, s.mem_size, bytes, s.user, &own, &at) != ATTN_OK)
-        status = attn__fail(&reason, ATTN_E_MEMORY, "no memory for # bytes of weights", "", (long long)bytes, 0, 0);
-    memset(m, 0, sizeof *m);
-    if (status != ATTN_OK) return status;
-    q = s.heads * s.head_dim;
-    kv = s.kv_heads * s.head_dim;
-    if (s.w_in) {
-        s.w_q = s.w_in;
-        s.w_k = s.w_q + (ptrdiff_t)q * s.d_model;
-        s.w_v = s.w_k + (ptrdiff_t)kv * s.d_model;
-    }
-    if (s.b_in) {
-        s.b_q = s.b_in;
-        s.b_k = s.b_q + q;
-        s.b_v = s.b_k + kv;
-    }
+    attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
+    if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
+    status = attn__mha_shape(a, &s, &bytes, &why);
+    memset(m, 0, sizeof *m);              /* not before: a may point into m */
+    if (status != ATTN_OK || (status = attn__mha_weights(&s, &why)) != ATTN_OK) return status;
+    if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem, s.mem_size, bytes,
+                                                  &own, &at)) != ATTN_OK)
+        return status;
+    attn__mha_widths(&s, in, out);
     m->own = own;
-    at = attn__linear_pack(&m->q, s.w_q, s.b_q, s.d_model, q, at);
-    at = attn__linear_pack(&m->k, s.w_k, s.b_k, s.d_key, kv, at);
-    at = attn__linear_pack(&m->v, s.w_v, s.b_v, s.d_value, kv, at);
-    (void)attn__linear_pack(&m->o, s.w_o, s.b_o, q, s.d_model, at);
-    m->shape = s;                                             /* but not where the weights were: they may go now */
+    at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
+    at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
+    at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
+    at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
+    m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
+    m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
+    /* m->shape does not remember where the weights were: they may go now. */
+    m->shape = s;
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
+    m->shape.q_norm = m->shape.k_norm = NULL;
+    if (attn__bits(s.norm_eps) << 1 == 0) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
 
-ATTNDEF void attn_mha_free(attn_mha *m) { if (m) attn__drop(m, sizeof *m, m->shape.user, m->own); }
+ATTNDEF void attn_mha_free(attn_mha *m)
+{
+    if (m) attn__drop(m, sizeof *m, m->shape.user, m->own);
+}
 
-/* ---- calls of a layer: check, lay out, project, rotate, append, attend, project -------------------------------- */
-enum { ATTN__SELF = 1, ATTN__CROSS = 2, ATTN__STEP = 4, ATTN__FILL = 8 };         /* STEP: keys are in a cache */
-
+/* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ------- */
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
     attn_args in;                         /* the attention between the projections */
     const attn__kernels *kernels;
-    int kind, batch, n_q;
+    attn_mha_call call;
+    int self, step;                       /* keys come from x; keys are read from a cache */
+    int batch, n_q;
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
-    const int *q_lengths, *k_lengths;     /* how many of them exist; NULL: all */
+    const int *q_to, *k_from, *k_to;      /* the rows of each that exist, as attn__project has them */
     float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
     attn__kv_rows put;                    /* self step: what will be appended, */
-    attn_kv after;                        /* and the cache as it will be then, for the check beforehand */
-    struct { size_t q, k, v, heads, lengths, weights, inner; } at;        /* bytes into the workspace */
+    attn_kv after;                        /* and the cache as it will be then, for the checks */
+    int *ints;                            /* workspace: the lengths of `after`, or k_from and k_to */
+    struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
-/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
-static attn_status attn__mha_cum(const int *cum, int batch, int *n)
+/* Settings of opts->attn that a layer makes itself, or that this kind of call cannot follow. */
+static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *cache, attn__why *why)
 {
-    if (batch > 0 && cum[0] != 0) return ATTN_E_LENGTHS;
-    return attn__check_cum(NULL, "", cum, batch, "", n);
+    const attn_args *a = &r->o.attn;
+    const char *set = NULL;
+    int i;
+    for (i = 0; i < 3; i++)
+        set = a->q_stride[i] ? "q_stride" : a->k_stride[i] ? "k_stride" :
+              a->v_stride[i] ? "v_stride" : a->out_stride[i] ? "out_stride" : set;
+    set = a->out ? "out" : a->q ? "q" : a->k ? "k" : a->v ? "v" : a->batch ? "batch" :
+          a->n_q ? "n_q" : a->n_k ? "n_k" : a->heads ? "heads" : a->kv_heads ? "kv_heads" :
+          a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" : set;
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
+                          0, 0, 0);
+    if (a->kv && a->kv != cache)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
+                          0);
+    if (!r->self && r->m->shape.rope_table)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "the layer has a rope_table: it is for self-attention", "", 0, 0, 0);
+    if (!r->self) return ATTN_OK;
+    set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
+          r->o.memory_v ? "memory_v" : NULL;
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but the keys are those of x", set, 0, 0,
+                          0);
+    if (!r->step) return ATTN_OK;
+    set = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : NULL;
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "attn.$ is set, but a step attends to all that is there", set, 0, 0, 0);
+    if (a->causal == ATTN_CAUSAL_TOP_LEFT)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.causal is top-left, but a step is bottom-right",
+                          "", 0, 0, 0);
+    return ATTN_OK;
 }
 
-/* Options and sizes. Looks at no tensor and, when only the workspace is asked for (query), into no array. */
-static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind, int batch, int n_q, int n_k,
-                                   const attn_kv *cache, const attn_mha_opts *o, int query)
+/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
+static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
+                                 const char *width, int *n)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    const attn_mha_args *s;
+    if (batch > 0 && cum[0] != 0)
+        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but must be 0 in a layer", name, cum[0],
+                          0, 0);
+    return attn__check_cum(why, name, cum, batch, width, n);
+}
+
+/* Sizes of the call, from which follow those of the attention inside and of what is projected. */
+static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k, attn__why *why)
+{
+    const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
-    attn_status status;
-    int i;
-    memset(r, 0, sizeof *r);
-    if (!m || !m->o.panels) return ATTN_E_NULL;
-    s = &m->shape;
-    if (o) r->o = *o;
-    *a = r->o.attn;
-    if ((status = attn__check_all(NULL, size, 3)) != ATTN_OK) return status;
-    for (i = 0; i < 3; i++)
-        if (a->q_stride[i] || a->k_stride[i] || a->v_stride[i] || a->out_stride[i]) return ATTN_E_CONFLICT;
-    if (a->out || a->q || a->k || a->v || a->batch || a->n_q || a->n_k || a->heads || a->kv_heads || a->head_dim ||
-        a->v_head_dim || a->layout || (a->kv && a->kv != cache))
-        return ATTN_E_CONFLICT;
-    if ((kind & ATTN__STEP) && !attn__kv_live(cache)) return ATTN_E_NULL;
-    a->kv = cache;
-    if (kind & ATTN__SELF) {
-        if (a->k_map || a->k_batch || a->k_cum || r->o.memory_v) return ATTN_E_CONFLICT;
-        if ((kind & ATTN__STEP) && (a->k_lengths || a->causal == ATTN_CAUSAL_TOP_LEFT)) return ATTN_E_CONFLICT;
-        if (s->d_key != s->d_model || s->d_value != s->d_model) return ATTN_E_SIZE;
-        if (kind & ATTN__STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-        else a->k_cum = a->q_cum;
-    } else if (s->rope_table && !query) {
-        return ATTN_E_CONFLICT;
-    }
-    if ((status = attn__check_options(a, NULL)) != ATTN_OK) return status;    /* of the attention inside */
-    if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != s->heads) return ATTN_E_OPTION;
-    if (!query && a->q_cum && (status = attn__mha_cum(a->q_cum, batch, &n_q)) != ATTN_OK) return status;
-    if (!query && a->k_cum && (status = attn__mha_cum(a->k_cum, batch, &n_k)) != ATTN_OK) return status;
-    if (kind & ATTN__SELF) n_k = n_q;
-    r->m = m;
-    r->kernels = attn__table(a->backend);
-    r->kind = kind;
     r->batch = r->q_batch = r->k_batch = batch;
     r->n_q = r->q_rows = n_q;
     r->k_rows = n_k;
-    if (a->k_batch && !cache) r->k_batch = a->k_batch;
-    if ((r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch) || (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch))
-        return ATTN_E_OVERFLOW;
-    r->q_lengths = a->q_lengths;
-    if (kind == (ATTN__SELF | ATTN__STEP)) r->k_lengths = a->q_lengths;
-    else if (!a->k_map && !a->k_starts && r->k_batch == batch) r->k_lengths = a->k_lengths;  /* by a map they are of other entries */
+    if (a->k_batch && !r->step) r->k_batch = a->k_batch;
+    if (r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", batch, n_q,
+                          0);
+    if (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
+                          r->k_batch, n_k, 0);
+    r->q_to = a->q_lengths;
+    if (r->call == ATTN_MHA_SELF_STEP) r->k_to = a->q_lengths;
     a->batch = batch;
     a->n_q = n_q;
     a->n_k = n_k;
@@ -5073,157 +6049,343 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, int kind
     return ATTN_OK;
 }
 
-/* a part of the workspace behind the others, on cache lines of its own */
+/* Begins a call: options and sizes. Looks at no tensor and, when only the workspace is asked for
+   (query), into no array. */
+static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha_call call,
+                                   int batch, int n_q, int n_k, const attn_kv *cache,
+                                   const attn_mha_opts *o, int query, attn__why *why)
+{
+    attn_args *a = &r->in;
+    attn_status status;
+    memset(r, 0, sizeof *r);
+    if (call == ATTN_MHA_CROSS_FILL) n_q = 0;
+    if (!m || !m->o.w)
+        return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
+                          0, 0);
+    r->m = m;
+    r->call = call;
+    r->self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
+    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    if (o) r->o = *o;
+    if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
+    *a = r->o.attn;
+    if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, r->self && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
+        (status = attn__mha_conflicts(r, cache, why)) != ATTN_OK)
+        return status;
+    if (r->self && (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
+        return attn__fail(why, ATTN_E_SIZE,
+                          "d_model is # but d_key is # and d_value is #; self-attention has one source",
+                          "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
+    a->kv = cache;
+    if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
+    if ((status = attn__check_options(a, why, ATTN__CALLS)) != ATTN_OK ||
+        (!query && (status = attn__check_pointers(a, why)) != ATTN_OK) ||
+        (status = attn__check_option(why, "weights_mean", r->o.weights_mean, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "gate_sigmoid", r->o.gate_sigmoid, 1)) != ATTN_OK)
+        return status;
+    if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != m->shape.heads)
+        return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
+                          r->o.gate_n, m->shape.heads, 0);
+    if (!query && ((a->q_cum && (status = attn__mha_cum(why, "attn.q_cum", a->q_cum, batch,
+                                                        r->self ? "n" : "n_q", &n_q)) != ATTN_OK) ||
+                   (a->k_cum && (status = attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
+                                                        r->self ? &n_q : &n_k)) != ATTN_OK)))
+        return status;
+    r->kernels = attn__table(a->backend);
+    return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
+}
+
+/* A part of the workspace behind the others, on cache lines of its own. 1 when it does not fit. */
 static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
     size_t bytes;
     *at = *total;
-    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) || (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
+    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) ||
+           (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
 }
 
 /* The parts of the workspace, and how large it must be. */
-static attn_status attn__mha_plan(attn__mha_run *r, size_t *need)
+static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
+    const attn_mha *m = r->m;
     size_t total = 0;
     attn__shape shape;
     attn_status status;
-    if (attn__mha_part(&r->at.q, &total, r->batch, r->n_q, r->m->q.n_out, 1) ||
-        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, r->m->k.n_out, 1) ||
-        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, r->m->v.n_out, 1) ||
-        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, r->m->o.n_in, 1) ||
-        attn__mha_part(&r->at.lengths, &total, r->batch, 1, 1, 1) ||
-        attn__mha_part(&r->at.weights, &total, r->batch, mean ? r->m->shape.heads : 0, r->n_q, r->in.n_k))
-        return ATTN_E_OVERFLOW;
+    int too_large =
+        attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
+        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
+        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, m->v.n_out, 1) ||
+        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
+        attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
+        attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
+                       r->in.n_k);
     r->at.inner = total;
-    r->in.work_size = r->kind == ATTN__FILL ? 0 : attn_sdpa_workspace(&r->in);
-    if (r->in.work_size == (size_t)-1) {
-        status = attn__check(&r->in, &shape, NULL, 0);
-        return status == ATTN_OK ? ATTN_E_OVERFLOW : status;
+    if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
+        if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
+        r->in.work_size = attn__plan_bytes(&r->in, &shape);
+        too_large = r->in.work_size == (size_t)-1;
     }
-    return attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX ? ATTN_E_OVERFLOW : ATTN_OK;
+    if (too_large || attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX)
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "the workspace of batch #, n_q # and n_k # does not fit the address space",
+                          "", r->batch, r->n_q, r->in.n_k);
+    return ATTN_OK;
 }
 
-/* the caller's workspace, or one allocation */
-static attn_status attn__mha_memory(attn__mha_run *r)
+/* The caller's workspace, or one allocation. */
+static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
-    size_t need;
-    char *at;
+    size_t need = 0;                      /* for gcc, which sees a way around the plan */
+    char *at = NULL;
     attn_status status;
-    if ((status = attn__mha_plan(r, &need)) != ATTN_OK ||
-        (status = attn__memory(a->work, a->work_size, need, a->user, &r->own, &at)) != ATTN_OK)
+    r->in.work = NULL;
+    r->in.work_size = 0;
+    if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
+        (status = attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
+                                     need, &r->own, &at)) != ATTN_OK)
         return status;
     r->q = (float *)(void *)(at + r->at.q);
     r->k = (float *)(void *)(at + r->at.k);
     r->v = (float *)(void *)(at + r->at.v);
     r->heads = (float *)(void *)(at + r->at.heads);
     r->weights = (float *)(void *)(at + r->at.weights);
-    r->after.lengths = (int *)(void *)(at + r->at.lengths);
+    r->ints = (int *)(void *)(at + r->at.ints);
     r->in.work = at + r->at.inner;
     return ATTN_OK;
 }
 
-/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in the table? */
-static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to)
+/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in
+   the table? */
+static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
+    const int positions = r->m->shape.rope_positions;
     attn_status status;
     int b, longest = 0;
+    if (to && to->shape.batch != r->batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
+                          to->shape.batch, 0);
     if (to) {
-        if (to->shape.batch != r->batch) return ATTN_E_SIZE;
-        r->put.to = to;
-        r->put.n = r->n_q;
-        r->put.counts = r->in.q_lengths;
-        r->put.cum = r->in.q_cum;
-        if ((status = attn__kv_room(&r->put)) != ATTN_OK) return status;
+        r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
+        if ((status = attn__kv_room(why, &r->put, "q_lengths")) != ATTN_OK) return status;
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
         int keys;
-        if (entry < 0 || entry >= cache->shape.batch) return r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE;
+        if (entry < 0 || entry >= cache->shape.batch)
+            return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
+                              "entry # reads entry # of a cache that has #", "", b, entry,
+                              cache->shape.batch);
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
+        if (to && r->m->shape.rope_table && keys > positions)
+            return attn__fail(why, ATTN_E_SIZE,
+                              "rope_positions is # but entry # grows to # keys", "", positions, b,
+                              keys);
         if (keys > longest) longest = keys;
     }
-    if (to && r->m->shape.rope_table && longest > r->m->shape.rope_positions) return ATTN_E_SIZE;
     r->in.n_k = longest;
     return ATTN_OK;
 }
 
-/* out, weights and the workspace apart from what the layer reads; the attention inside checks its own arguments */
-static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x, const float *k_from,
-                                     const float *v_from)
+/* Everything that a call reads, whatever it computes: the layer, and what the options point to. */
+static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
+                                    attn__tensor masks[3], attn__why *why)
+{
+    const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
+    attn_args a = r->in;
+    attn__shape shape;
+    attn_status status;
+    memset(&shape, 0, sizeof shape);
+    shape.batch = r->batch;
+    shape.heads = s->heads;
+    shape.n_q = r->n_q;
+    shape.n_k = a.n_k;
+    a.kv = NULL;                          /* the cache is noted as a whole */
+    if ((status = attn__check_masks(&a, &shape, why, all, masks)) != ATTN_OK) return status;
+    attn__add_arrays(&a, &shape, why, all, ATTN__CALLS);
+    attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
+    attn__span_linear(all, "w_q", "b_q", &m->q);
+    attn__span_linear(all, "w_k", "b_k", &m->k);
+    attn__span_linear(all, "w_v", "b_v", &m->v);
+    attn__span_linear(all, "w_o", "b_o", &m->o);
+    attn__span_add(all, "q_norm", m->q_norm, (size_t)s->head_dim * sizeof(float));
+    attn__span_add(all, "k_norm", m->k_norm, (size_t)s->head_dim * sizeof(float));
+    attn__span_add(all, "rope_table", s->rope_table,
+                   (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
+    return ATTN_OK;
+}
+
+/* The memory of a cache is one block; the numbers behind the panels belong to it. */
+static void attn__span_cache(attn__spans *all, const attn_kv *c)
+{
+    const char *from = (const char *)c->k_panels, *to = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
+    attn__span_add(all, "the memory of the cache", from, (size_t)(to - from));
+}
+
+/* Is all that is written apart from all that is read? `to` is a cache that is written, lengths the
+   source_lengths of a fill. */
+static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x,
+                                     const float *k_from, const float *v_from, const attn_kv *to,
+                                     const int *lengths, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
     const attn_mha_args *s = &r->m->shape;
-    attn__spans all;
+    const size_t rows = (size_t)r->batch * (size_t)r->n_q * sizeof(float);
     const int heads = r->o.weights_mean ? 1 : s->heads;
-    const size_t q = (size_t)r->batch * (size_t)r->n_q * sizeof(float), lse = q * (size_t)s->heads;
-    const size_t cells = q * (size_t)heads * (size_t)(a->weights ? r->in.n_k : 0);    /* the attention checked these */
-    size_t rows, k_bytes, v_bytes;
+    attn__spans all;
+    attn__tensor masks[3];
+    attn_status status;
+    size_t x_bytes, k_bytes, v_bytes, cells;
     all.n = 0;
-    if (attn__bytes(&rows, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
-        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||      /* perhaps x, with more rows */
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
-        return ATTN_E_OVERFLOW;
-    attn__span_add(&all, "", out, rows);
-    attn__span_add(&all, "", a->weights, cells);
-    attn__span_add(&all, "", a->lse, lse);
-    attn__span_add(&all, "", a->work, a->work_size);
+    if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
+        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)) ||
+        attn__bytes(&cells, r->batch, r->n_q, heads, a->weights ? r->in.n_k : 0, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
+                          r->n_q, r->in.n_k);
+    attn__span_add(&all, "out", out, x_bytes);
+    attn__span_add(&all, "weights", a->weights, cells);
+    attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
+    attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
+    attn__span_add(&all, "work", a->work, a->work_size);
+    if (to) attn__span_cache(&all, to);
     all.outputs = all.n;
-    attn__span_add(&all, "", x, rows);
-    attn__span_add(&all, "", k_from, k_bytes);
-    attn__span_add(&all, "", v_from, v_bytes);
-    attn__span_add(&all, "", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
-    return attn__check_overlap(NULL, &all);
+    attn__span_add(&all, "x", x, x_bytes);
+    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);        /* perhaps x, with more rows */
+    if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
+    attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
+    if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
+    if ((status = attn__mha_inputs(r, &all, masks, why)) != ATTN_OK) return status;
+    return attn__check_overlap(why, &all);
 }
 
-enum { ATTN__ROTATE_ROWS = 32 };
-
-/* Task: some q and k rows of one entry, each head turned by the position of its row. */
-static void attn__mha_rotate(void *arg, int task)
+/* Which rows of the memory are keys of somebody? The others are not projected: they may never have
+   been written. With a k_map, an entry has the keys that any of its readers sees. */
+static void attn__mha_keys(attn__mha_run *r)
 {
-    const attn__mha_run *r = (const attn__mha_run *)arg;
-    const attn_mha_args *s = &r->m->shape;
     const attn_args *a = &r->in;
-    const int blocks = (r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS, b = task / blocks;
-    const ptrdiff_t first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * r->n_q;
-    const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : r->n_q;
-    const int q_rows = r->q_lengths ? r->q_lengths[b] : rows, k_rows = r->k_lengths ? r->k_lengths[b] : rows;
-    int i = task % blocks * ATTN__ROTATE_ROWS, n;
-    for (n = 0; n < ATTN__ROTATE_ROWS; n++, i++) {            /* not the padding: the table may end before it */
-        const int pos = r->put.to ? r->put.to->lengths[b] + i : a->k_starts ? i - a->k_starts[b] : i;
-        const float *row = s->rope_table + (ptrdiff_t)(pos > 0 ? pos : 0) * s->head_dim;
-        float *q = r->q + (first + i) * r->m->q.n_out, *k = r->k + (first + i) * r->m->k.n_out;
-        if (i < q_rows) attn__rotate(q, s->heads, s->head_dim, row, s->rope_interleaved);
-        if (i < k_rows) attn__rotate(k, s->kv_heads, s->head_dim, row, s->rope_interleaved);
+    int *from = r->ints, *to = from + r->k_batch, b;
+    if (r->step || a->k_cum || r->k_rows == 0) return;
+    if (!a->k_lengths && !a->k_starts && !a->k_map && r->k_batch == r->batch) return;
+    for (b = 0; b < r->k_batch; b++) {
+        from[b] = r->k_rows;
+        to[b] = 0;
     }
+    for (b = 0; b < r->batch; b++) {
+        const int entry = a->k_map ? a->k_map[b] : b;
+        const int start = a->k_starts ? a->k_starts[b] : 0;
+        const int end = a->k_lengths ? start + a->k_lengths[b] : r->k_rows;
+        if (start < from[entry]) from[entry] = start;
+        if (end > to[entry]) to[entry] = end;
+    }
+    for (b = 0; b < r->k_batch; b++)
+        if (from[b] > to[b]) from[b] = to[b];
+    r->k_from = from;
+    r->k_to = to;
 }
 
-/* y [rows][n][width] times the gate of each of the n; a product alone, with nothing added to it */
-typedef struct attn__gating { float *y; const float *gate; int rows, n, width, sigmoid; } attn__gating;
+enum { ATTN__HEAD_ROWS = 32 };
 
-static float attn__gate(float x, int sigmoid)                 /* exp of what is not positive: cannot overflow */
+/* What happens to each head of the projected queries, or keys, before they meet: norm, rotation. */
+typedef struct attn__head_job {
+    const attn__mha_run *r;
+    float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
+    const float *norm;                    /* weights of the norm, or NULL */
+    int heads, entries, rows;
+    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
+    int blocks;
+} attn__head_job;
+
+/* Position of row 0 of entry b: behind what the cache holds, or so that the first key has 0. */
+static int attn__head_pos(const attn__mha_run *r, int b)
 {
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
+    return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* Task: some rows of one entry. Padding is left alone: the table may end before it. */
+static void attn__head_task(void *arg, int i)
+{
+    const attn__head_job *job = (const attn__head_job *)arg;
+    const attn_mha_args *s = &job->r->m->shape;
+    int b, row, last, h, pos;
+    float *x;
+    for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
+    b = i / job->blocks;
+    row = i % job->blocks * ATTN__HEAD_ROWS;
+    last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
+    if (job->from && row < job->from[b]) row = job->from[b];
+    if (job->to && last > job->to[b]) last = job->to[b];
+    x = job->x + ((job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows) + row) * job->heads * s->head_dim;
+    pos = attn__head_pos(job->r, b) + row;
+    for (; row < last; row++, pos++)
+        for (h = 0; h < job->heads; h++, x += s->head_dim) {
+            if (job->norm && !s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
+            if (s->rope_table && pos >= 0)
+                attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
+                             s->rope_interleaved);
+            if (job->norm && s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
+        }
+}
+
+static void attn__head_run(attn__mha_run *r)
+{
+    const attn_mha *m = r->m;
+    const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
+    attn__head_job job[2] = {
+        { r, r->q, m->q_norm, m->shape.heads, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
+        { r, r->k, m->k_norm, m->shape.kv_heads, k_cum ? r->batch : r->k_batch,
+          k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum, 0 }
+    };
+    int i, tasks = 0;
+    if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
+    if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    for (i = 0; i < 2; i++) {
+        if (job[i].norm || m->shape.rope_table)
+            job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
+        tasks += job[i].entries * job[i].blocks;
+    }
+    attn__run(r->in.exec, tasks, attn__head_task, job);
+}
+
+/* y [rows][n][width] times the gate of each of the n: a product alone, with nothing added to it. */
+typedef struct attn__gating {
+    float *y;
+    const float *gate;
+    int rows, n, width, sigmoid;
+    const int *lengths;                   /* rows of every n_q that exist, or NULL: all */
+    int n_q;
+} attn__gating;
+
+static float attn__gate(float x, int sigmoid)
+{
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;       /* of what is not positive: no overflow */
     if (!sigmoid) return attn__tanh(x);
     down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
 }
 
+/* Task: a block of rows. Rows of padding have never been written. */
 static void attn__gate_task(void *arg, int block)
 {
-    const attn__gating *j = (const attn__gating *)arg;
-    const int first = block * ATTN__LINEAR_ROWS, left = j->rows - first;
-    const int last = first + (left < ATTN__LINEAR_ROWS ? left : ATTN__LINEAR_ROWS);
+    const attn__gating *job = (const attn__gating *)arg;
+    const int first = block * ATTN__LINEAR_ROWS;
+    const int last = attn__min(job->rows - first, ATTN__LINEAR_ROWS) + first;
     int i, r, x;
-    for (i = 0; i < j->n; i++) {
-        const float by = attn__gate(j->gate[i], j->sigmoid);
+    for (i = 0; i < job->n; i++) {
+        const float by = attn__gate(job->gate[i], job->sigmoid);
         for (r = first; r < last; r++) {
-            float *y = j->y + ((ptrdiff_t)r * j->n + i) * j->width;
-            for (x = 0; x < j->width; x++) {
+            float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
+            if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
+            for (x = 0; x < job->width; x++) {
                 y[x] *= by;
                 if (y[x] != y[x]) y[x] = attn__nan();
             }
@@ -5233,8 +6395,10 @@ static void attn__gate_task(void *arg, int block)
 
 static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
 {
-    attn__gating j = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid };
-    attn__run(r->in.exec, (j.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task, &j);
+    attn__gating job = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid, r->q_to,
+                         r->n_q };
+    attn__run(r->in.exec, (job.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task,
+              &job);
 }
 
 /* Task: one row of weights averaged over the heads: summed in their order, then divided. */
@@ -5242,8 +6406,9 @@ static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
     const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
+    const size_t entry = (size_t)(i / r->n_q) * (size_t)r->m->shape.heads * head;
     const int heads = r->m->shape.heads;
-    const float *from = r->weights + ((size_t)(i / r->n_q) * (size_t)heads * head + (size_t)(i % r->n_q) * n_k);
+    const float *from = r->weights + entry + (size_t)(i % r->n_q) * n_k;
     float *to = r->o.attn.weights + (size_t)i * n_k;
     size_t j;
     int h;
@@ -5254,19 +6419,21 @@ static void attn__mean_task(void *arg, int i)
 }
 
 /* Everything is checked and there is memory for all of it. */
-static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x, const float *k_from,
-                                     const float *v_from)
+static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
+                                     const float *k_from, const float *v_from)
 {
     const attn_mha *m = r->m;
-    attn__project in[3] = { { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, r->q_lengths, 0, 0 },
-                            { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 },
-                            { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_lengths, 0, 0 } };
-    attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, r->q_lengths, 0, 0 };
+    attn__project in[3] = {
+        { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
+        { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
+        { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 }
+    };
+    attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, NULL, r->q_to,
+                           0, 0, 0 };
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
-    if (m->shape.rope_table)
-        attn__run(r->in.exec, r->batch * ((r->n_q + ATTN__ROTATE_ROWS - 1) / ATTN__ROTATE_ROWS), attn__mha_rotate, r);
+    if (m->shape.rope_table || m->q_norm || m->k_norm) attn__head_run(r);
     if (r->put.to) {
         r->put.k = r->k;
         r->put.v = r->v;
@@ -5274,31 +6441,31 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         r->in.kv = r->put.to;
     }
     status = attn__sdpa(&r->in, NULL, 0, NULL);
-    ATTN_ASSERT(status == ATTN_OK);                           /* it was checked and brings its memory */
-    if (r->in.weights != r->o.attn.weights) attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
+    ATTN_ASSERT(status == ATTN_OK);       /* it was checked and brings its memory */
+    if (r->in.weights != r->o.attn.weights)
+        attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
     attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
-    for (b = 0; r->q_lengths && b < r->batch; b++)            /* rows of padding are zeros */
-        memset(out + ((ptrdiff_t)b * r->n_q + r->q_lengths[b]) * m->shape.d_model, 0,
-               (size_t)(r->n_q - r->q_lengths[b]) * (size_t)m->shape.d_model * sizeof(float));
+    for (b = 0; r->q_to && b < r->batch; b++)                 /* rows of padding are zeros */
+        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
+               (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
     return status;
 }
 
-/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then the arguments of
-   the attention inside as they will be when it is called, its keys appended. */
-static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x, const float *k_from, attn_kv *to)
+/* The sources of a call, now that it is known how many rows there are. */
+static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const float *x,
+                                     const float *k_from, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
-    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    const int *k_cum = r->kind & ATTN__SELF ? r->in.q_cum : r->in.k_cum;
-    attn__shape shape;
+    const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
+    const struct { const char *name; const float *at; } pointer[] = {
+        { "out", out }, { "x", x }, { "memory", k_from }, { "memory_v", r->o.memory_v },
+        { "gate", r->o.gate }
+    };
     attn_status status;
-    int b, *lengths;
-    if ((r->kind & ATTN__STEP) && (status = attn__mha_step(r, to)) != ATTN_OK) return status;
-    if (r->kind == ATTN__SELF && s->rope_table && r->n_q > s->rope_positions) return ATTN_E_SIZE;
-    if ((status = attn__mha_memory(r)) != ATTN_OK) return status;
-    if (r->in.q_cum) {                                        /* ragged: one long entry for all but the attention */
+    int i;
+    if (r->in.q_cum) {                    /* ragged: one long entry for all but the attention */
         r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
         r->q_batch = 1;
     }
@@ -5306,37 +6473,77 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
-    if (r->q_batch == 0 || r->q_rows == 0) r->k_rows = 0;     /* nobody looks */
-    if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x)) return ATTN_E_NULL;
-    if (r->k_rows > 0 && (!k_from || (!r->o.memory_v && s->d_value != s->d_key))) return ATTN_E_NULL;
-    if ((status = attn__mha_overlap(r, out, x, k_from, v_from)) != ATTN_OK) return status;
+    /* Where nobody looks, no key is projected. */
+    if (r->call != ATTN_MHA_CROSS_FILL && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
+    for (i = 0; i < 5; i++)
+        if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
+            ATTN_OK)
+            return status;
+    if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
+        return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
+    if (r->k_rows > 0 && !k_from)
+        return attn__fail(why, ATTN_E_NULL, "memory is NULL", "", 0, 0, 0);
+    if (r->k_rows > 0 && !r->o.memory_v && s->d_value != s->d_key)
+        return attn__fail(why, ATTN_E_NULL,
+                          "memory_v is NULL but d_key is # and d_value is #: values need a source",
+                          "", s->d_key, s->d_value, 0);
+    return ATTN_OK;
+}
 
+/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then
+   overlaps, then the arguments of the attention inside as they will be when it is called, its keys
+   appended. */
+static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
+                                     const float *k_from, attn_kv *to, attn__why *why)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
+    attn__shape shape;
+    attn_status status;
+    int b;
+    if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
+    if (!r->step && s->rope_table && r->n_q > s->rope_positions)
+        return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
+                          s->rope_positions, r->n_q, 0);
+    if ((status = attn__mha_memory(r, why)) != ATTN_OK ||
+        (status = attn__mha_sources(r, out, x, k_from, why)) != ATTN_OK ||
+        (status = attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why)) != ATTN_OK)
+        return status;
     r->in.out = r->heads;
     r->in.q = r->q;
-    if (!(r->kind & ATTN__STEP)) {
+    if (!r->step) {
         r->in.k = r->k;
         r->in.v = r->v;
     }
     if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    if (to) {                                                 /* the cache as it will be */
-        lengths = r->after.lengths;
+    if (to) {                             /* the cache as it will be */
         r->after = *to;
-        r->after.lengths = lengths;
-        for (b = 0; b < r->batch; b++) lengths[b] = to->lengths[b] + attn__kv_count(&r->put, b);
+        r->after.lengths = r->ints;
+        for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &shape, NULL, 1)) != ATTN_OK) return status;
+    if ((status = attn__check(&r->in, &shape, why, 1)) != ATTN_OK) return status;
+    attn__mha_keys(r);
     return attn__mha_compute(r, out, x, k_from, v_from);
 }
 
-static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const float *x, int batch, int n_q,
-                                  const float *memory, int n_k, attn_kv *to, const attn_kv *cache,
-                                  const attn_mha_opts *o)
+typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
+
+static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
+                                      float *out, const attn__mha_source *in, attn_kv *to,
+                                      const attn_kv *cache, const attn_mha_opts *o)
 {
+    attn__why why;
     attn__mha_run r;
-    attn_status status = attn__mha_begin(&r, m, kind, batch, n_q, n_k, cache, o, 0);
+    attn_status status;
+    attn__why_open(&why, function, o ? o->attn.user : NULL);
+    if (call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP) why.n = "n";
+    if ((call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP) && !attn__kv_live(cache))
+        return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
+                          0, 0);
+    status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0, &why);
     if (status != ATTN_OK) return status;
-    status = attn__mha_checked(&r, out, x, memory, to);
+    status = attn__mha_checked(&r, out, in->x, in->memory, to, &why);
     if (r.own) ATTN_FREE(r.o.attn.user, r.own);
     return status;
 }
@@ -5344,79 +6551,134 @@ static attn_status attn__mha_call(const attn_mha *m, int kind, float *out, const
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
                                   const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__SELF, out, x, batch, n, x, n, NULL, NULL, o);
+    const attn__mha_source in = { batch, n, n, x, x };
+    return attn__mha_run_call("attn_mha_self", m, ATTN_MHA_SELF, out, &in, NULL, NULL, o);
 }
 
-ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                   const float *memory, int n_k, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
+                                   int n_q, const float *memory, int n_k, const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__CROSS, out, x, batch, n_q, memory, n_k, NULL, NULL, o);
+    const attn__mha_source in = { batch, n_q, n_k, x, memory };
+    return attn__mha_run_call("attn_mha_cross", m, ATTN_MHA_CROSS, out, &in, NULL, NULL, o);
 }
 
-ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch, int n, attn_kv *c,
-                                       const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, attn_kv *c, const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__SELF | ATTN__STEP, out, x, batch, n, x, n, c, c, o);
+    const attn__mha_source in = { batch, n, n, x, x };
+    return attn__mha_run_call("attn_mha_self_step", m, ATTN_MHA_SELF_STEP, out, &in, c, c, o);
 }
 
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch, int n_q,
-                                        const attn_kv *c, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
+                                        int n_q, const attn_kv *c, const attn_mha_opts *o)
 {
-    return attn__mha_call(m, ATTN__CROSS | ATTN__STEP, out, x, batch, n_q, NULL, 0, NULL, c, o);
+    const attn__mha_source in = { batch, n_q, 0, x, NULL };
+    return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
+}
+
+/* Do the projected rows of the memory go into c? */
+static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
+                                        const float *memory, const int *lengths, attn__why *why)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const struct { const char *name; int cached, here; } same[] = {
+        { "batch", c->shape.batch, r->batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
+        { "head_dim", c->shape.head_dim, s->head_dim },
+        { "v_head_dim", c->shape.v_head_dim, s->head_dim }
+    };
+    attn_status status;
+    int b, i;
+    for (i = 0; i < 4; i++)
+        if (same[i].cached != same[i].here)
+            return attn__fail(why, ATTN_E_SIZE, "$ of the cache is # but # here", same[i].name,
+                              same[i].cached, same[i].here, 0);
+    if ((status = attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    for (b = 0; lengths && b < r->batch; b++)
+        if (lengths[b] < 0 || lengths[b] > r->k_rows)
+            return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
+                              r->k_rows, b, lengths[b]);
+    for (b = 0; b < r->batch; b++)
+        if ((lengths ? lengths[b] : r->k_rows) > c->shape.capacity)
+            return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
+                              lengths ? lengths[b] : r->k_rows, c->shape.capacity);
+    return attn__mha_sources(r, NULL, NULL, memory, why);
 }
 
 /* Everything is checked here, too: c forgets what it held. */
-static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from, const int *lengths)
+static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from)
 {
-    attn__project in[2] = { { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, lengths, 0, 0 },
-                            { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, lengths, 0, 0 } };
-    attn__kv_rows put = { c, r->k, r->v, r->k_rows, lengths, NULL };
+    attn__project in[2] = {
+        { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 },
+        { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 }
+    };
+    attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
     attn__project_run(r->in.exec, in, 2);
+    if (r->m->k_norm) attn__head_run(r);
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);
 }
 
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory, int batch, int n_k,
-                                        const int *source_lengths, const attn_mha_opts *o)
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
+                                        int batch, int n_k, const int *source_lengths,
+                                        const attn_mha_opts *o)
 {
+    attn__why why;
     attn__mha_run r;
     attn_mha_opts own;
     attn_status status;
-    int b;
-    memset(&own, 0, sizeof own);                              /* masks and the like are the business of the steps */
+    const float *memory_v = o && o->memory_v ? o->memory_v : memory;
+    memset(&own, 0, sizeof own);          /* masks and the like are the business of the steps */
     if (o) {
+        own.memory_v = o->memory_v;
         own.attn.work = o->attn.work;
         own.attn.work_size = o->attn.work_size;
         own.attn.user = o->attn.user;
         own.attn.exec = o->attn.exec;
         own.attn.backend = o->attn.backend;
     }
-    status = attn__mha_begin(&r, m, ATTN__FILL, batch, 0, n_k, NULL, &own, 0);
+    attn__why_open(&why, "attn_mha_cross_fill", own.attn.user);
+    status = attn__mha_begin(&r, m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, &own, 0, &why);
     if (status != ATTN_OK) return status;
-    if (!attn__kv_live(c)) return ATTN_E_NULL;
-    if (c->shape.batch != batch || c->shape.kv_heads != m->shape.kv_heads || c->shape.head_dim != m->shape.head_dim ||
-        c->shape.v_head_dim != m->shape.head_dim)
-        return ATTN_E_SIZE;
-    for (b = 0; source_lengths && b < batch; b++)
-        if (source_lengths[b] < 0 || source_lengths[b] > n_k) return ATTN_E_LENGTHS;
-    for (b = 0; b < batch; b++)
-        if ((source_lengths ? source_lengths[b] : n_k) > c->shape.capacity) return ATTN_E_FULL;
-    if (n_k > 0 && (!memory || (!(o && o->memory_v) && m->shape.d_value != m->shape.d_key))) return ATTN_E_NULL;
-    if ((status = attn__mha_memory(&r)) != ATTN_OK) return status;
-    attn__mha_fill(&r, c, memory, o && o->memory_v ? o->memory_v : memory, source_lengths);
-    if (r.own) ATTN_FREE(r.o.attn.user, r.own);
-    return ATTN_OK;
+    if (!attn__kv_live(c))
+        return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
+                          0, 0);
+    r.k_to = source_lengths;
+    if ((status = attn__mha_fill_check(&r, c, memory, source_lengths, &why)) != ATTN_OK ||
+        (status = attn__mha_memory(&r, &why)) != ATTN_OK)
+        return status;
+    status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
+    if (status == ATTN_OK) attn__mha_fill(&r, c, memory, memory_v);
+    if (r.own) ATTN_FREE(own.attn.user, r.own);
+    return status;
 }
 
-ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o)
+ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
+                                  int n_k, const attn_mha_opts *o)
 {
-    const attn_kv *cache = o ? o->attn.kv : NULL;
-    const int kind = cache ? ATTN__CROSS | ATTN__STEP : ATTN__CROSS;     /* self steps project n_q keys, too */
+    attn__why why;
     attn__mha_run r;
+    attn_kv cache;                        /* of the size the steps will find */
     size_t need;
-    if (attn__mha_begin(&r, m, kind, batch, n_q, cache ? n_q : n_k, cache, o, 1) != ATTN_OK) return (size_t)-1;
-    if (cache) r.in.n_k = cache->shape.capacity;
-    return attn__mha_plan(&r, &need) == ATTN_OK ? need : (size_t)-1;
+    int step, lengths = 0;
+    attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
+    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)
+        return (size_t)-1;
+    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
+        attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
+        return (size_t)-1;
+    if (step) {
+        memset(&cache, 0, sizeof cache);
+        cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
+        cache.shape.kv_heads = m->shape.kv_heads;
+        cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
+        cache.shape.capacity = n_k;
+        cache.lengths = &lengths;
+        r.in.kv = &cache;
+        r.in.n_k = n_k;
+    }
+    return attn__mha_plan(&r, &need, &why) == ATTN_OK ? need : (size_t)-1;
 }
 
 /* =================================================================================================
@@ -5500,6 +6762,8 @@ static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); 
 static long attn__process(void) { return (long)getpid(); }
 #endif
 
+/* Relaxed is enough: what a job consists of is handed over under the lock. The counter only has to
+   give each number once, and looking at the others only saves time. */
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
 static int  attn__atomic_next(attn__atomic *x)
@@ -5555,6 +6819,7 @@ struct attn_pool {
     attn__thread thread[ATTN__POOL_MOST];
 };
 
+/* One thread's share of a job: whoever is faster takes more tasks. */
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
@@ -5567,6 +6832,7 @@ static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i),
 #endif
 }
 
+/* A thread of the pool, from create to destroy: look for a job, sleep, join it, leave it. */
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
@@ -5574,6 +6840,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     attn__lock_take(&p->lock);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
+            /* without the lock, so that looking keeps nobody from working */
             attn__lock_give(&p->lock);
             for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
                 ATTN__BREATHE();
@@ -5584,7 +6851,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
-        if (!p->open) continue;
+        if (!p->open) continue;           /* woke too late: the others have done it */
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
         /* read without the lock: the job stays as it is while somebody is inside */
@@ -5604,7 +6871,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 #ifdef ATTN__IN_TASK
     if (ATTN__IN_TASK) return 0;
 #endif
-    if (p->process != attn__process()) return 0;     /* a child of fork(): even the lock is broken */
+    if (p->process != attn__process()) return 0;     /* a child of fork(): no thread, no lock */
     attn__lock_take(&p->lock);
 #ifdef ATTN__IN_TASK
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
@@ -5618,7 +6885,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks, number;
+    int i, looks;
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
@@ -5627,8 +6894,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
-    number = attn__atomic_get(&p->number);
-    attn__atomic_set(&p->number, number == INT_MAX ? 0 : number + 1);
+    attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
     /* no more threads are woken than there are tasks for them */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
@@ -5636,12 +6902,13 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
 
     attn__pool_work(p, n, task, arg);
 
+    /* No task is left to take, but some may still run: what `arg` points to must outlast them. */
     for (looks = p->looks; looks > 0 && attn__atomic_get(&p->inside) > 0; looks--) ATTN__BREATHE();
     attn__lock_take(&p->lock);
     p->open = 0;
     while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
     p->busy = 0;
-    attn__bell_ring(&p->idle);
+    attn__bell_ring(&p->idle);            /* one caller is enough: the next one is rung by it */
     attn__lock_give(&p->lock);
 }
 
@@ -5673,6 +6940,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
         attn__pool_drop(p, made);
         return NULL;
     }
+    /* A system that gives fewer threads than asked for gives none: a pool has the width it says. */
     for (; p->workers < threads - 1; p->workers++)
         if (!attn__thread_make(&p->thread[p->workers], attn__pool_worker, p)) {
             attn_pool_destroy(p);
@@ -5697,7 +6965,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
         return;
     }
     attn__lock_take(&p->lock);
-    p->stop = 1;
+    p->stop = 1;                          /* who sleeps is woken, who looks sees it before that */
     attn__bell_ring_all(&p->job);
     attn__lock_give(&p->lock);
     for (i = 0; i < p->workers; i++) attn__thread_join(p->thread[i]);
@@ -5733,6 +7001,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
  * ============================================================================================== */
+/* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
 /* the words: what they mean lane by lane */
@@ -5741,7 +7010,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
 #define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
-#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0, and no float behind is read */
+#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; nothing behind is read */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
@@ -5767,6 +7036,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 
 #if ATTN__ISA == 2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
+/* It has no fma, and so bits of its own. It also lets x86 machines test kernels with 4 lanes, which
+   NEON and WebAssembly have. */
 #define ATTN__FN(name) attn__##name##_sse2
 #define ATTN__TARGET ATTN__ATTR("sse2")
 #define ATTN__LANES 4
@@ -5819,6 +7090,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
+/* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
@@ -5918,6 +7190,7 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
     const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
     const __m256 y = ATTN__OP(x, _mm256_shuffle_ps(x, x, 0xb1));
     const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
+    /* results stand at lanes 0, 4, 2, 6 */
     _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, order)));
 #undef ATTN__OP
 #undef ATTN__HALVES
@@ -5945,6 +7218,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 
 #elif ATTN__ISA == 4
 /* ---- AVX-512 --------------------------------------------------------------------------------- */
+/* AVX-512F alone: every processor with AVX-512 has it, DQ and VL came later. */
 #define ATTN__FN(name) attn__##name##_avx512
 #define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
 #define ATTN__LANES 16
@@ -6032,6 +7306,7 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
     const __m512 x = ATTN__OP(ATTN__QUARTERS(ab, cd, 0x88), ATTN__QUARTERS(ab, cd, 0xdd));
     const __m512 y = ATTN__OP(x, _mm512_shuffle_ps(x, x, 0x4e));
     const __m512 z = ATTN__OP(y, _mm512_shuffle_ps(y, y, 0xb1));
+    /* results stand at the first lanes of the quarters */
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_permutexvar_ps(order, z))));
 #undef ATTN__OP
@@ -6079,6 +7354,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 
 #elif ATTN__ISA == 5
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
+/* 32 registers of 4 lanes: 12 rows x 2 vectors leave 8 of them free. */
 #define ATTN__FN(name) attn__##name##_neon
 #define ATTN__TARGET
 #define ATTN__LANES 4
@@ -6105,6 +7381,7 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return vceqq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
 }
+/* there is no "not equal" */
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return vmvnq_u32(vceqq_f32(a, a)); }
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
@@ -6142,6 +7419,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 
 #elif ATTN__ISA == 6
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
+/* No fma with a defined result: the same bits as SSE2. */
 #define ATTN__FN(name) attn__##name##_wasm
 #define ATTN__TARGET
 #define ATTN__LANES 4
@@ -6156,6 +7434,7 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return wasm_f32x4_add(a
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return wasm_f32x4_sub(a, b); }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return wasm_f32x4_mul(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return wasm_f32x4_div(a, b); }
+/* one instruction on every machine; max, which keeps NaN, is several on x86 */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
@@ -6328,6 +7607,7 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     const attn__vec factor = attn__vset(by);
     int r, i;
     for (r = 0; r < rows; r++, to += to_row, from += from_row) {
+        /* the end of a row is not a vector: nothing behind it may be read or written */
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(to + i, attn__vmul(attn__vload(from + i), factor));
         for (; i < n; i++) to[i] = from[i] * by;
@@ -6365,6 +7645,7 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
             for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
                 ATTN__FN(pack_keys)(panels + c * 16 + x, k + x * row + c, row, full);
+            /* components behind the last whole step, one by one: the row ends there */
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
         }
@@ -6382,8 +7663,8 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
     }
 }
 
-/* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL: all
-   are) may be uninitialised: zeros take their place. Is one of the values not finite? */
+/* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL:
+   all are) may be uninitialised: zeros take their place. Is one of the values not finite? */
 static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n,
                                          int v_head_dim, const unsigned char *needed)
 {
@@ -6404,6 +7685,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
             }
             to += ATTN__CHUNK * ATTN__PANEL;
         }
+        /* the last panel may be wider than V: zeros there, which no output column shows */
         for (i = 0; x < v_head_dim && i < ATTN__PANEL; i += ATTN__LANES) {
             const attn__vec y = attn__load_part(v + x + i, v_head_dim - x - i);
             attn__vstore(to + i, y);
@@ -6502,8 +7784,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         if (next)
             ATTN__FN(prefetch_keys)(heads, vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, next, row,
                                     k1 - k, t);
+/* x: components t .. t + n - 1 of the vector of keys at `at`; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
+        /* keys are transposed once for all rows that want them */
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
@@ -6579,6 +7863,8 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
     if (ATTN__FN(linear)(row))
         return g->ahead && row == heads * (ptrdiff_t)g->depth
              ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+    /* the next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
+       the caller reads after this product */
     if (j + 32 <= n) return k + 16 * row;
     if (j + 16 != n) return NULL;
     if (h + pair == heads) return g->ahead;
@@ -6637,6 +7923,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
                             const float *b, ptrdiff_t second, int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
+
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
     const float *ahead = g->ahead && r == 0
@@ -6648,6 +7935,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
     int t;
     attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
+
+    /* Rows that this tile does not have are copies that nobody uses: the compiler drops them. */
     c00 = ATTN__FN(chain_start)(g, r, x);
     c01 = ATTN__FN(chain_start)(g, r, x1);
     c10 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x) : c00;
@@ -6710,7 +7999,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         ATTN__FN(chain_store)(g, r + (i), x, c0); \
         if (vecs > 1) ATTN__FN(chain_store)(g, r + (i), x1, c1); \
     }
-    ATTN__STORE(0, c00, c01)
+    ATTN__FN(chain_store)(g, r, x, c00);
+    if (vecs > 1) ATTN__FN(chain_store)(g, r, x1, c01);
     ATTN__STORE(1, c10, c11)
     ATTN__STORE(2, c20, c21)
     ATTN__STORE(3, c30, c31)
@@ -6736,6 +8026,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
+    /* `second` is where the second vector of a step stands, counted from the first */
     while (g->rows - r >= ATTN__ROWS) {
         ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
@@ -6762,6 +8053,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
     }
 }
 
+/* Functions of their own, so that each size of a tile exists once. */
 static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t second,
                                           int x)
 {
@@ -6808,8 +8100,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
+        /* what comes after this product, a part in each step */
         if (ahead) { ATTN__FN(prefetch)(ahead, 16, vecs * ATTN__LANES / 16); ahead += ahead_row; }
         if (list) b = g->b + list[t] * step;
+        /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = attn__vload(b + at0);
         b1 = vecs > 1 ? attn__vload(b + at1) : b0;
         b2 = vecs > 2 ? attn__vload(b + at2) : b0;
@@ -6837,7 +8131,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
     else if (vecs > (i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
-    ATTN__STORE(0, c0);
+    ATTN__FN(chain_store)(g, r, x, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
     ATTN__STORE(3, c3);
@@ -6857,6 +8151,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const int width = g->panels * 16;
     int x = 0;
+    /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
             ATTN__FN(wide_tile)(1, 8, g, 0, NULL, x);
@@ -6891,6 +8186,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
             list[n] = t;
             n += vis[t] > 0.0f;
         }
+        /* from, c and the factors of this row alone */
         one.depth = n;
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
@@ -6919,6 +8215,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, con
     if (row->mask) {
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
+        /* a mask is read once and never again: the next rows' part of it is fetched in time */
         if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(from + f->ahead);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
@@ -6997,6 +8294,7 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, flo
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     int j;
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
+        /* two copies of `hide`: most vectors need no look at the ends of the range */
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
         if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, vis, j, &any);
         else x = ATTN__FN(hide)(kind, 0, f, row, s, vis, j, &any);
@@ -7046,6 +8344,7 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
     const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);  /* -inf - -inf would be NaN */
     attn__vec l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
     int j;
+    /* one panel a step, whatever the lanes: its vectors do not wait for each other */
     for (j = from; j < to; j += ATTN__PANEL) {
         const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
         attn__vstore(s + j, p0);
@@ -7065,6 +8364,7 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
             l3 = attn__vadd(l3, p3);
         }
     }
+    /* the tree: lanes 8 apart, then 4 apart, as far as they are in different vectors */
     if (ATTN__LANES < 8) { l0 = attn__vadd(l0, l2); l1 = attn__vadd(l1, l3); }
     if (ATTN__LANES < 16) l0 = attn__vadd(l0, l1);
     return attn__sum_lanes(l0);
@@ -7134,6 +8434,7 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
 {
     int r;
 #if ATTN__LANES >= 8
+    /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows */
     if (f->end - f->lo == ATTN__PANEL && f->simple) {
         if (f->arrays) ATTN__FN(panels)(1, 0, f);
         else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f);
@@ -7162,6 +8463,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
     for (r = 0; r < n; r += ATTN__LANES) {
         const attn__vec M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
         const attn__vmask empty = attn__same_bits(M1, none);         /* -inf - -inf would be NaN */
+        /* both factors are exp of something <= 0, and one of them is exp(0) = 1 exactly */
         const attn__vec fa = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(M0, M1)));
         const attn__vec fb = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
         attn__vstore(a + r, fa);
@@ -7202,6 +8504,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     const attn__vec m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
     int i;
     for (i = 0; i < n; i += ATTN__LANES) {
+        /* a score that is NaN has other bits than the mark, and stays NaN */
         const attn__vec s = attn__load_part(w + i, n - i);
         const attn__vec p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
         ATTN__FN(store_part)(w + i, attn__zero_where(attn__same_bits(s, mark), p), n - i);

@@ -17,6 +17,7 @@
        score - inf, before the division       0.665  0.245  0.090  0.000   1.00    14.25  right: -inf / 8 is -inf
        score - inf, after the division        0.665  0.245  0.090  0.000   1.00    14.25  right, to the last bit
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <math.h>                                              /* INFINITY */
@@ -27,8 +28,7 @@ enum { N = 4, DIM = 64 };
 
 static void run(const attn_args *a)
 {
-    attn_status s = attn_sdpa(a);
-    if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); }
+    if (attn_sdpa(a)) exit(1);                                   /* ATTN_DEBUG has said why on stderr */
 }
 
 static void row(const char *what, const float *w, float out, const char *verdict)
@@ -49,9 +49,8 @@ int main(void)
     for (int c = 0; c < DIM; c++) q[c] = 1;
     for (int j = 0; j < N; j++) for (int c = 0; c < DIM; c++) k[j * DIM + c] = score[j] / 8;
 
-    attn_args a = {0};
-    a.out = &out;  a.q = q;  a.k = k;  a.v = v;
-    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = DIM;  a.v_head_dim = 1;
+    attn_args a = attn_args_for(1, 1, N, 1, DIM);               /* batch, n_q, n_k, heads, head_dim */
+    a.out = &out;  a.q = q;  a.k = k;  a.v = v;  a.v_head_dim = 1;
     a.weights = w;
 
     printf("%-37s%7s%7s%7s%7s%7s%9s\n", "", "Mi", "chiamo", "Luke", "<pad>", "sum", "out");

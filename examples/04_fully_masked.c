@@ -19,6 +19,7 @@
        nothing hidden, the same NaN: it is visible, so nobody covers it up
          none    0.237  0.087  0.032  0.644       nan       3.44            0
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <math.h>                                              /* INFINITY, NAN */
@@ -34,12 +35,10 @@ static void show(const char *what, const float *mask, const float *value)
     static const float query[1] = { 1 };
     float w[N], out, lse;
     size_t empty;
-    attn_args a = {0};
+    attn_args a = attn_args_for(1, 1, N, 1, 1);                 /* batch, n_q, n_k, heads, head_dim */
     a.out = &out;  a.q = query;  a.k = key;  a.v = value;  a.mask = mask;
-    a.batch = 1;  a.n_q = 1;  a.n_k = N;  a.heads = 1;  a.head_dim = 1;
     a.weights = w;  a.lse = &lse;  a.masked_rows = &empty;
-    attn_status s = attn_sdpa(&a);
-    if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); }
+    if (attn_sdpa(&a)) exit(1);                                  /* ATTN_DEBUG has said why on stderr */
 
     printf("  %-6s", what);
     for (int j = 0; j < N; j++) printf("  %.3f", (double)w[j]);

@@ -17,6 +17,7 @@
          dog  ░░░░░░░███████░░░░░░░
         runs     ·   ▒▒▒▒▒▒▒███████
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -63,13 +64,11 @@ int main(void)
 
     puts("next word   weights:   Der   Hund  läuft  votes:   The    dog   runs");
     for (int i = 0; i < T; i++) {                                     /* one word after the other, as a decoder does */
-        attn_args a = {0};
+        attn_args a = attn_args_for(1, 1, S, 1, DIM);           /* batch, n_q, n_k, heads, head_dim */
         a.out = out;  a.q = query + i * DIM;  a.k = key;  a.v = value;
-        a.batch = 1;  a.n_q = 1;  a.n_k = S;  a.heads = 1;  a.head_dim = DIM;  a.v_head_dim = WORDS;
-        a.scale = 1;
+        a.v_head_dim = WORDS;  a.scale = 1;
         a.weights = weights + i * S;
-        attn_status s = attn_sdpa(&a);
-        if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); return 1; }
+        if (attn_sdpa(&a)) return 1;                             /* ATTN_DEBUG has said why on stderr */
 
         int best = 0;
         for (int w = 1; w < WORDS; w++) if (out[w] > out[best]) best = w;

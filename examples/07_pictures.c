@@ -13,6 +13,7 @@
        window.svg
        weights.svg
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include "svg.h"
@@ -21,7 +22,7 @@
 static const char *const number[] = { "0", "1", "2", "3", "4", "5", "6", "7" };
 static const char *folder = "pictures";
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 static FILE *picture(const char *name, int width, int height)
 {
@@ -108,10 +109,9 @@ static void weights(void)                                      /* the numbers of
     static const float key[9] = { 1, 0, 0,   0, 1, 0,   0, 0, 1 };
     static const float query[9] = { 2.8332133f, 0.6931472f, 0,   0, 2.0794415f, 0,   0, 1.0986123f, 2.7725887f };
     float out[9], w[9];
-    attn_args a = {0};
+    attn_args a = attn_args_for(1, 3, 3, 1, 3);
     a.out = out;  a.q = query;  a.k = a.v = key;
-    a.batch = 1;  a.n_q = a.n_k = 3;  a.heads = 1;  a.head_dim = 3;  a.scale = 1;
-    a.weights = w;
+    a.scale = 1;  a.weights = w;
     ok(attn_sdpa(&a));
 
     FILE *f = picture("weights", 326, 182);

@@ -20,6 +20,7 @@
        beam 1: 0 9 6 12 13 12 13 17 18, log p -13.02, decoded alone: the same bits
        beam 2: 0 9 6 12 12 13 17 18 6, log p -13.04, decoded alone: the same bits
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -31,7 +32,7 @@ enum { BEAMS = 3, STEPS = 8, D = 32, HEADS = 4, WORDS = 20 };
 static float w_q[D * D], w_k[D * D], w_v[D * D], w_o[D * D], words[WORDS * D], speech[WORDS * D];
 static attn_mha layer;
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
@@ -62,9 +63,8 @@ static void step(float *y, const int *tokens, int batch, attn_kv *c)
 static void log_p(float *p, const float *y, int batch)
 {
     float out[BEAMS * D], lse[BEAMS];
-    attn_args a = {0};
-    a.out = out;  a.q = y;  a.k = a.v = speech;
-    a.batch = 1;  a.n_q = batch;  a.n_k = WORDS;  a.heads = 1;  a.head_dim = D;  a.scale = 1;
+    attn_args a = attn_args_for(1, batch, WORDS, 1, D);
+    a.out = out;  a.q = y;  a.k = a.v = speech;  a.scale = 1;
     a.weights = p;  a.weights_stage = ATTN_SCORES_RAW;  a.lse = lse;
     ok(attn_sdpa(&a));
     for (int b = 0; b < batch; b++) for (int w = 0; w < WORDS; w++) p[b * WORDS + w] -= lse[b];
@@ -79,11 +79,10 @@ int main(void)
     fill(words, WORDS * D, 1, 5);
     fill(speech, WORDS * D, 0.4f, 26);
 
-    char why[200];
     attn_mha_args shape = {0};
     shape.d_model = D;  shape.heads = HEADS;
     shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
-    if (attn_mha_init(&layer, &shape, why, sizeof why)) { fprintf(stderr, "%s\n", why); return 1; }
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
 
     attn_kv cache;
     cache_init(&cache, BEAMS);

@@ -13,6 +13,7 @@
        gate 3    tanh 0.9951   largest change of the text 1.8207
        one gate for each head  largest change of the text 0.8146
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -23,7 +24,7 @@ enum { T = 5, PATCHES = 9, D = 32, D_PICTURE = 48, HEADS = 4 };          /* word
 
 static float w_q[D * D], w_k[D * D_PICTURE], w_v[D * D_PICTURE], w_o[D * D], text[T * D], picture[PATCHES * D_PICTURE];
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
@@ -61,12 +62,11 @@ int main(void)
     fill(text, T * D, 1, 5);
     fill(picture, PATCHES * D_PICTURE, 1, 6);
 
-    char why[200];
     attn_mha layer;
     attn_mha_args shape = {0};
     shape.d_model = D;  shape.heads = HEADS;  shape.d_key = D_PICTURE;        /* keys come from a wider model */
     shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
-    if (attn_mha_init(&layer, &shape, why, sizeof why)) { fprintf(stderr, "%s\n", why); return 1; }
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
 
     static const float closed = 0, half = 0.5f, one = 1, three = 3, each[HEADS] = { 0, 0.5f, 0, 3 };
     show(&layer, "no gate", NULL, 0);

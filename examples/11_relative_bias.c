@@ -30,6 +30,7 @@
             the    0.42    0.06    0.06    0.42    0.06
           mouse    0.09    0.09    0.09    0.09    0.65
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -40,7 +41,7 @@ enum { T = 5, S = 5, HEADS = 2, DIM = 4, BUCKETS = 32 };
 static const char *const source[S] = { "die", "Katze", "sieht", "die", "Maus" };
 static const char *const target[T] = { "the", "cat", "sees", "the", "mouse" };
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 static void table(const char *title, const float *weights)
 {
@@ -75,9 +76,8 @@ int main(void)
     }
     ok(attn_bias_t5(bias, learned, BUCKETS, 128, 0, HEADS, T, S, 0));
 
-    attn_args a = {0};
+    attn_args a = attn_args_for(1, T, S, HEADS, DIM);
     a.out = out;  a.q = q;  a.k = a.v = k;
-    a.batch = 1;  a.n_q = T;  a.n_k = S;  a.heads = HEADS;  a.head_dim = DIM;
     a.weights = weights;
     ok(attn_sdpa(&a));
     puts("without a bias both heads are torn between the two articles:");

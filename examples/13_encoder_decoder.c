@@ -14,6 +14,7 @@
        says 2   43 6 43 43 35 35 43 35 35 35
        the same words all at once, causal, without a cache: the same bits
 */
+#define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <stdio.h>
@@ -27,7 +28,7 @@ typedef struct layer { attn_mha self, cross; attn_linear up, down; } layer;
 static layer encoder[LAYERS], decoder[LAYERS];
 static float words[WORDS * D], places[T * D], speech[WORDS * D];
 
-static void ok(attn_status s) { if (s) { fprintf(stderr, "%s\n", attn_status_str(s)); exit(1); } }
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
 /* ---- weights: in real life from a file, here from a small generator ------------------------------------------ */
 static float *noise(float *x, int n, float size)
@@ -43,18 +44,20 @@ static float *noise(float *x, int n, float size)
 static void load_attention(attn_mha *m)
 {
     static float w_in[3 * D * D], w_o[D * D];
-    char why[200];
     attn_mha_args a = {0};
     a.d_model = D;  a.heads = HEADS;
     a.w_in = noise(w_in, 3 * D * D, 0.25f);                    /* query, key and value in one, as in_proj_weight */
     a.w_o = noise(w_o, D * D, 0.25f);
-    if (attn_mha_init(m, &a, why, sizeof why)) { fprintf(stderr, "%s\n", why); exit(1); }
+    ok(attn_mha_init(m, &a));
 }
 
 static void load_linear(attn_linear *l, int n_in, int n_out)
 {
     static float w[FF * D];
-    ok(attn_linear_init(l, noise(w, n_in * n_out, 0.15f), NULL, n_in, n_out, NULL, 0, NULL));
+    attn_linear_args a = {0};
+    a.n_in = n_in;  a.n_out = n_out;
+    a.w = noise(w, n_in * n_out, 0.15f);
+    ok(attn_linear_init(l, &a));
 }
 
 /* ---- what stands between the attentions -------------------------------------------------------------------------- */

@@ -19,19 +19,36 @@ for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # one that has lib
 done
 [ -n "$clang" ] || echo 'no clang with libFuzzer: random inputs instead (on Debian: clang libclang-rt-14-dev)'
 
+# the implementation is compiled once for each driver, the targets are small
+plain="${CC:-cc} -std=c99 -O1 -g -I. -Itests" checked="gcc -std=c99 -O1 -g -fsanitize=address,undefined
+    -fno-sanitize-recover=undefined -I. -Itests"
+guided="$clang -std=c99 $opt -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+    -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests"
+replay=$plain
+[ -n "$QUICK" ] || ! $checked $out/probe.c tests/fuzz/replay.c -o $out/probe 2>/dev/null || replay=$checked
+if [ -n "$QUICK" ]; then                               # UBSan looks at one of the three passes over the kernels
+    printf '[undefined]\nfun:*_sse2\nfun:*_avx512\n' > $out/ignore
+    guided="$guided -fsanitize-ignorelist=$out/ignore"
+fi
+driver=${clang:+$guided}
+{ $replay -c tests/fuzz/impl.c -o $out/replay_impl.o 2>$out/impl.log || touch $out/broken; } &
+[ -z "$driver" ] || $driver -c tests/fuzz/impl.c -o $out/fuzz_impl.o 2>$out/impl.log || touch $out/broken
+wait
+if [ -f $out/broken ]; then
+    rm -f $out/broken; head -n 5 $out/impl.log
+    echo 'fuzz: 0 passed, 1 failed'; exit 1
+fi
+
 for t in ${*:-args kv mha masks}; do
-    if { [ -n "$QUICK" ] || ! gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -I. -Itests tests/fuzz/fuzz_$t.c \
-         tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; } && \
-       ! ${CC:-cc} -std=c99 -O1 -g -I. -Itests tests/fuzz/fuzz_$t.c tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
+    if ! $replay tests/fuzz/fuzz_$t.c $out/replay_impl.o tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
         echo "FAIL $t: does not build"; head -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
     if ! (cd $out && ./replay_$t ../../tests/fuzz/corpus/$t) > $out/$t.log 2>&1; then
         echo "FAIL $t: the seed corpus"; tail -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
-    if [ -n "$clang" ]; then
-        $clang -std=c99 $opt -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-            -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests \
-            tests/fuzz/fuzz_$t.c -o $out/fuzz_$t 2>$out/$t.log || { echo "FAIL $t: does not build"; failed=$((failed + 1)); continue; }
+    if [ -n "$driver" ]; then
+        $driver tests/fuzz/fuzz_$t.c $out/fuzz_impl.o -o $out/fuzz_$t 2>$out/$t.log || \
+            { echo "FAIL $t: does not build"; failed=$((failed + 1)); continue; }
         mkdir -p $out/corpus_$t
         (cd $out && ./fuzz_$t corpus_$t ../../tests/fuzz/corpus/$t -max_total_time=$time -max_len=260 -timeout=10 -entropic=0 \
             -artifact_prefix=./$t- -print_final_stats=1) > $out/$t.log 2>&1

@@ -1,5 +1,5 @@
 /* golden.c: fixed cases whose results are kept as hashes in golden.h. Suite bits compares every backend that promises
- * one answer with the table; determinism.sh builds this file alone with many compilers and options and does the same.
+ * one answer with the table; golden.sh builds this file alone with many compilers and options and does the same.
  *
  *   cc -O2 -DGOLDEN_MAIN -I. tests/golden.c -o build/golden && build/golden            compare, exit 1 on a difference
  *   build/golden -p > tests/golden.h                                                   a fresh table
@@ -131,8 +131,9 @@ static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
     return m;
 }
 
-/* Layers: head_dim is the width of a head, the model is heads * head_dim wide, the memory 5 more. Steps: one token at a time
-   through a cache. */
+/* Layers: head_dim is the width of a head, the model is heads * head_dim wide, the memory 5 more. Steps: one token at a
+   time through a cache. v_head_dim: how much of a head is rotated. GOLDEN_SINKS: heads are normed, after the rotation
+   with GOLDEN_BHSD. */
 static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     attn_mha_args make;
@@ -147,6 +148,7 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
     float *w_q = filled(c, 11, D * D), *w_k = filled(c, 12, kw * S), *w_v = filled(c, 13, kw * S);
     float *w_o = filled(c, 14, D * D), *bias = filled(c, 15, D), *x = filled(c, 16, B * N * D);
     float *memory = filled(c, 17, B * (size_t)n_k * S), *out = blank(B * N * D), *rope = NULL;
+    const int rope_dim = c->v_head_dim ? c->v_head_dim : c->head_dim;
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status;
     int i, b;
@@ -156,12 +158,16 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
     make.d_model = model, make.heads = c->heads, make.kv_heads = c->kv_heads, make.d_key = cross ? source : 0;
     make.w_q = w_q, make.w_k = w_k, make.w_v = w_v, make.w_o = w_o, make.b_q = bias, make.b_o = bias;
     if (!cross) {
-        rope = blank(N * (size_t)c->head_dim);
-        if (attn_rope_table(rope, c->n_q, c->head_dim, NULL, 10000.0) != ATTN_OK) exit(3);
-        h = fnv_floats(h, rope, N * (size_t)c->head_dim);
+        rope = blank(N * (size_t)rope_dim);
+        if (attn_rope_table(rope, c->n_q, rope_dim, NULL, 10000.0) != ATTN_OK) exit(3);
+        h = fnv_floats(h, rope, N * (size_t)rope_dim);
         make.rope_table = rope, make.rope_positions = c->n_q, make.rope_interleaved = c->flags & GOLDEN_BHSD;
+        make.rope_dim = c->v_head_dim;
     }
-    if (attn_mha_init(&m, &make, NULL, 0) != ATTN_OK) exit(3);
+    if (c->flags & GOLDEN_SINKS) {
+        make.q_norm = bias, make.k_norm = bias + 1, make.norm_after_rope = c->flags & GOLDEN_BHSD;
+    }
+    if (attn_mha_init(&m, &make) != ATTN_OK) exit(3);
     o.attn.backend = backend, o.attn.exec = exec, o.attn.causal = cross ? 0 : ATTN_CAUSAL_TOP_LEFT;
     o.attn.scale = c->scale;
     if (c->call == GOLDEN_MHA_STEPS) {
@@ -389,6 +395,14 @@ const golden_case golden_cases[] = {
     { "layer, one token", SIZE(1, 3, 1, 1, 0, 32), .call = GOLDEN_MHA_SELF },
     { "layer, cross", SIZE(2, 2, 0, 13, 140, 20), .call = GOLDEN_MHA_CROSS },
     { "layer, steps", SIZE(2, 4, 2, 140, 0, 8), .call = GOLDEN_MHA_STEPS },
+    { "layer, self, chains", SIZE(1, 2, 1, 30, 0, 150), .call = GOLDEN_MHA_SELF },
+    { "layer, cross, chains", SIZE(2, 3, 0, 4, 9, 200), .call = GOLDEN_MHA_CROSS },
+    { "layer, steps, chains", SIZE(1, 2, 0, 5, 0, 133), .v_head_dim = 66, .call = GOLDEN_MHA_STEPS },
+    { "layer, norms, half rotated", SIZE(2, 3, 0, 17, 0, 12), .v_head_dim = 6, .call = GOLDEN_MHA_SELF,
+      .flags = GOLDEN_SINKS },
+    { "layer, steps, norms after the rotation", SIZE(2, 4, 2, 20, 0, 8), .call = GOLDEN_MHA_STEPS,
+      .flags = GOLDEN_SINKS | GOLDEN_BHSD },
+    { "layer, cross, norms", SIZE(2, 2, 0, 13, 40, 20), .call = GOLDEN_MHA_CROSS, .flags = GOLDEN_SINKS },
     { "layer, wild", SIZE(1, 2, 0, 40, 0, 24), .call = GOLDEN_MHA_SELF, .scale = 1.0f, .data = GOLDEN_WILD },
     { "t5 bias", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5 },
     { "t5 bias, one way", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5, .causal = 1, .q_pos = 240 },

@@ -1,4 +1,4 @@
-/* Part of suites kv, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations
+/* Part of suites kv, step, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations
    are counted, filled with garbage, and made to fail one after the other; with a stack of its own size, and the
    default about threads. */
 #undef ATTN_SERIAL_FLOPS                  /* the other tests want threads for the smallest call */
@@ -14,6 +14,7 @@ static void hook_free(void *user, void *ptr);
 #include "test.h"
 
 void kv_allocation(void);
+void step_allocation(void);
 void mha_allocation(void);
 void args_stack(void);
 void args_serial(void);
@@ -59,14 +60,15 @@ void kv_allocation(void)
     a.capacity = 9;
     a.user = &mine;
     hooks_reset(0, &mine);
-    CHECK(attn_kv_init(&c, &a) == ATTN_E_MEMORY && hooks.calls == 1);
-    CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_E_NULL);
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_MEMORY, "attn_kv_init: ATTN_MALLOC has no ");
+    CHECK(hooks.calls == 1 && refusal_user() == &mine);
+    CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_E_NULL);
     attn_kv_free(&c);
     CHECK(hooks.live == 0);
 
     hooks_reset(-1, &mine);
     CHECK(attn_kv_init(&c, &a) == ATTN_OK && hooks.calls == 1);
-    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL) == ATTN_OK);
+    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_OK);
     CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 0, 1, 2) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 1) == ATTN_OK);
@@ -81,6 +83,56 @@ void kv_allocation(void)
     attn_kv_free(&c);
     CHECK(hooks.calls == 0 && hooks.live == 0);
     free(a.mem);
+}
+
+/* attn_self_step takes its one block of memory before it changes the cache. */
+void step_allocation(void)
+{
+    int mine;
+    float x[2 * 3 * 2 * 4], out[2][2 * 3 * 2 * 4];
+    attn_kv c;
+    attn_kv_args shape = {0};
+    attn_args a = {0};
+    rng r = rng_make(test_seed);
+    rng_fill(&r, x, sizeof x / sizeof *x);
+    shape.batch = 2;
+    shape.kv_heads = 2;
+    shape.head_dim = 4;
+    shape.capacity = 9;
+    hooks_reset(-1, NULL);
+    CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+    hooks_reset(0, &mine);
+    a.q = a.k = a.v = x;
+    a.out = out[0];
+    a.batch = 2;
+    a.n_q = 3;
+    a.heads = 2;
+    a.user = &mine;
+    memset(out, 0x77, sizeof out);
+    REFUSED(attn_self_step(&c, &a), ATTN_E_MEMORY, "attn_self_step: ATTN_MALLOC has no ");
+    CHECK(hooks.calls == 1 && refusal_user() == &mine && c.lengths[0] == 0 && c.lengths[1] == 0);
+    CHECK(!memcmp(out[0], out[1], sizeof out[0]));
+    hooks_reset(-1, &mine);
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && hooks.calls == 1 && c.lengths[1] == 3);
+    CHECK(hooks.live == 1);                                   /* the cache */
+    a.n_q = 0;
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && hooks.calls == 1 && c.lengths[1] == 3);
+
+    CHECK(attn_kv_reset(&c, -1) == ATTN_OK);                  /* the same with memory of the caller */
+    a.n_q = 3;
+    a.out = out[1];
+    a.kv = &c;
+    a.k = a.v = NULL;
+    a.work_size = attn_sdpa_workspace(&a);
+    a.work = guard_alloc(a.work_size);
+    a.k = a.v = x;
+    hooks_reset(0, &mine);
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && hooks.calls == 0);
+    CHECK(!memcmp(out[0], out[1], sizeof out[0]));
+    guard_free(a.work);
+    hooks_reset(-1, NULL);
+    attn_kv_free(&c);
+    CHECK(hooks.live == 0);
 }
 
 /* ---- every call of a layer, with its own memory or with the caller's ---------------------------------------- */
@@ -106,10 +158,10 @@ static attn_status call(stage *s, int which)
 
 static size_t call_needs(stage *s, int which)
 {
-    attn_mha_opts o = s->o;
-    if (which == 2) o.attn.kv = &s->past;
-    if (which == 4) o.attn.kv = &s->memory;
-    return attn_mha_workspace(&s->m, B, which == 3 ? 0 : which == 2 || which == 4 ? 1 : N, N, &o);
+    static const attn_mha_call calls[] = {ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL,
+                                          ATTN_MHA_CROSS_STEP};
+    const int step = which == 2 || which == 4;
+    return attn_mha_workspace(&s->m, calls[which], B, step ? 1 : N, step ? CAPACITY : N, &s->o);
 }
 
 static attn_status stage_make(stage *s, void *user)
@@ -135,7 +187,7 @@ static attn_status stage_make(stage *s, void *user)
     s->o.attn.user = user;
     s->o.attn.weights = s->weights;
     s->o.weights_mean = 1;
-    if ((status = attn_mha_init(&s->m, &a, NULL, 0)) != ATTN_OK) return status;
+    if ((status = attn_mha_init(&s->m, &a)) != ATTN_OK) return status;
     if ((status = attn_kv_init(&s->past, &kv)) != ATTN_OK) return status;
     return attn_kv_init(&s->memory, &kv);
 }
@@ -150,6 +202,7 @@ static void stage_free(stage *s)
 void mha_allocation(void)
 {
     int mine;
+    attn_linear_args la = {0};
     attn_linear l;
     stage s;
     for (int fail = 0; fail < 3; fail++) {                    /* the weights, one cache, the other */
@@ -159,7 +212,9 @@ void mha_allocation(void)
         CHECK(hooks.live == 0);
     }
     hooks_reset(0, &mine);
-    CHECK(attn_linear_init(&l, s.x, NULL, 3, 2, NULL, 0, &mine) == ATTN_E_MEMORY);
+    la.n_in = 3, la.n_out = 2, la.w = s.x, la.user = &mine;
+    REFUSED(attn_linear_init(&l, &la), ATTN_E_MEMORY, "attn_linear_init: an allocation of ");
+    CHECK(refusal_user() == &mine);
     attn_linear_free(&l);
 
     hooks_reset(-1, &mine);
@@ -176,7 +231,7 @@ void mha_allocation(void)
 
         hooks_reset(0, &mine);                                /* no memory: an error, and nothing has happened */
         memset(s.out, 0x77, sizeof s.out);
-        CHECK(call(&s, which) == ATTN_E_MEMORY);
+        REFUSED(call(&s, which), ATTN_E_MEMORY, "an allocation of ");
         for (size_t i = 0; i < sizeof s.out; i++)
             if (((unsigned char *)s.out)[i] != 0x77) { CHECKF(0, "call %d wrote without memory", which); break; }
         CHECK(s.past.lengths[0] == (which > 2) && s.memory.lengths[0] == (which >= 3 ? N : 0));

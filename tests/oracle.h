@@ -9,7 +9,7 @@
  *     oracle_check(&o, &args, "seed 7");   CHECKs what attn_sdpa(&args) wrote against them, within the bound
  *     oracle_free(&o);
  *
- * All fields of attn_args are understood but kv (see oracle_with), work, exec and backend, which have no meaning here.
+ * All fields of attn_args are understood but kv (see kv_model.h), work, exec and backend, which have no meaning here.
  * The arguments are taken to be right: attn_check is the one who finds out. */
 #ifndef ORACLE_H
 #define ORACLE_H
@@ -273,27 +273,6 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
                 }
             }
     free(sees);
-}
-
-/* For arguments that read a cache: the same keys and values as plain rows the caller provides, packed
-   [entry][n_k][kv_heads][head_dim] and [entry][n_k][kv_heads][v_head_dim], and how many keys each QUERY entry has. */
-ORACLE attn_args oracle_plain(const attn_args *a, const float *k, const float *v, int n_k, const int *k_lengths)
-{
-    attn_args p = *a;
-    ptrdiff_t kv_heads = a->kv_heads ? a->kv_heads : a->heads, v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
-    p.kv = NULL;
-    p.k = k;
-    p.v = v;
-    p.n_k = n_k;
-    p.k_lengths = k_lengths;
-    p.k_stride[2] = a->head_dim, p.k_stride[1] = kv_heads * a->head_dim, p.k_stride[0] = n_k * p.k_stride[1];
-    p.v_stride[2] = v_head_dim, p.v_stride[1] = kv_heads * v_head_dim, p.v_stride[0] = n_k * p.v_stride[1];
-    return p;
-}
-ORACLE void oracle_with(oracle *o, const attn_args *a, const float *k, const float *v, int n_k, const int *k_lengths)
-{
-    attn_args p = oracle_plain(a, k, v, n_k, k_lengths);
-    oracle_run(o, &p);
 }
 
 /* ---- 3  how far a float result may be away ------------------------------------------------------------------

@@ -4,9 +4,7 @@
 #   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
 #                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
 #                        or is the first cc line of the ```sh block that follows. The file is the first *.c in it.
-#   ```c without main    is a fragment: compiled (not run) as the body of a function, after #include "attn.h". What it
-#                        needs and does not show stands directly before it: <!-- needs: float q[64], out[64]; -->
-#                        Preprocessor lines and functions that begin in the first column move in front of the body.
+#   ```c without main    is a file of a larger program: compiled as it stands.
 #   ```sh                directly after a program: its commands. With "$ " in front of the commands, the other lines are
 #                        what they print; else the ```text block that follows is. Other ```sh blocks are not run, but a
 #                        `make TARGET` in them must exist, and so must the files under tests/ and examples/ they name.
@@ -14,7 +12,8 @@
 #   <!-- untested: why --> directly before a block passes it over, by name.
 #
 # "Directly after" leaves room for empty lines and one paragraph of prose, but not for a heading or another block.
-# Links and pictures must point at files that are there. The last line is `readme: N passed, M failed`.
+# Links and pictures must point at files that are there, here and in the Markdown files of tests/. The last line is
+# `readme: N passed, M failed`.
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 readme=${1:-README.md}
@@ -90,26 +89,11 @@ program() {     # program FILE NUMBER LINE
     else fail "$3" 'it prints something, but the README does not show what'; fi
 }
 
-fragment() {    # fragment FILE NUMBER LINE NOTE
-    folder=$S/$2.d; mkdir -p "$folder"; cp "$root/attn.h" "$folder/"
-    {
-        # a fragment that shows the define is the implementation; any other is a user of it
-        grep -q 'define ATTN_IMPLEMENTATION' "$1" ||
-            printf '#include %s\n' '"attn.h"' '<stdio.h>' '<stdlib.h>' '<string.h>'
-        grep '^#' "$1"
-        # functions: from a line in the first column that ends an argument list up to the next brace in the first column
-        awk '/^[a-z].*\)[ ]*\{?$/ && !/;/ { f = 1 } f { print } f && /^\}/ { f = 0 }' "$1"
-        echo 'void fragment(void);'
-        echo 'void fragment(void)'
-        echo '{'
-        printf '%s\n' "$4"
-        awk '/^#/ { next } /^[a-z].*\)[ ]*\{?$/ && !/;/ { f = 1 } !f { print } f && /^\}/ { f = 0 }' "$1"
-        echo '}'
-    } > "$folder/fragment.c"
-    (cd "$folder" && ${CC:-cc} -O0 -Wall -Wextra -Wno-unused -Wno-uninitialized -c fragment.c) > "$folder.log" 2>&1
-    if [ $? -eq 0 ] && [ ! -s "$folder.log" ]; then pass
-    else fail "$3" 'the fragment does not compile in silence (is there a <!-- needs: ... --> missing?)' "$folder.log"
-    fi
+part_of_program() {     # part_of_program FILE NUMBER LINE
+    folder=$S/$2.d; mkdir -p "$folder"; cp "$root/attn.h" "$folder/"; cp "$1" "$folder/part.c"
+    if (cd "$folder" && ${CC:-cc} -O0 -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -c part.c) \
+        > "$folder.log" 2>&1 && [ ! -s "$folder.log" ]; then pass
+    else fail "$3" 'does not compile in silence as it stands' "$folder.log"; fi
 }
 
 used=
@@ -123,11 +107,9 @@ for f in "$S"/[0-9]*.line; do
             echo "readme: README.md:$line: not tested:$(echo "$note" | sed 's/.*untested://; s/-->.*//')"
             continue;;
     esac
-    needs=
-    case $note in *needs:*) needs=$(echo "$note" | sed 's/^<!-- *needs://; s/-->.*$//');; esac
     case $block in
     *.c)    if grep -qE '\bmain *\(' "$block"; then program "$block" "$number" "$line"
-            else fragment "$block" "$number" "$line" "$needs"; fi;;
+            else part_of_program "$block" "$number" "$line"; fi;;
     *.sh)   case " $used " in *" $block "*) continue;; esac
             bad=
             for t in $(sed -n 's/^\(\$ \)\{0,1\}make  *\([a-z][a-z-]*\).*/\2/p' "$block"); do
@@ -137,11 +119,13 @@ for f in "$S"/[0-9]*.line; do
             if [ -z "$bad" ]; then pass; else fail "$line" "there is no:$bad"; fi;;
     esac
 done
-# pictures and files that the text points at
-for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$readme" |
-           sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
-    if [ -e "$t" ]; then pass
-    else fail "$(grep -nF "$t" "$readme" | head -1 | cut -d: -f1)" "points at $t, which is not there"; fi
+# pictures and files that the texts point at
+for text in "$readme" tests/*.md; do
+    for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$text" |
+               sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
+        if [ -e "$(dirname "$text")/$t" ]; then pass
+        else fail 0 "$text points at $t, which is not there"; fi
+    done
 done
 echo "readme: $passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

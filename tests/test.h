@@ -40,7 +40,7 @@ void test_skip(const char *fmt, ...); /* says loudly what is not tested and why;
 int test_failed(void);                /* 1 when the running test has failed: leave long loops early */
 
 /* ---- refusals: what ATTN_REFUSED was told last, on this thread --------------------------------------------- */
-/* REFUSED(attn_kv_append(&c, k, v, 4, counts), ATTN_E_LENGTHS, "attn_kv_append: counts[2] is 5 but n is 4")
+/* REFUSED(attn_kv_append(&c, k, v, 4, counts, 0), ATTN_E_LENGTHS, "attn_kv_append: counts[2] is 5 but n is 4")
    The call must return this status, and one sentence must have been told that holds these words; words that begin
    with "attn_" must be its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
 #define REFUSED(call, status, words) \

@@ -418,7 +418,7 @@ static void cache_conflicts(void)
     c.batch = BATCH; c.kv_heads = KV_HEADS; c.head_dim = DIM; c.v_head_dim = DIM_V; c.capacity = 40;
     (void)good();
     CHECK(attn_kv_init(&cache, &c) == ATTN_OK);
-    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL, 0) == ATTN_OK);
     RIGHT(cached, (void)0);
     RIGHT(cached, a.kv_heads = 0; a.head_dim = 0; a.v_head_dim = 0);
     RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */
@@ -447,6 +447,8 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.k_panels + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.v_panels + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse lengths kv", a.lse = (float *)cache.lengths);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.slots);
     attn_kv_free(&cache);
     WRONG(cached, ATTN_E_NULL, "kv", (void)0);                    /* freed */
 }
@@ -852,6 +854,8 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.head_dim = 4);       /* 2^64 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2);       /* 2^63 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1; a.v_head_dim = 4);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "out out_stride[1]", a.heads = a.n_q = a.head_dim = a.v_head_dim = big - 1023;
+               a.kv_heads = 0);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << e; a.n_q = a.n_k = n; a.mask = w.mask;
                set3(a.mask_shape, 1 << e, 1, n));
@@ -1138,7 +1142,9 @@ static void status_words(void)
 /* ---- level 2 --------------------------------------------------------------------------------------------------- */
 
 #define UNTOUCHED(status, call) \
-    do { memcpy(&before, &w, sizeof w); CHECK((call) == (status)); \
+    do { memcpy(&before, &w, sizeof w); refusal_clear(); CHECK((call) == (status)); \
+         CHECKF(refusal_status() == (status) && refusal_count() == ((status) != ATTN_OK), "%s: told %d times, \"%s\"", \
+                #call, refusal_count(), refusal_text()); \
          CHECKF(memcmp(&w, &before, sizeof w) == 0, "%s wrote something", #call); } while (0)
 
 static void self_and_cross(void)

@@ -505,7 +505,7 @@ static void property_cache(subject *t)
                            (size_t)s->v_head_dim * 4);
                 }
         }
-        CHECK(attn_kv_append(&kv, k, v, n, full ? NULL : count) == ATTN_OK);
+        CHECK(attn_kv_append(&kv, k, v, n, full ? NULL : count, 0) == ATTN_OK);
     }
     a.kv = &kv, a.k = a.v = NULL, a.k_map = map, a.k_batch = 0, a.n_k = s->n_k;
     a.k_lengths = full ? ends : NULL, a.k_cum = NULL;
@@ -586,7 +586,7 @@ static void test_tokens(void)
         for (int i = 0, n; i < N && !test_failed(); i += n) {
             n = i % 50 == 3 ? 7 : 1;                                          /* sometimes several at once */
             n = i + n > N ? N - i : n;
-            CHECK(attn_kv_append(&kv, k + i * G * D, v + i * G * D, n, NULL) == ATTN_OK);
+            CHECK(attn_kv_append(&kv, k + i * G * D, v + i * G * D, n, NULL, 0) == ATTN_OK);
             a.q = q + i * H * D, a.n_q = n;
             answer step = answer_of(&a);
             for (int h = 0; h < H; h++)
@@ -669,7 +669,7 @@ static void test_in_place(void)
         rng_fill(&r, v, size);
         shape.batch = 1, shape.kv_heads = heads, shape.head_dim = head_dim, shape.capacity = n_k;
         CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
-        for (int j = 0; j < n_k; j++) CHECK(attn_kv_append(&kv, k + j * row, v + j * row, 1, NULL) == ATTN_OK);
+        for (int j = 0; j < n_k; j++) CHECK(attn_kv_append(&kv, k + j * row, v + j * row, 1, NULL, 0) == ATTN_OK);
         for (int b = 0; b < n_list; b++) {
             attn_args a;
             memset(&a, 0, sizeof a);

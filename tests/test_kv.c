@@ -1,18 +1,8 @@
 /* test_kv.c: the K/V cache against a model that keeps plain rows. What a cache holds is seen through attention: reading
  * it must give the bits that the plain rows give. */
-#include "test.h"
+#include "kv_model.h"
 
-enum { MOST = 600, MOST_BATCH = 5, MOST_WIDTH = 3 * 40 };
-
-/* ---- the model: rows as they came, one list per entry ------------------------------------------------------- */
-typedef struct model {
-    attn_kv_args shape;
-    int v_head_dim, length[MOST_BATCH];
-    float *k[MOST_BATCH], *v[MOST_BATCH];                     /* [capacity][kv_heads][head_dim or v_head_dim] */
-} model;
-
-static size_t k_row(const model *m) { return (size_t)m->shape.kv_heads * (size_t)m->shape.head_dim; }
-static size_t v_row(const model *m) { return (size_t)m->shape.kv_heads * (size_t)m->v_head_dim; }
+enum { MOST_BATCH = 5 };
 
 static float *floats(size_t n)
 {
@@ -21,81 +11,28 @@ static float *floats(size_t n)
     return p;
 }
 
-static void model_make(model *m, const attn_kv_args *a)
-{
-    memset(m, 0, sizeof *m);
-    m->shape = *a;
-    m->v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
-    for (int b = 0; b < a->batch; b++) {
-        m->k[b] = floats((size_t)a->capacity * k_row(m));
-        m->v[b] = floats((size_t)a->capacity * v_row(m));
-    }
-}
-
-static void model_free(model *m)
-{
-    for (int b = 0; b < m->shape.batch; b++) { free(m->k[b]); free(m->v[b]); }
-}
-
-static void model_append(model *m, const float *k, const float *v, int n, const int *counts)
-{
-    for (int b = 0; b < m->shape.batch; b++) {
-        size_t rows = (size_t)(counts ? counts[b] : n), at = (size_t)m->length[b];
-        memcpy(m->k[b] + at * k_row(m), k + (size_t)b * (size_t)n * k_row(m), rows * k_row(m) * sizeof(float));
-        memcpy(m->v[b] + at * v_row(m), v + (size_t)b * (size_t)n * v_row(m), rows * v_row(m) * sizeof(float));
-        m->length[b] += (int)rows;
-    }
-}
-
-static void model_copy(model *m, int to, const model *from, int entry, int length)
-{
-    memcpy(m->k[to], from->k[entry], (size_t)length * k_row(m) * sizeof(float));
-    memcpy(m->v[to], from->v[entry], (size_t)length * v_row(m) * sizeof(float));
-    m->length[to] = length;
-}
-
-static void model_reorder(model *m, const int *map)
-{
-    model old;
-    model_make(&old, &m->shape);
-    for (int b = 0; b < m->shape.batch; b++) model_copy(&old, b, m, b, m->length[b]);
-    for (int b = 0; b < m->shape.batch; b++) model_copy(m, b, &old, map[b], old.length[map[b]]);
-    model_free(&old);
-}
-
 /* ---- reading: from the cache and from the model's rows, bit for bit ----------------------------------------- */
 typedef struct reading { int group, n_q, causal, backend, width, window; } reading;
 
-static int same_reading(const attn_kv *c, const model *m, const reading *how, rng *r)
+static int same_reading(const attn_kv *c, const kv_model *m, const reading *how, rng *r)
 {
     const attn_kv_args *s = &m->shape;
-    const int heads = s->kv_heads * how->group, n_k = s->capacity;
-    const size_t n_out = (size_t)(s->batch * how->n_q * heads * m->v_head_dim),
-                 n_w = (size_t)(s->batch * heads * how->n_q * n_k);
-    float *q = floats((size_t)(s->batch * how->n_q * heads * s->head_dim));
-    float *k = floats((size_t)(s->batch * n_k) * k_row(m)), *v = floats((size_t)(s->batch * n_k) * v_row(m));
-    float *out = floats(2 * n_out), *weights = floats(2 * n_w);
+    const int heads = s->kv_heads * how->group;
+    const size_t n_rows = (size_t)(s->batch * how->n_q * heads);
+    const size_t n_out = n_rows * (size_t)s->v_head_dim, n_w = n_rows * (size_t)s->capacity;
+    float *q = floats(n_rows * (size_t)s->head_dim), *out = floats(2 * n_out), *weights = floats(2 * n_w);
     attn_exec exec = test_exec(how->width > 0 ? how->width : 1);
-    attn_args a = {0};
-    int same;
-    rng_fill(r, q, (size_t)(s->batch * how->n_q * heads * s->head_dim));
-    for (size_t i = 0; i < (size_t)(s->batch * n_k) * k_row(m); i++) k[i] = NAN;          /* behind the end: nothing */
-    for (size_t i = 0; i < (size_t)(s->batch * n_k) * v_row(m); i++) v[i] = NAN;
-    for (int b = 0; b < s->batch; b++) {
-        memcpy(k + (size_t)(b * n_k) * k_row(m), m->k[b], (size_t)m->length[b] * k_row(m) * sizeof(float));
-        memcpy(v + (size_t)(b * n_k) * v_row(m), m->v[b], (size_t)m->length[b] * v_row(m) * sizeof(float));
-    }
+    attn_args a = {0}, plain;
+    int same, lengths[KV_MODEL_BATCH];
+    rng_fill(r, q, n_rows * (size_t)s->head_dim);
     memset(out, 0, 2 * n_out * sizeof(float));
     memset(weights, 0, 2 * n_w * sizeof(float));
     a.out = out;
     a.q = q;
     a.batch = s->batch;
     a.n_q = how->n_q;
-    a.n_k = n_k;
+    a.n_k = s->capacity;
     a.heads = heads;
-    a.kv_heads = s->kv_heads;
-    a.head_dim = s->head_dim;
-    a.v_head_dim = m->v_head_dim;
     a.causal = how->causal;
     a.window_left = how->window;
     a.backend = how->backend;
@@ -103,17 +40,13 @@ static int same_reading(const attn_kv *c, const model *m, const reading *how, rn
     a.exec = how->width > 0 ? &exec : NULL;
     a.kv = c;
     CHECK(attn_sdpa(&a) == ATTN_OK);
-    a.kv = NULL;
-    a.k = k;
-    a.v = v;
-    a.k_lengths = m->length;
-    a.out = out + n_out;
-    a.weights = weights + n_w;
-    a.exec = NULL;
-    CHECK(attn_sdpa(&a) == ATTN_OK);
-    same = same_bits(out, out + n_out, n_out) && same_bits(weights, weights + n_w, n_w);
-    for (int b = 0; b < s->batch; b++) same = same && c->lengths[b] == m->length[b];
-    free(q); free(k); free(v); free(out); free(weights);
+    plain = kv_model_args(m, &a, lengths);
+    plain.out = out + n_out;
+    plain.weights = weights + n_w;
+    plain.exec = NULL;
+    CHECK(attn_sdpa(&plain) == ATTN_OK);
+    same = same_bits(out, out + n_out, n_out) && same_bits(weights, weights + n_w, n_w) && kv_model_same_lengths(m, c);
+    free(q); free(out); free(weights);
     return same;
 }
 
@@ -157,6 +90,62 @@ static float *cache_memory(attn_kv_args *a, rng *r)
 }
 
 /* ---- random histories --------------------------------------------------------------------------------------- */
+/* Rows for an append, n for each entry and `stride` floats from one to the next, that end at a guard page. k and v lie
+   side by side in one buffer when the stride says so, as in packed QKV. */
+typedef struct new_rows { float *mem, *k, *v; ptrdiff_t stride; } new_rows;
+
+static new_rows rows_draw(rng *r, const kv_model *m, int n)
+{
+    const size_t rows = (size_t)m->shape.batch * (size_t)n, both = m->k_row + m->v_row;
+    new_rows x = {0};
+    if (rng_int(r, 0, 1)) {               /* before, behind: q, or whatever else a row holds */
+        const int before = rng_int(r, 0, 9), behind = rng_int(r, 0, 1) ? 0 : rng_int(r, 1, 9);
+        x.stride = (ptrdiff_t)both + before + behind;
+        x.mem = guard_floats(rows > 0 ? rows * (size_t)x.stride - (size_t)behind : 0);
+        rng_fill(r, x.mem, rows > 0 ? rows * (size_t)x.stride - (size_t)behind : 0);
+        x.k = x.mem + before;
+        x.v = x.k + m->k_row;
+        return x;
+    }
+    x.mem = guard_floats(rows * both);
+    rng_fill(r, x.mem, rows * both);
+    x.k = x.mem + rows * m->v_row;
+    x.v = x.mem;
+    return x;
+}
+
+static void append_both(attn_kv *c, kv_model *m, rng *r, int most)
+{
+    const int n = rng_int(r, 0, most), all = rng_int(r, 0, 1);
+    int counts[MOST_BATCH] = {0};
+    new_rows x = rows_draw(r, m, n);
+    attn_status want, got;
+    for (int b = 0; b < m->shape.batch; b++) counts[b] = rng_int(r, 0, n);
+    want = kv_model_append(m, x.k, x.v, n, all ? NULL : counts, x.stride);
+    got = attn_kv_append(c, x.k, x.v, n, all ? NULL : counts, x.stride);
+    CHECKF(got == want, "append of %d rows, stride %d, says %d, not %d", n, (int)x.stride, (int)got, (int)want);
+    guard_free(x.mem);
+}
+
+static void operate(int what, attn_kv *c, kv_model *m, rng *r)
+{
+    const int batch = m->shape.batch, entry = rng_int(r, 0, batch - 1), from = rng_int(r, 0, batch - 1);
+    int map[MOST_BATCH] = {0};
+    if (what == 0) append_both(c, m, r, m->shape.capacity);       /* sometimes more than there is room for */
+    else if (what <= 4) append_both(c, m, r, 20);
+    else if (what == 5) {
+        const int length = rng_int(r, 0, m->length[entry]);
+        CHECK(attn_kv_truncate(c, entry, length) == kv_model_truncate(m, entry, length));
+    } else if (what == 6) {
+        for (int b = 0; b < batch; b++) map[b] = rng_int(r, 0, batch - 1);
+        CHECK(attn_kv_reorder(c, map) == kv_model_reorder(m, map));
+    } else if (what == 7) {
+        const int length = rng_int(r, 0, m->length[from]);
+        CHECK(attn_kv_copy(c, entry, from, length) == kv_model_copy(m, entry, from, length));
+    } else if (what == 8 && rng_int(r, 0, 3) == 0)
+        CHECK(attn_kv_reset(c, entry) == kv_model_truncate(m, entry, 0));
+}
+
 static void random_histories(void)
 {
     rng seeds = rng_make(test_seed);
@@ -165,56 +154,23 @@ static void random_histories(void)
         rng r = rng_make(seed);
         attn_kv_args a = shape_draw(&r);
         attn_kv c;
-        model m;
+        kv_model m;
         float *mem = rng_int(&r, 0, 1) ? cache_memory(&a, &r) : NULL;
         CHECK(attn_kv_init(&c, &a) == ATTN_OK);
-        model_make(&m, &a);
+        kv_model_make(&m, &a);
         for (int op = 0; op < 25 && !test_failed(); op++) {
-            int what = rng_int(&r, 0, 9), entry = rng_int(&r, 0, a.batch - 1);
-            if (what <= 4) { /* append, sometimes more than there is room for */
-                int n = what == 0 ? rng_int(&r, 0, a.capacity) : rng_int(&r, 0, 20), counts[MOST_BATCH] = {0}, full = 0;
-                const int all = rng_int(&r, 0, 1);
-                float *k = floats((size_t)(a.batch * n) * k_row(&m)), *v = floats((size_t)(a.batch * n) * v_row(&m));
-                rng_fill(&r, k, (size_t)(a.batch * n) * k_row(&m));
-                rng_fill(&r, v, (size_t)(a.batch * n) * v_row(&m));
-                for (int b = 0; b < a.batch; b++) {
-                    counts[b] = all ? n : rng_int(&r, 0, n);
-                    full |= m.length[b] + counts[b] > a.capacity;
-                }
-                attn_status status = attn_kv_append(&c, k, v, n, all ? NULL : counts);
-                CHECKF(status == (full ? ATTN_E_FULL : ATTN_OK), "seed %llu op %d: append says %d", seed, op,
-                       (int)status);
-                if (!full) model_append(&m, k, v, n, counts);
-                free(k);
-                free(v);
-            } else if (what == 5) {
-                int length = rng_int(&r, 0, m.length[entry]);
-                CHECK(attn_kv_truncate(&c, entry, length) == ATTN_OK);
-                m.length[entry] = length;
-            } else if (what == 6) {
-                int map[MOST_BATCH] = {0};
-                for (int b = 0; b < a.batch; b++) map[b] = rng_int(&r, 0, a.batch - 1);
-                CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
-                model_reorder(&m, map);
-            } else if (what == 7) {
-                int from = rng_int(&r, 0, a.batch - 1), length = rng_int(&r, 0, m.length[from]);
-                CHECK(attn_kv_copy(&c, entry, from, length) == ATTN_OK);
-                if (entry != from) model_copy(&m, entry, &m, from, length);
-                m.length[entry] = length;
-            } else if (what == 8 && rng_int(&r, 0, 3) == 0) {
-                CHECK(attn_kv_reset(&c, entry) == ATTN_OK);
-                m.length[entry] = 0;
-            }
+            const int what = rng_int(&r, 0, 9);
+            operate(what, &c, &m, &r);
             reading how = reading_draw(&r);
             CHECKF(same_reading(&c, &m, &how, &r),
                    "seed %llu op %d (kind %d): the cache (batch %d, %d heads, head_dim %d/%d, capacity "
                    "%d) is not what was put in; n_q %d causal %d backend %d width %d",
-                   seed, op, what, a.batch, a.kv_heads, a.head_dim, a.v_head_dim, a.capacity, how.n_q, how.causal, how.backend,
-                   how.width);
+                   seed, op, what, a.batch, a.kv_heads, a.head_dim, a.v_head_dim, a.capacity, how.n_q, how.causal,
+                   how.backend, how.width);
         }
         attn_kv_free(&c);
         guard_free(mem);
-        model_free(&m);
+        kv_model_free(&m);
     }
 }
 
@@ -261,7 +217,7 @@ static void steps_are_prefill(void)
         for (int at = 0, rows; at < n; at += rows) {
             rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 50);
             if (rows > n - at) rows = n - at;
-            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL) == ATTN_OK);
+            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL, 0) == ATTN_OK);
             a.q = q + at * heads * head_dim;
             a.out = steps + at * heads * head_dim;
             a.n_q = rows;
@@ -293,7 +249,7 @@ static void shared_memory(void)
     s.head_dim = D;
     s.capacity = NK;
     CHECK(attn_kv_init(&shared, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&shared, k, v, NK, lengths) == ATTN_OK);
+    CHECK(attn_kv_append(&shared, k, v, NK, lengths, 0) == ATTN_OK);
     s.batch = B;
     CHECK(attn_kv_init(&copied, &s) == ATTN_OK);
     {   /* the same memory once per query: filled twice, then spread by reorder */
@@ -304,7 +260,7 @@ static void shared_memory(void)
             memcpy(vv + b * NK * H * D, v + b % M * NK * H * D, NK * H * D * sizeof(float));
             counts[b] = lengths[b % M];
         }
-        CHECK(attn_kv_append(&copied, kk, vv, NK, counts) == ATTN_OK);
+        CHECK(attn_kv_append(&copied, kk, vv, NK, counts, 0) == ATTN_OK);
         CHECK(attn_kv_reorder(&copied, map) == ATTN_OK);
         free(kk);
         free(vv);
@@ -359,7 +315,7 @@ static void beams_alone(void)
             memcpy(history_v[b][t], v[b], sizeof v[b]);
         }
         CHECK(attn_kv_reorder(&beams, map) == ATTN_OK);
-        CHECK(attn_kv_append(&beams, k[0], v[0], 1, NULL) == ATTN_OK);
+        CHECK(attn_kv_append(&beams, k[0], v[0], 1, NULL, 0) == ATTN_OK);
         a.q = q[0];
         a.out = got[0];
         a.batch = BEAMS;
@@ -370,7 +326,7 @@ static void beams_alone(void)
         for (int b = 0; b < BEAMS; b++) { /* this beam decoded alone, by a cache of its own */
             s.batch = 1;
             CHECK(attn_kv_init(&alone, &s) == ATTN_OK);
-            CHECK(attn_kv_append(&alone, history_k[b][0], history_v[b][0], t + 1, NULL) == ATTN_OK);
+            CHECK(attn_kv_append(&alone, history_k[b][0], history_v[b][0], t + 1, NULL, 0) == ATTN_OK);
             a.q = q[b];
             a.out = want;
             a.batch = 1;
@@ -396,7 +352,7 @@ static void truncate_all(void)
     s.head_dim = 4;
     s.capacity = 12;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, 10, counts) == ATTN_OK);
+    CHECK(attn_kv_append(&c, k, v, 10, counts, 0) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 4) == ATTN_E_LENGTHS);              /* entry 2 has 3 */
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == counts[b]);
     CHECK(attn_kv_truncate(&c, -1, 3) == ATTN_OK);
@@ -406,16 +362,17 @@ static void truncate_all(void)
     attn_kv_free(&c);
 }
 
-/* ---- wrong calls: the status, and nothing changed ----------------------------------------------------------- */
+/* ---- wrong calls: the status, the sentence, and nothing changed ---------------------------------------------- */
 static void wrong_calls(void)
 {
+    enum { N = 40, K_ROW = 2 * 5, V_ROW = 2 * 3 };
     rng r = rng_make(test_seed + 4);
     attn_kv_args s = {0};
-    attn_kv c, before;
-    model m;
-    float k[2 * 40 * 2 * 5], v[2 * 40 * 2 * 3], *mem;
+    attn_kv c, before, zero = {0};
+    float k[2 * N * K_ROW], v[2 * N * V_ROW], *mem;
     size_t size;
     unsigned char *copy;
+    int user;
     const int over[2] = {1, 31}, negative[2] = {0, -1}, more[2] = {1, 5}, map_low[2] = {0, -1}, map_high[2] = {2, 0};
     rng_fill(&r, k, sizeof k / sizeof *k);
     rng_fill(&r, v, sizeof v / sizeof *v);
@@ -423,59 +380,107 @@ static void wrong_calls(void)
     s.kv_heads = 2;
     s.head_dim = 5;
     s.v_head_dim = 3;
-    s.capacity = 40;
+    s.capacity = N;
+    s.user = &user;
     mem = cache_memory(&s, &r);
     size = s.mem_size;
     copy = malloc(size);
     if (!copy) abort();
-    model_make(&m, &s);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, 10, NULL) == ATTN_OK);
-    model_append(&m, k, v, 10, NULL);
+    CHECK(attn_kv_append(&c, k, v, 10, NULL, 0) == ATTN_OK);
     memcpy(copy, s.mem, size);
     before = c;
-#define REFUSES(call, status) do { CHECKF((call) == (status), "%s is %d", #call, (int)(call)); \
+#define REFUSES(call, status, words) do { REFUSED(call, status, words); \
+        CHECKF(refusal_user() == &user, "%s: told another user", #call); \
         CHECKF(!memcmp(copy, s.mem, size) && !memcmp(&before, &c, sizeof c), "%s changed the cache", #call); } while (0)
-    REFUSES(attn_kv_append(&c, k, v, 31, NULL), ATTN_E_FULL);
-    REFUSES(attn_kv_append(&c, k, v, 31, over), ATTN_E_FULL);
-    REFUSES(attn_kv_append(&c, k, v, 2147483647, NULL), ATTN_E_FULL);
-    REFUSES(attn_kv_append(&c, k, v, -1, NULL), ATTN_E_SIZE);
-    REFUSES(attn_kv_append(&c, k, v, 3, negative), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_append(&c, k, v, 3, more), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_append(&c, NULL, v, 3, NULL), ATTN_E_NULL);
-    REFUSES(attn_kv_append(&c, k, NULL, 3, NULL), ATTN_E_NULL);
-    REFUSES(attn_kv_append(&c, NULL, NULL, 0, NULL), ATTN_OK);
-    REFUSES(attn_kv_append(NULL, k, v, 1, NULL), ATTN_E_NULL);
-    REFUSES(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_truncate(&c, 2, 0), ATTN_E_MAP);
-    REFUSES(attn_kv_truncate(&c, -2, 0), ATTN_E_MAP);
-    REFUSES(attn_kv_truncate(NULL, 0, 0), ATTN_E_NULL);
-    REFUSES(attn_kv_reset(&c, 2), ATTN_E_MAP);
-    REFUSES(attn_kv_reorder(&c, NULL), ATTN_E_NULL);
-    REFUSES(attn_kv_reorder(NULL, map_low), ATTN_E_NULL);
-    REFUSES(attn_kv_reorder(&c, map_low), ATTN_E_MAP);
-    REFUSES(attn_kv_reorder(&c, map_high), ATTN_E_MAP);
-    REFUSES(attn_kv_copy(&c, 2, 0, 1), ATTN_E_MAP);
-    REFUSES(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP);
-    REFUSES(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP);
-    REFUSES(attn_kv_copy(&c, 0, 2, 1), ATTN_E_MAP);
-    REFUSES(attn_kv_copy(&c, 0, 1, 11), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS);
-    REFUSES(attn_kv_copy(NULL, 0, 0, 0), ATTN_E_NULL);
-    REFUSES(attn_kv_copy(&c, 1, 1, 10), ATTN_OK);                      /* onto itself, whole: the cache stays as it is */
+    REFUSES(attn_kv_append(&c, k, v, 31, NULL, 0), ATTN_E_FULL,
+            "attn_kv_append: entry 0 of the cache holds 10 of 40 keys, no room for 31 more");
+    REFUSES(attn_kv_append(&c, k, v, 31, over, 0), ATTN_E_FULL,
+            "attn_kv_append: entry 1 of the cache holds 10 of 40 keys, no room for 31 more");
+    REFUSES(attn_kv_append(&c, k, v, 2147483647, NULL, 0), ATTN_E_FULL, "no room for 2147483647 more");
+    REFUSES(attn_kv_append(&c, k, v, -1, NULL, 0), ATTN_E_SIZE, "attn_kv_append: n is -1 but cannot be negative");
+    REFUSES(attn_kv_append(&c, k, v, 3, negative, 0), ATTN_E_LENGTHS, "attn_kv_append: counts[1] is -1 but n is 3");
+    REFUSES(attn_kv_append(&c, k, v, 3, more, 0), ATTN_E_LENGTHS, "attn_kv_append: counts[1] is 5 but n is 3");
+    REFUSES(attn_kv_append(&c, NULL, v, 3, NULL, 0), ATTN_E_NULL, "attn_kv_append: k is NULL");
+    REFUSES(attn_kv_append(&c, k, NULL, 3, NULL, 0), ATTN_E_NULL, "attn_kv_append: v is NULL");
+    REFUSES(attn_kv_append(&c, k, v, 3, NULL, -1), ATTN_E_STRIDE, "attn_kv_append: row_stride is -1 but cannot");
+    REFUSES(attn_kv_append(&c, k, v, 0, NULL, -1), ATTN_E_STRIDE, "row_stride is -1");
+    REFUSES(attn_kv_append(&c, k, v, 3, NULL, K_ROW - 1), ATTN_E_STRIDE,
+            "attn_kv_append: row_stride is 9 but a row of k has 10 floats");
+    REFUSES(attn_kv_append(&c, k, v, 3, NULL, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 2 x 3");
+    REFUSES(attn_kv_append(&c, k, v, 3, NULL, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
+    if (sizeof(size_t) == 4)
+        REFUSES(attn_kv_append(&c, k, v, 2147483647, (const int[]){0, 0}, 0), ATTN_E_OVERFLOW, "k is too large");
+    REFUSES(attn_kv_append(&c, c.k_panels, v, 1, NULL, 0), ATTN_E_OVERLAP,
+            "attn_kv_append: the memory of c overlaps k");
+    REFUSES(attn_kv_append(&c, k, c.v_panels + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSES(attn_kv_append(&c, k, v, 1, c.lengths, 0), ATTN_E_LENGTHS, "counts[0] is 10");
+    REFUSES(attn_kv_append(&c, k, v, 10, c.lengths, 0), ATTN_E_OVERLAP, "overlaps counts");
+    REFUSES(attn_kv_append(&c, (float *)(void *)((char *)k + 2), v, 1, NULL, 0), ATTN_E_ALIGN, "k is not aligned");
+    REFUSES(attn_kv_append(&c, k, (float *)(void *)((char *)v + 1), 1, NULL, 0), ATTN_E_ALIGN, "v is not aligned");
+    REFUSES(attn_kv_append(&c, k, v, 1, (const int *)(const void *)((const char *)more + 1), 0), ATTN_E_ALIGN,
+            "attn_kv_append: counts is not aligned");
+    REFUSES(attn_kv_reorder(&c, (const int *)(const void *)((const char *)more + 2)), ATTN_E_ALIGN, "map is not");
+    REFUSED(attn_kv_append(NULL, k, v, 1, NULL, 0), ATTN_E_NULL, "attn_kv_append: c is NULL");
+    REFUSES(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS, "attn_kv_truncate: length is 11 but entry 0 holds 10 keys");
+    REFUSES(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS, "attn_kv_truncate: length is -1 but entry 0");
+    REFUSES(attn_kv_truncate(&c, 2, 0), ATTN_E_MAP, "attn_kv_truncate: entry is 2 but must be 0..1, or -1 for all");
+    REFUSES(attn_kv_truncate(&c, -2, 0), ATTN_E_MAP, "entry is -2");
+    REFUSED(attn_kv_truncate(NULL, 0, 0), ATTN_E_NULL, "attn_kv_truncate: c is NULL");
+    REFUSES(attn_kv_reset(&c, 2), ATTN_E_MAP, "attn_kv_reset: entry is 2");
+    REFUSES(attn_kv_reorder(&c, NULL), ATTN_E_NULL, "attn_kv_reorder: map is NULL");
+    REFUSED(attn_kv_reorder(NULL, map_low), ATTN_E_NULL, "attn_kv_reorder: c is NULL");
+    REFUSES(attn_kv_reorder(&c, map_low), ATTN_E_MAP, "attn_kv_reorder: map[1] is -1 but must be 0..1");
+    REFUSES(attn_kv_reorder(&c, map_high), ATTN_E_MAP, "attn_kv_reorder: map[0] is 2");
+    REFUSES(attn_kv_reorder(&c, c.slots), ATTN_E_OVERLAP, "attn_kv_reorder: the memory of c overlaps map");
+    REFUSES(attn_kv_copy(&c, 2, 0, 1), ATTN_E_MAP, "attn_kv_copy: to is 2 but must be 0..1");
+    REFUSES(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP, "attn_kv_copy: from is -1");
+    REFUSES(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP, "to is -1");
+    REFUSES(attn_kv_copy(&c, 0, 2, 1), ATTN_E_MAP, "from is 2");
+    REFUSES(attn_kv_copy(&c, 0, 1, 11), ATTN_E_LENGTHS, "attn_kv_copy: length is 11 but entry 1 holds 10 keys");
+    REFUSES(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS, "length is -1");
+    REFUSED(attn_kv_copy(NULL, 0, 0, 0), ATTN_E_NULL, "attn_kv_copy: c is NULL");
 #undef REFUSES
+    CHECK(attn_kv_append(&c, NULL, NULL, 0, NULL, 0) == ATTN_OK && !memcmp(copy, s.mem, size));
     attn_kv_free(&c);
     attn_kv_free(&c);                                                  /* a freed one, a zeroed one, none: fine */
+    attn_kv_free(&zero);
     attn_kv_free(NULL);
-    CHECK(attn_kv_append(&c, k, v, 1, NULL) == ATTN_E_NULL);
-    CHECK(attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
-    CHECK(attn_kv_reset(&c, -1) == ATTN_E_NULL);
-    CHECK(attn_kv_reorder(&c, over) == ATTN_E_NULL);
-    CHECK(attn_kv_copy(&c, 0, 0, 0) == ATTN_E_NULL);
-    model_free(&m);
+    REFUSED(attn_kv_append(&c, k, v, 1, NULL, 0), ATTN_E_NULL, "attn_kv_append: c is not a cache");
+    REFUSED(attn_kv_truncate(&c, -1, 0), ATTN_E_NULL, "attn_kv_truncate: c is not a cache");
+    REFUSED(attn_kv_reset(&c, -1), ATTN_E_NULL, "attn_kv_reset: c is not a cache");
+    REFUSED(attn_kv_reorder(&c, over), ATTN_E_NULL, "attn_kv_reorder: c is not a cache");
+    REFUSED(attn_kv_copy(&c, 0, 0, 0), ATTN_E_NULL, "attn_kv_copy: c is not a cache");
     guard_free(mem);
     free(copy);
+}
+
+/* Rows right before and right behind the cache in one block of memory are nobody's overlap. */
+static void neighbours(void)
+{
+    enum { ROW = 4 };
+    attn_kv_args s = {0};
+    attn_kv c;
+    float *k, *v;
+    unsigned char *block;
+    s.batch = 1;
+    s.kv_heads = 1;
+    s.head_dim = ROW;
+    s.capacity = 3;
+    s.mem_size = attn_kv_size(&s);
+    block = calloc(1, s.mem_size + 2 * ROW * sizeof(float) + 128);
+    if (!block) abort();
+    s.mem = block + 64 + ROW * sizeof(float);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    k = c.k_panels - ROW;                                              /* ends where the panels begin */
+    v = (float *)(void *)(c.slots + 5);                                /* begins where the scratch ends */
+    CHECK(attn_kv_append(&c, k, v, 1, NULL, 0) == ATTN_OK);
+    REFUSED(attn_kv_append(&c, k + 1, v, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps k");
+    REFUSED(attn_kv_append(&c, k, v - 1, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSED(attn_kv_append(&c, k - ROW, v, 2, NULL, 2 * ROW - 1), ATTN_E_OVERLAP, "overlaps k");
+    CHECK(c.lengths[0] == 1);
+    attn_kv_free(&c);
+    free(block);
 }
 
 static void wrong_shapes(void)
@@ -483,56 +488,60 @@ static void wrong_shapes(void)
     attn_kv_args good = {0}, a;
     attn_kv c;
     char room[64];
+    int user;
     good.batch = 2;
     good.kv_heads = 2;
     good.head_dim = 8;
     good.capacity = 16;
-#define REFUSES(field, value, status) do { a = good; a.field = value; memset(&c, 0x55, sizeof c); \
-        CHECKF(attn_kv_init(&c, &a) == (status), "%s = %s", #field, #value); \
-        CHECKF(attn_kv_size(&a) == (size_t)-1, "size of %s = %s", #field, #value); \
-        CHECKF(!c.lengths && attn_kv_append(&c, NULL, NULL, 0, NULL) == ATTN_E_NULL, "usable after an error"); \
+    good.user = &user;
+#define REFUSES(field, value, status, words) do { a = good; a.field = value; memset(&c, 0x55, sizeof c); \
+        REFUSED(attn_kv_init(&c, &a), status, "attn_kv_init: " words); \
+        CHECK(refusal_user() == &user); \
+        REFUSED_SIZE(attn_kv_size(&a), status, "attn_kv_size: " words); \
+        CHECK(refusal_user() == &user); \
+        CHECKF(!c.lengths && attn_kv_append(&c, NULL, NULL, 0, NULL, 0) == ATTN_E_NULL, "usable after an error"); \
         attn_kv_free(&c); } while (0)
-    REFUSES(batch, 0, ATTN_E_SIZE);
-    REFUSES(batch, -1, ATTN_E_SIZE);
-    REFUSES(kv_heads, 0, ATTN_E_SIZE);
-    REFUSES(head_dim, 0, ATTN_E_SIZE);
-    REFUSES(v_head_dim, -1, ATTN_E_SIZE);
-    REFUSES(capacity, 0, ATTN_E_SIZE);
-    REFUSES(capacity, -5, ATTN_E_SIZE);
-    REFUSES(capacity, 2147483647, ATTN_E_OVERFLOW);
+    REFUSES(batch, 0, ATTN_E_SIZE, "batch is 0 but must be at least 1");
+    REFUSES(batch, -1, ATTN_E_SIZE, "batch is -1");
+    REFUSES(kv_heads, 0, ATTN_E_SIZE, "kv_heads is 0");
+    REFUSES(head_dim, 0, ATTN_E_SIZE, "head_dim is 0");
+    REFUSES(v_head_dim, -1, ATTN_E_SIZE, "v_head_dim is -1");
+    REFUSES(capacity, 0, ATTN_E_SIZE, "capacity is 0");
+    REFUSES(capacity, -5, ATTN_E_SIZE, "capacity is -5");
+    REFUSES(capacity, 2147483647, ATTN_E_OVERFLOW, "capacity is 2147483647");
     good.batch = good.kv_heads = good.head_dim = 1 << 20;
-    REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW);
-    REFUSES(capacity, 16, ATTN_E_OVERFLOW);                            /* batch * kv_heads alone does not fit an int */
+    REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW, "batch 1048576 x kv_heads 1048576 x capacity 1048576, head_dim 1048576");
+    REFUSES(capacity, 16, ATTN_E_OVERFLOW, "batch 1048576");           /* batch * kv_heads does not fit an int */
     good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1 << 10;
-    REFUSES(capacity, 1 << 30, ATTN_E_OVERFLOW);                       /* 2^72 bytes of keys */
+    REFUSES(capacity, 1 << 30, ATTN_E_OVERFLOW, "batch 32768");        /* 2^72 bytes of keys */
     good.head_dim = 1;
     good.capacity = 1 << 20;
-    REFUSES(v_head_dim, 1 << 30, ATTN_E_OVERFLOW);                          /* 2^82 bytes of values */
+    REFUSES(v_head_dim, 1 << 30, ATTN_E_OVERFLOW, "batch 32768");      /* 2^82 bytes of values */
     if (sizeof(size_t) == 8) {
         good.batch = 1 << 10;
         good.capacity = 1 << 20;
         good.head_dim = 1 << 14;
-        REFUSES(v_head_dim, 1 << 14, ATTN_E_OVERFLOW);                      /* 2^61 of either, and a little more */
+        REFUSES(v_head_dim, 1 << 14, ATTN_E_OVERFLOW, "batch 1024");   /* 2^61 of either, and a little more */
         good.batch = 6361;                                             /* 6361 * 69431 * 20394401 = 2^53 - 1: */
         good.kv_heads = 1;
         good.head_dim = 20394401 - 16;
         good.v_head_dim = 16;
-        REFUSES(capacity, 128 * 69431, ATTN_E_OVERFLOW);               /* 2^62 - 512, and the lengths */
+        REFUSES(capacity, 128 * 69431, ATTN_E_OVERFLOW, "batch 6361"); /* 2^62 - 512, and the lengths */
         good.v_head_dim = 0;
     }
 #undef REFUSES
     good.batch = good.kv_heads = 1;
     good.head_dim = 8;
-    CHECK(attn_kv_init(NULL, &good) == ATTN_E_NULL);
-    CHECK(attn_kv_init(&c, NULL) == ATTN_E_NULL);
-    CHECK(attn_kv_size(NULL) == (size_t)-1);
+    REFUSED(attn_kv_init(NULL, &good), ATTN_E_NULL, "attn_kv_init: c is NULL");
+    REFUSED(attn_kv_init(&c, NULL), ATTN_E_NULL, "attn_kv_init: the attn_kv_args are NULL");
+    REFUSED_SIZE(attn_kv_size(NULL), ATTN_E_NULL, "attn_kv_size: the attn_kv_args are NULL");
     {   /* lengths alone do not make a cache */
         int lengths[1] = {0};
         memset(&c, 0, sizeof c);
         c.shape = good;
         c.lengths = lengths;
-        CHECK(attn_kv_append(&c, (float *)(void *)room, (float *)(void *)room, 1, NULL) == ATTN_E_NULL);
+        CHECK(attn_kv_append(&c, (float *)(void *)room, (float *)(void *)room, 1, NULL, 0) == ATTN_E_NULL);
         CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_E_NULL && lengths[0] == 0);
     }
     good.batch = good.kv_heads = 1;
@@ -540,7 +549,8 @@ static void wrong_shapes(void)
     good.capacity = 16;
     good.mem = room;
     good.mem_size = sizeof room;
-    CHECK(attn_kv_init(&c, &good) == ATTN_E_WORK);
+    REFUSED(attn_kv_init(&c, &good), ATTN_E_WORK, "attn_kv_init: mem_size is 64 but attn_kv_size asks for 8787");
+    CHECK(attn_kv_size(&good) == 8787);
     good.mem = malloc(attn_kv_size(&good));
     good.mem_size = attn_kv_size(&good) - 1;
     CHECK(attn_kv_init(&c, &good) == ATTN_E_WORK);
@@ -567,7 +577,7 @@ static void wrong_readers(void)
     s.head_dim = 8;
     s.capacity = 16;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, k, 3, NULL) == ATTN_OK);
+    CHECK(attn_kv_append(&c, k, k, 3, NULL, 0) == ATTN_OK);
     good.q = q;
     good.out = out;
     good.batch = 2;
@@ -605,6 +615,7 @@ SUITE(kv) = {
     {"beams alone", beams_alone, "a beam that keeps something of another one after reorder"},
     {"truncate all", truncate_all, "entry -1 going half way before it meets an entry that is too short"},
     {"wrong calls", wrong_calls, "an error that has changed the cache already, or no error at all"},
+    {"neighbours", neighbours, "rows beside the cache taken for rows inside it, or the other way round"},
     {"wrong shapes", wrong_shapes,
      "sizes that overflow or vanish, memory that is too small, an unusable cache that crashes"},
     {"allocation", kv_allocation, "an allocation after init, or one that fails and is used all the same"},

@@ -299,6 +299,61 @@ static void t5_numbers(void)
     guard_free(bias);
 }
 
+/* ---- refusals ------------------------------------------------------------------------------------------------- */
+
+/* Every builder says what is wrong, under its own name also where another one does the work. Which statuses there are
+   and that nothing is written is in test_args.c, "mask_builders". */
+static void refusals(void)
+{
+    enum { BIG = 1 << 20 };
+    float m[64] = { 0 };
+    const int lengths[2] = { 3, 5 }, ids[2][4] = { { 7, 8, 0, 0 }, { 7, 0, 9, 0 } };
+    const unsigned char keep[4] = { 1, 0, 1, 1 };
+    int got[2] = { 77, 77 };
+    float *odd = (float *)(void *)((char *)m + 2);
+    REFUSED(attn_mask_causal(m, -3, 4, 0), ATTN_E_SIZE, "attn_mask_causal: n_q is -3 but must be at least 0");
+    REFUSED(attn_mask_causal(NULL, 3, 4, 0), ATTN_E_NULL, "attn_mask_causal: m is NULL");
+    REFUSED(attn_mask_causal(odd, 3, 4, 0), ATTN_E_ALIGN, "attn_mask_causal: m is not aligned");
+    REFUSED(attn_mask_window(m, 3, 4, -1, 2, 0), ATTN_E_OPTION, "attn_mask_window: left is -1; unlimited is 0");
+    REFUSED(attn_mask_window(m, 3, 4, 1, -2, 0), ATTN_E_OPTION, "attn_mask_window: right is -2; unlimited is 0");
+    REFUSED(attn_mask_window(m, 3, -4, 1, 1, 0), ATTN_E_SIZE, "attn_mask_window: n_k is -4");
+    REFUSED(attn_mask_padding(m, NULL, 0, 2, 4), ATTN_E_NULL, "attn_mask_padding: ids is NULL");
+    REFUSED(attn_mask_padding(m, ids[0], 0, 2, -1), ATTN_E_SIZE, "attn_mask_padding: n is -1");
+    REFUSED(attn_mask_padding(m, (const int *)(const void *)(m + 31), 0, 2, 4), ATTN_E_OVERLAP,
+            "attn_mask_padding: m overlaps ids");
+    REFUSED(attn_mask_cross(m, NULL, 0, 2, 3, 4), ATTN_E_NULL, "attn_mask_cross: source_ids is NULL");
+    REFUSED(attn_mask_cross(m, ids[0], 0, BIG, BIG, BIG), ATTN_E_OVERFLOW,
+            "attn_mask_cross: m has 1048576 x 1048576 x 1048576 cells");
+    REFUSED(attn_mask_cross(m, (const int *)(const void *)odd, 0, 2, 3, 4), ATTN_E_ALIGN, "source_ids is not aligned");
+    REFUSED(attn_mask_lengths(m, lengths, 2, 3, 4), ATTN_E_LENGTHS, "attn_mask_lengths: k_lengths[1] is 5 but n_k is 4");
+    REFUSED(attn_mask_lengths(m, NULL, 2, 3, 4), ATTN_E_NULL, "attn_mask_lengths: k_lengths is NULL");
+    REFUSED(attn_mask_lengths(m, (const int *)(const void *)m, 1, 3, 4), ATTN_E_OVERLAP, "m overlaps k_lengths");
+    REFUSED(attn_mask_keep(m, NULL, 4), ATTN_E_NULL, "attn_mask_keep: keep is NULL");
+    REFUSED(attn_mask_keep(m, keep, SIZE_MAX / 2), ATTN_E_OVERFLOW, "attn_mask_keep: cells is more than");
+    REFUSED(attn_mask_keep(m, (const unsigned char *)m + 15, 4), ATTN_E_OVERLAP, "attn_mask_keep: m overlaps keep");
+    REFUSED(attn_mask_merge(m, 2, m + 32, 3, 2, 4), ATTN_E_SHAPE, "attn_mask_merge: by_batch is 3 but must be 1 or batch, 2");
+    REFUSED(attn_mask_merge(m, 2, NULL, 1, 2, 4), ATTN_E_NULL, "attn_mask_merge: by is NULL");
+    REFUSED(attn_mask_merge(m, 2, m + 15, 1, 2, 4), ATTN_E_OVERLAP, "attn_mask_merge: m overlaps by");
+    REFUSED(attn_mask_merge(m + 7, 2, m, 1, 2, 4), ATTN_E_OVERLAP, "attn_mask_merge: m overlaps by");
+    CHECK(attn_mask_merge(m, 2, m + 16, 1, 2, 4) == ATTN_OK && attn_mask_merge(m + 8, 2, m, 1, 2, 4) == ATTN_OK);
+    REFUSED(attn_lengths(got, ids[0], 0, 2, 4), ATTN_E_LENGTHS, "attn_lengths: ids[1][2] is a token behind a pad");
+    REFUSED(attn_lengths(NULL, ids[0], 0, 2, 4), ATTN_E_NULL, "attn_lengths: lengths is NULL");
+    REFUSED(attn_lengths(got, NULL, 0, 2, 4), ATTN_E_NULL, "attn_lengths: ids is NULL");
+    REFUSED(attn_lengths(got, got, 0, 1, 2), ATTN_E_OVERLAP, "attn_lengths: lengths overlaps ids");
+    REFUSED(attn_lengths(got, ids[0], 0, -2, 4), ATTN_E_SIZE, "attn_lengths: batch is -2");
+    CHECK(got[0] == 77 && got[1] == 77);
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 2, 1, 2, 2, 0), ATTN_E_OPTION, "attn_bias_t5: one_way is 2");
+    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2, 2, 0), ATTN_E_SIZE, "attn_bias_t5: buckets is 3 but must be 4..512");
+    REFUSED(attn_bias_t5(m, m + 32, 257, 999, 1, 1, 2, 2, 0), ATTN_E_SIZE, "buckets is 257 but must be 2..256");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 8, 0, 1, 2, 2, 0), ATTN_E_SIZE,
+            "attn_bias_t5: max_distance is 8 but must be larger than 8");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 0, 2, 2, 0), ATTN_E_SIZE, "attn_bias_t5: heads is 0");
+    REFUSED(attn_bias_t5(m, NULL, 32, 128, 0, 1, 2, 2, 0), ATTN_E_NULL, "attn_bias_t5: table is NULL");
+    REFUSED(attn_bias_t5(NULL, m, 32, 128, 0, 1, 2, 2, 0), ATTN_E_NULL, "attn_bias_t5: bias is NULL");
+    CHECK(attn_bias_t5(m + 32, m, 32, 128, 0, 1, 2, 2, 0) == ATTN_OK);
+    REFUSED(attn_bias_t5(m + 31, m, 32, 128, 0, 1, 2, 2, 0), ATTN_E_OVERLAP, "attn_bias_t5: bias overlaps table");
+}
+
 /* ---- pictures -------------------------------------------------------------------------------------------------- */
 
 static int code_points(const char *s, size_t n)
@@ -648,6 +703,7 @@ SUITE(masks) = {
     { "merge_intersection", merge_intersection, "merge that replaces instead of intersecting" },
     { "t5_formula", t5_formula, "direction reversed, pos ignored, the table read as [heads][buckets]" },
     { "t5_numbers", t5_numbers, "a boundary of the logarithmic buckets off by one" },
+    { "refusals", refusals, "a sentence about another argument or under another name, a matrix written over its input" },
     { "format_drawn", format_drawn, "a picture that changes its looks, labels that stand above the wrong column" },
     { "format_sizes", format_sizes, "wrong length, no terminator, a byte past the end, labels counted in bytes" },
     { "format_broken_utf8", format_broken_utf8, "reading past the end of a name that ends inside a character" },

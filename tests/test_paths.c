@@ -80,7 +80,7 @@ static void test_paths(void)
             attn_kv_args make;
             memset(&make, 0, sizeof make);
             make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
-            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, a.n_k, NULL) == ATTN_OK);
+            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, a.n_k, NULL, 0) == ATTN_OK);
             a.k = a.v = NULL, a.kv = &kv;
         }
         for (int y = 0; y < n_list; y++) {

@@ -428,11 +428,13 @@ static void same_as_serial(void)
     problem *p = problem_make(test_seed);
     float *out = malloc(sizeof p->want), w[HEADS * DIM * 4 * DIM], b[HEADS * DIM], y[2][N * HEADS * DIM];
     rng r = rng_make(test_seed + 1);
+    attn_linear_args la = {0};
     attn_linear l;
     if (!out) abort();
     rng_fill(&r, w, sizeof w / sizeof *w);
     rng_fill(&r, b, HEADS * DIM);
-    CHECK(attn_linear_init(&l, w, b, 4 * DIM, HEADS * DIM, NULL, 0, NULL) == ATTN_OK);
+    la.n_in = 4 * DIM, la.n_out = HEADS * DIM, la.w = w, la.b = b;
+    CHECK(attn_linear_init(&l, &la) == ATTN_OK);
     CHECK(attn_linear_run(&l, y[0], p->q, N * HEADS / 4, NULL) == ATTN_OK);
     for (int threads = 1; threads <= 9; threads += 2) {
         attn_pool *pool = attn_pool_create(threads);
@@ -640,6 +642,8 @@ static void every_call(record *r)
     attn_kv_args shape = {0};
     attn_mha_opts o = {0};
     attn_args a = {0};
+    attn_linear_args la = {0};
+    attn_rope_args ra = {0};
     attn_linear l;
     attn_mha m;
     attn_kv c;
@@ -683,7 +687,7 @@ static void every_call(record *r)
     /* caches */
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
     CALL(attn_kv_init(&c, &shape), &shape, 0);
-    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts, 0), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
@@ -694,16 +698,19 @@ static void every_call(record *r)
     CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
 
     /* projections, rotation, layers */
-    CALL(attn_linear_init(&l, given.w, given.b, EM, EM, NULL, 0, NULL), &l, 0);
+    la.n_in = la.n_out = EM, la.w = given.w, la.b = given.b;
+    CALL(attn_linear_init(&l, &la), &l, 0);
     CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
     CALL((attn_linear_free(&l), done), out, 0);
     CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
     CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
     memcpy(out, x, sizeof out);
-    CALL(attn_rope(out, 1, EN, EH, ED, given.table, 0, 3), out, EN * EM * sizeof *out);
+    ra.x = out, ra.batch = 1, ra.n = EN, ra.heads = EH, ra.head_dim = ED, ra.table = given.table;
+    ra.positions = 2 * EN, ra.pos = 3;
+    CALL(attn_rope(&ra), out, EN * EM * sizeof *out);
     args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w, args.b_q = given.b;
     args.b_o = given.b;
-    CALL(attn_mha_init(&m, &args, text, sizeof text), text, 0);
+    CALL(attn_mha_init(&m, &args), text, 0);
     o.attn.exec = r->exec, o.attn.backend = r->backend, o.gate = given.sinks, o.gate_n = EH, o.weights_mean = 1;
     o.attn.weights = weights;
     CALL(attn_mha_self(&m, out, x, 1, EN, &o), out, EN * EM * sizeof *out);
@@ -713,8 +720,8 @@ static void every_call(record *r)
     CALL(attn_mha_cross_fill(&m, &c, x, 2, EN, NULL, &o), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_cross_step(&m, out, x, 2, 4, &c, &o), out, 8 * EM * sizeof *out);
     CALL((attn_mha_free(&m), done), out, 0);
-    args.rope_table = given.table, args.rope_positions = 2 * EN;
-    CALL(attn_mha_init(&m, &args, text, sizeof text), text, 0);
+    args.rope_table = given.table, args.rope_positions = 2 * EN, args.q_norm = given.b, args.k_norm = given.w;
+    CALL(attn_mha_init(&m, &args), text, 0);
     CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_self_step(&m, out, x, 2, EN / 2, &c, &o), out, EN * EM * sizeof *out);
     CALL(attn_mha_self_step(&m, out, x, 2, 1, &c, &o), out, 2 * EM * sizeof *out);

@@ -48,7 +48,7 @@ static void ours_fill(ours *o, int keys)
     shape.head_dim = a->head_dim;
     shape.capacity = a->n_k;
     must("attn_kv_init", attn_kv_init(&o->kv, &shape));
-    must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL));
+    must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL, 0));
 }
 
 static void *ours_prepare(const bench_peer *p, const bench_case *c)
@@ -62,18 +62,21 @@ static void *ours_prepare(const bench_peer *p, const bench_case *c)
     o->c = c;
     if (c->layer) {
         attn_mha_args m = { 0 };
-        char why[200];
         m.d_model = c->d_model;
         m.heads = c->a.heads;
         m.w_in = c->w_in;
         m.b_in = c->b_in;
         m.w_o = c->w_o;
         m.b_o = c->b_o;
-        must(why, attn_mha_init(&o->mha, &m, why, sizeof why));
+        must("attn_mha_init", attn_mha_init(&o->mha, &m));
         o->opts.attn.backend = k->backend;
         o->opts.attn.exec = c->a.exec;
         if (c->layer != LAYER_SELF) ours_fill(o, c->layer == LAYER_SELF_STEP ? c->a.n_k - 1 : c->a.n_k);
-        need = attn_mha_workspace(&o->mha, 1, c->a.n_q, c->a.n_k, &o->opts);
+        {
+            const attn_mha_call call = c->layer == LAYER_SELF ? ATTN_MHA_SELF
+                                     : c->layer == LAYER_SELF_STEP ? ATTN_MHA_SELF_STEP : ATTN_MHA_CROSS_STEP;
+            need = attn_mha_workspace(&o->mha, call, 1, c->a.n_q, c->a.n_k, &o->opts);
+        }
         if (need == (size_t)-1) must("attn_mha_workspace", ATTN_E_SIZE);
         o->opts.attn.work = o->work = bench_alloc(need);
         o->opts.attn.work_size = need;

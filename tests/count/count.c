@@ -206,7 +206,7 @@ static int make_cache(int keys, int capacity, int kv_heads, int width)
     a.mem = cache_memory;
     a.mem_size = sizeof cache_memory;
     return attn_kv_init(&cache, &a) != ATTN_OK ||
-           attn_kv_append(&cache, key, value, keys, NULL) != ATTN_OK;
+           attn_kv_append(&cache, key, value, keys, NULL, 0) != ATTN_OK;
 }
 
 static int attention(const count_case *c)
@@ -246,6 +246,7 @@ static int layers(void)
     enum { MODEL = 256, LAYER_HEADS = 4, PAST = 100, WIDE = 512 };
     const size_t matrix = (size_t)MODEL * MODEL;
     attn_mha_args a = {0};
+    attn_linear_args l = {0};
     a.d_model = MODEL;
     a.heads = LAYER_HEADS;
     a.w_q = weights;
@@ -254,7 +255,7 @@ static int layers(void)
     a.w_o = weights + 3 * matrix;
     a.mem = packed;
     a.mem_size = sizeof packed;
-    if (attn_mha_init(&layer, &a, NULL, 0) != ATTN_OK) return 1;
+    if (attn_mha_init(&layer, &a) != ATTN_OK) return 1;
     options.attn.work = work;
     options.attn.work_size = sizeof work;
     options.attn.backend = ATTN_AVX2;
@@ -262,7 +263,11 @@ static int layers(void)
     if (make_cache(PAST, 2 * PAST, LAYER_HEADS, MODEL / LAYER_HEADS)) return 1;
     if (measure("its step, after 100 keys", call_step)) return 1;
 
-    if (attn_linear_init(&linear, weights, NULL, WIDE, WIDE, packed, sizeof packed, NULL)) return 1;
+    l.n_in = l.n_out = WIDE;
+    l.w = weights;
+    l.mem = packed;
+    l.mem_size = sizeof packed;
+    if (attn_linear_init(&linear, &l) != ATTN_OK) return 1;
     linear_rows = 1;
     if (measure("linear 512 to 512, 1 row", call_linear)) return 1;
     linear_rows = 64;

@@ -1,5 +1,5 @@
 /* fuzz.h: what the fuzz targets share. Each fuzz_*.c is one program: with libFuzzer (clang -fsanitize=fuzzer,address), or
- * with replay.c and any compiler. It holds the implementation itself, compiled with an allocator that can fail.
+ * with replay.c and any compiler. They share one implementation, impl.c, compiled with an allocator that can fail.
  *
  * A target draws everything from the input, in order; when the input ends, zeros follow. A wrong answer aborts. */
 #ifndef FUZZ_H
@@ -15,57 +15,14 @@
 #define DIE(...) (printf("%s:%d: ", __FILE__, __LINE__), printf(__VA_ARGS__), printf("\n"), fflush(stdout), abort())
 #define MUST(cond) ((cond) ? (void)0 : DIE("%s", #cond))
 
-/* ---- an allocator that counts, and fails at a given allocation ------------------------------------------------------ */
+/* ---- impl.c: an allocator that counts, and fails at a given allocation; a gate, which is private in attn.h ------------ */
 typedef struct heap { long live, calls, fail_at; } heap;              /* fail_at 0: never; 1: the first */
-static heap the_heap;
+extern heap the_heap;
+extern struct refusal { int count, status; char text[256]; } refusal; /* how often ATTN_REFUSED was told, and what last */
+float fuzz_gate(float x, int sigmoid);
 
-static void *heap_get(void *user, size_t n)
-{
-    MUST(user == &the_heap || user == NULL);
-    if (++the_heap.calls == the_heap.fail_at || n > (size_t)1 << 28) return NULL;
-    the_heap.live++;
-    return malloc(n ? n : 1);
-}
-
-static void heap_put(void *user, void *p)
-{
-    MUST(user == &the_heap || user == NULL);
-    if (p) the_heap.live--;
-    free(p);
-}
-
-#define ATTN_MALLOC(user, n) heap_get(user, n)
-#define ATTN_FREE(user, p) heap_put(user, p)
-#define ATTN_IMPLEMENTATION
-#include "hide.h"
+#ifndef FUZZ_IMPLEMENTATION
 #include "oracle.h"                                                    /* and with it attn.h */
-
-/* ---- what oracle.h and refused.h ask of the test harness ------------------------------------------------------------ */
-static struct { int count, status; char text[256]; } refusal;         /* how often ATTN_REFUSED was told, and what last */
-void test_refused(void *user, int status, const char *sentence)
-{
-    MUST(user == &the_heap || user == NULL);
-    if (status >= 0 || strncmp(sentence, "attn_", 5) != 0 || strlen(sentence) >= sizeof refusal.text ||
-        strpbrk(sentence, "#$"))
-        DIE("refused with status %d and the sentence \"%s\"", status, sentence);
-    refusal.count++;
-    refusal.status = status;
-    strcpy(refusal.text, sentence);
-}
-
-long test_checks;
-#include <stdarg.h>
-void test_fail(const char *file, int line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    printf("%s:%d: ", file, line);
-    vprintf(fmt, args);
-    printf("\n");
-    fflush(stdout);
-    va_end(args);
-    abort();
-}
 
 /* ---- the input ------------------------------------------------------------------------------------------------------ */
 typedef struct input {
@@ -171,4 +128,5 @@ ORACLE int one_answer(attn_backend backend) { return backend != ATTN_SSE2 && bac
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#endif  /* FUZZ_IMPLEMENTATION */
 #endif

@@ -202,8 +202,12 @@ static void rotation(input *in)
         for (i = 0; i < n && s == ATTN_OK; i++) MUST(fabs((double)table[i]) <= 1.0 && float_bits(table[i]) != 0x80000000u);
         if (s == ATTN_OK && positions > 0) {
             const int rows = from_to(in, 0, positions);
+            attn_rope_args a;
+            memset(&a, 0, sizeof a);
             x = normals(in, (size_t)(rows * hd));
-            MUST(attn_rope(x, 1, rows, 1, hd, table, coin(in), positions - rows) == ATTN_OK);
+            a.x = x, a.batch = 1, a.n = rows, a.heads = 1, a.head_dim = hd, a.table = table, a.positions = positions;
+            a.interleaved = coin(in), a.pos = positions - rows;
+            MUST(attn_rope(&a) == ATTN_OK);
             free(x);
         }
     }

@@ -33,21 +33,37 @@ static void linear_alone(input *in)
     const unsigned how = u8(in);
     float *w = normals(in, product(n_in, n_out)), *b = how & 1u ? normals(in, (size_t)n_out) : NULL;
     float *x = normals(in, product(rows, n_in)), *y = floats(product(rows, n_out));
-    size_t need = attn_linear_size(n_in, n_out), shift = how >> 4;
-    unsigned char *mem = how & 2u ? (unsigned char *)malloc(need + shift) : NULL;
+    float *z = floats(product(rows, n_out));
+    attn_linear_args a;
+    size_t need, shift = how >> 4;
+    unsigned char *mem;
     attn_exec exec;
     attn_linear l;
     int width = from_to(in, 1, 5);
     exec.pool = &width, exec.width = width, exec.run = scrambled;
-    if (mem) MUST(attn_linear_init(&l, w, b, n_in, n_out, mem + shift, need - 1, &the_heap) == ATTN_E_WORK);
-    if (how & 4u) MUST(attn_linear_init(&l, w, b, odd_size(in) & INT_MIN, n_out, NULL, 0, &the_heap) == ATTN_E_SIZE);
-    MUST(attn_linear_init(&l, w, b, n_in, n_out, mem ? mem + shift : NULL, mem ? need : 0, &the_heap) == ATTN_OK);
+    memset(&a, 0, sizeof a);
+    a.n_in = n_in, a.n_out = n_out, a.w = w, a.b = b, a.user = &the_heap, a.in_place = 1;
+    MUST(attn_linear_init(&l, &a) == ATTN_OK);
+    MUST(attn_linear_run(&l, z, x, rows, how & 8u ? NULL : &exec) == ATTN_OK);
+    a.in_place = 0;
+    need = attn_linear_size(&a);
+    mem = how & 2u ? (unsigned char *)malloc(need + shift) : NULL;
+    if (mem) a.mem = mem + shift, a.mem_size = need - 1;
+    if (mem) MUST(attn_linear_init(&l, &a) == ATTN_E_WORK);
+    a.mem_size = need;
+    if (how & 4u) {
+        a.n_in = odd_size(in) & INT_MIN;
+        MUST(attn_linear_init(&l, &a) == ATTN_E_SIZE);
+        a.n_in = n_in;
+    }
+    MUST(attn_linear_init(&l, &a) == ATTN_OK);
     MUST(attn_linear_run(&l, y, x, rows, how & 8u ? &exec : NULL) == ATTN_OK);
     check_linear(&l, y, x, rows, w, b);
+    if (rows > 0) MUST(same_bits(y, z, product(rows, n_out)));
     if (rows > 0) MUST(attn_linear_run(&l, y, NULL, rows, NULL) == ATTN_E_NULL && attn_linear_run(&l, y, x, -1, NULL) == ATTN_E_SIZE);
     attn_linear_free(&l);
     attn_linear_free(&l);
-    free(w), free(b), free(x), free(y), free(mem);
+    free(w), free(b), free(x), free(y), free(z), free(mem);
 }
 
 /* 1 when there is a layer */
@@ -56,7 +72,6 @@ static int make(input *in, layer *l, int cross)
     attn_mha_args *a = &l->a;
     const unsigned f = u8(in), wrong = u8(in);
     const int kvh = from_to(in, 1, 2), group = from_to(in, 1, 3);
-    char why[64];
     attn_status s;
     size_t need, rows[4], cols[4];
     int hd, kv, dk, dv, i, packed;
@@ -112,20 +127,18 @@ static int make(input *in, layer *l, int cross)
         l->mem = (unsigned char *)malloc(need + shift);
         if (!l->mem) abort();
         a->mem = l->mem + shift, a->mem_size = need - 1;
-        MUST(attn_mha_init(&l->m, a, why, sizeof why) != ATTN_OK);
+        MUST(attn_mha_init(&l->m, a) != ATTN_OK);
         a->mem_size = need;
     } else if (wrong & 64) {
         the_heap.fail_at = the_heap.calls + 1;
-        MUST(attn_mha_init(&l->m, a, NULL, 0) != ATTN_OK);
+        MUST(attn_mha_init(&l->m, a) != ATTN_OK);
         the_heap.fail_at = 0;
     }
-    memset(why, 'x', sizeof why);
-    s = attn_mha_init(&l->m, a, why, wrong % 64u);
-    MUST(wrong % 64u == 0 || memchr(why, 0, wrong % 64u) != NULL);
+    s = attn_mha_init(&l->m, a);
     if (s != ATTN_OK) {
         static const attn_mha zero = {0};
         MUST(memcmp(&l->m, &zero, sizeof zero) == 0);
-        if (wrong >= 8 && wrong <= 200) DIE("a valid layer is refused: %d %s", (int)s, why);
+        if (wrong >= 8 && wrong <= 200) DIE("a valid layer is refused: %d", (int)s);
         return 0;
     }
     MUST(wrong >= 8);
@@ -147,7 +160,7 @@ static void gates(float *y, int rows, int n, int width, const attn_mha_opts *how
 {
     int r, i, x;
     for (i = 0; i < n; i++) {
-        const float by = attn__gate(how->gate[i], how->gate_sigmoid);
+        const float by = fuzz_gate(how->gate[i], how->gate_sigmoid);
         const double g = (double)how->gate[i], is = how->gate_sigmoid ? 1.0 / (1.0 + exp(-g)) : tanh(g);
         if (fabs((double)by - is) > 4e-7) DIE("the gate %g is %g, not %g", g, (double)by, is);
         for (r = 0; r < rows; r++)
@@ -170,8 +183,13 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
     MUST(attn_linear_run(&l->m.v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
     if (l->w[0]) check_linear(&l->m.q, q, x, batch * n_q, l->w[0], l->w[4] ? l->w[4] : NULL);
     if (l->rope) {
-        MUST(attn_rope(q, batch, n_q, s->heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
-        MUST(attn_rope(k, batch, n_k, s->kv_heads, s->head_dim, l->rope, s->rope_interleaved, 0) == ATTN_OK);
+        attn_rope_args ra;
+        memset(&ra, 0, sizeof ra);
+        ra.x = q, ra.batch = batch, ra.n = n_q, ra.heads = s->heads, ra.head_dim = s->head_dim;
+        ra.table = l->rope, ra.positions = s->rope_positions, ra.interleaved = s->rope_interleaved;
+        MUST(attn_rope(&ra) == ATTN_OK);
+        ra.x = k, ra.n = n_k, ra.heads = s->kv_heads;
+        MUST(attn_rope(&ra) == ATTN_OK);
     }
     a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = s->heads, a.kv_heads = s->kv_heads, a.head_dim = s->head_dim;
     a.q = q, a.k = k, a.v = v, a.out = o, a.weights = weights ? all : NULL;
@@ -285,7 +303,7 @@ static void self(input *in, layer *l)
     o.attn.k_lengths = o.attn.q_lengths;
     if (w.weights) n_w = product(batch * (o.weights_mean ? 1 : s->heads), n * n), first = floats(n_w);
     by_hand(l, want, first, x, batch, n, x, x, n, &o);
-    need = attn_mha_workspace(&l->m, batch, n, n, &o);
+    need = attn_mha_workspace(&l->m, ATTN_MHA_SELF, batch, n, n, &o);
     MUST(need != SIZE_MAX);
     STARVE(attn_mha_self(&l->m, out, x, batch, n, &o), need, out, n_x);
     MUST(attn_mha_self(&l->m, out, x, batch, n, &o) == ATTN_OK);
@@ -362,7 +380,7 @@ static void cross(input *in, layer *l)
     if (w.weights) n_w = product(batch * (o.weights_mean ? 1 : s->heads), n_q * n_k), first = floats(n_w);
     by_hand(l, want, first, x, batch, n_q, memory, memory_v, n_k, &o);
     o.memory_v = apart ? memory_v : NULL;
-    need = attn_mha_workspace(&l->m, batch, n_q, n_k, &o);
+    need = attn_mha_workspace(&l->m, ATTN_MHA_CROSS, batch, n_q, n_k, &o);
     MUST(need != SIZE_MAX);
     STARVE(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o), need, out, n_x);
     MUST(attn_mha_cross(&l->m, out, x, batch, n_q, memory, n_k, &o) == ATTN_OK);
@@ -439,7 +457,7 @@ static void broken(input *in, layer *l)
         MUST(attn_mha_cross(&l->m, out, x, bad, 3, memory, 3, &o) != ATTN_OK);
         MUST(attn_mha_cross(&l->m, out, x, 2, bad, memory, 3, &o) != ATTN_OK);
         MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, bad, &o) != ATTN_OK);
-        MUST(attn_mha_workspace(&l->m, bad, 3, 3, &o) == SIZE_MAX);
+        MUST(attn_mha_workspace(&l->m, ATTN_MHA_CROSS, bad, 3, 3, &o) == SIZE_MAX);
     }
     o.gate = x, o.gate_n = bad;
     if (bad != 1 && bad != s->heads) MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, 3, &o) != ATTN_OK);

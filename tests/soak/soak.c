@@ -62,6 +62,7 @@ static void heap_put(void *p)
 #include "cases.h"
 #include "control.h"
 #include "harness.h"
+#include "kv_model.h"
 
 #include <limits.h>
 #ifdef __GLIBC__
@@ -241,61 +242,46 @@ static void round_attention(rng *r)
 }
 
 /* ---- a cache and its history -------------------------------------------------------------------------------- */
-enum { BOOK_BATCH = 4 };
-typedef struct book { attn_kv kv; attn_kv_args s; float *k, *v; int n[BOOK_BATCH]; size_t k_row, v_row; } book;
-
-static float *book_k(const book *b, int entry, int j)
-{
-    return b->k + ((size_t)entry * (size_t)b->s.capacity + (size_t)j) * b->k_row;
-}
-static float *book_v(const book *b, int entry, int j)
-{
-    return b->v + ((size_t)entry * (size_t)b->s.capacity + (size_t)j) * b->v_row;
-}
-
-static void book_take(book *b, int to, const book *from, int entry, int length)
-{
-    memmove(book_k(b, to, 0), book_k(from, entry, 0), (size_t)length * b->k_row * sizeof(float));
-    memmove(book_v(b, to, 0), book_v(from, entry, 0), (size_t)length * b->v_row * sizeof(float));
-    b->n[to] = length;
-}
+typedef struct book { attn_kv kv; kv_model m; } book;
 
 /* the same question to the cache and to plain rows */
 static void book_read(rng *r, const book *b)
 {
-    const int group = rng_int(r, 1, 3), n_q = chance(r, 70) ? rng_int(r, 1, 3) : rng_int(r, 4, 24), batch = b->s.batch;
-    const int heads = b->s.kv_heads * group, fma = fma_backend(r);
-    const size_t n_out = (size_t)(batch * n_q * heads) * (b->v_row / (size_t)b->s.kv_heads);
-    const size_t n_lse = (size_t)(batch * heads * n_q), n_w = n_lse * (size_t)b->s.capacity;
-    float *q = filled(r, (size_t)(batch * n_q * heads * b->s.head_dim)), *out = room(2 * n_out), *w = room(2 * n_w);
+    const attn_kv_args *s = &b->m.shape;
+    const int group = rng_int(r, 1, 3), n_q = chance(r, 70) ? rng_int(r, 1, 3) : rng_int(r, 4, 24), batch = s->batch;
+    const int heads = s->kv_heads * group, fma = fma_backend(r);
+    const size_t n_lse = (size_t)(batch * heads * n_q), n_w = n_lse * (size_t)s->capacity;
+    const size_t n_out = n_lse * (size_t)s->v_head_dim;
+    float *q = filled(r, n_lse * (size_t)s->head_dim), *out = room(2 * n_out), *w = room(2 * n_w);
     float *lse = room(2 * n_lse);
-    unsigned char *keep = (unsigned char *)room((size_t)(batch * b->s.capacity));
-    int map[BOOK_BATCH], lengths[BOOK_BATCH], i;
+    unsigned char *keep = (unsigned char *)room((size_t)(batch * s->capacity));
+    int map[KV_MODEL_BATCH], lengths[KV_MODEL_BATCH], plain_lengths[KV_MODEL_BATCH], i;
     attn_args a, p;
     attn_status status;
     memset(&a, 0, sizeof a);
     memset(out, 0x5A, 2 * n_out * sizeof *out);
     memset(w, 0x5A, 2 * n_w * sizeof *w);
-    for (i = 0; i < batch * b->s.capacity; i++) keep[i] = (unsigned char)rng_int(r, 0, 3);
-    a.q = q, a.kv = &b->kv, a.batch = batch, a.n_q = n_q, a.n_k = b->s.capacity;
-    a.heads = heads, a.kv_heads = b->s.kv_heads, a.head_dim = b->s.head_dim, a.v_head_dim = b->s.v_head_dim;
+    for (i = 0; i < batch * s->capacity; i++) keep[i] = (unsigned char)rng_int(r, 0, 3);
+    a.q = q, a.kv = &b->kv, a.batch = batch, a.n_q = n_q, a.n_k = s->capacity;
+    a.heads = heads, a.kv_heads = s->kv_heads, a.head_dim = s->head_dim, a.v_head_dim = s->v_head_dim;
     a.causal = rng_int(r, 0, 2);
     a.window_left = chance(r, 25) ? rng_int(r, 1, 200) : 0;
     a.softcap = chance(r, 20) ? 5.0f : 0.0f;
     if (chance(r, 30)) a.keep = keep, a.keep_shape[0] = batch, a.keep_shape[1] = a.keep_shape[2] = 1;
     for (i = 0; i < batch; i++) map[i] = chance(r, 40) ? rng_int(r, 0, batch - 1) : i;
-    for (i = 0; i < batch; i++) lengths[i] = chance(r, 20) ? rng_int(r, 0, b->n[map[i]]) : b->n[map[i]];
+    for (i = 0; i < batch; i++)
+        lengths[i] = chance(r, 20) ? rng_int(r, 0, b->m.length[map[i]]) : b->m.length[map[i]];
     a.k_map = map, a.k_lengths = lengths;
-    p = oracle_plain(&a, b->k, b->v, b->s.capacity, lengths);
     a.out = out, a.weights = w, a.lse = lse, a.backend = fma, a.exec = draw_exec(r);
     HOSTED(r, status, attn_sdpa(&a));
     CHECKF(status == ATTN_OK, "a cache: %s", attn_status_str(status));
+    p = kv_model_args(&b->m, &a, plain_lengths);
     p.out = out + n_out, p.weights = w + n_w, p.lse = lse + n_lse, p.backend = fma_backend(r), p.exec = NULL;
     CHECK(attn_sdpa(&p) == ATTN_OK);
     CHECKF(same_bits(out, out + n_out, n_out) && same_bits(w, w + n_w, n_w) && same_bits(lse, lse + n_lse, n_lse),
            "cache (%s) and plain rows (%s) differ: batch %d, %d/%d heads, head_dim %d/%d, n_q %d, capacity %d, causal %d",
-           attn_backend_name(a.backend), attn_backend_name(p.backend), batch, heads, b->s.kv_heads, b->s.head_dim,
-           b->s.v_head_dim, n_q, b->s.capacity, a.causal);
+           attn_backend_name(a.backend), attn_backend_name(p.backend), batch, heads, s->kv_heads, s->head_dim,
+           s->v_head_dim, n_q, s->capacity, a.causal);
     if (chance(r, 15)) {
         oracle o;
         oracle_run(&o, &p);
@@ -307,69 +293,70 @@ static void book_read(rng *r, const book *b)
     free(q), free(out), free(w), free(lse), free(keep);
 }
 
+/* new rows, by attn_kv_append or by a step, which attends as well */
+static void book_append(rng *r, book *b)
+{
+    const attn_kv_args *s = &b->m.shape;
+    const int n = chance(r, 25) ? rng_int(r, 0, s->capacity) : rng_int(r, 0, 20);
+    const size_t rows = (size_t)(s->batch * n);
+    float *k = filled(r, rows * b->m.k_row), *v = filled(r, rows * b->m.v_row), *out = room(rows * b->m.v_row);
+    int counts[KV_MODEL_BATCH] = {0}, i;
+    attn_status status, want;
+    attn_args a;
+    for (i = 0; i < s->batch; i++) counts[i] = rng_int(r, 0, n);
+    want = kv_model_append(&b->m, k, v, n, counts, 0);
+    if (chance(r, 30)) {
+        memset(&a, 0, sizeof a);
+        a.q = a.k = k, a.v = v, a.out = out;
+        a.batch = s->batch, a.n_q = n, a.heads = s->kv_heads, a.q_lengths = counts;
+        a.exec = draw_exec(r);
+        HOSTED(r, status, attn_self_step(&b->kv, &a));
+    } else {
+        HOSTED(r, status, attn_kv_append(&b->kv, k, v, n, counts, 0));
+    }
+    CHECKF(status == want, "append says %s", attn_status_str(status));
+    free(k), free(v), free(out);
+}
+
 static void round_cache(rng *r)
 {
     static const int dims[] = {1, 3, 8, 15, 16, 17, 40, 64};
+    attn_kv_args s;
     book b;
     int op, i;
-    memset(&b, 0, sizeof b);
-    b.s.batch = rng_int(r, 1, BOOK_BATCH), b.s.kv_heads = rng_int(r, 1, 3), b.s.head_dim = dims[rng_int(r, 0, 7)];
-    b.s.v_head_dim = chance(r, 50) ? dims[rng_int(r, 0, 7)] : b.s.head_dim;
-    b.s.capacity = chance(r, 60) ? rng_int(r, 1, 70) : rng_int(r, 100, 400);
-    b.k_row = (size_t)(b.s.kv_heads * b.s.head_dim), b.v_row = (size_t)(b.s.kv_heads * b.s.v_head_dim);
-    b.k = room((size_t)(b.s.batch * b.s.capacity) * b.k_row), b.v = room((size_t)(b.s.batch * b.s.capacity) * b.v_row);
-    for (i = 0; i < b.s.batch * b.s.capacity * (int)b.k_row; i++) b.k[i] = NAN;          /* behind the end: nothing */
-    for (i = 0; i < b.s.batch * b.s.capacity * (int)b.v_row; i++) b.v[i] = NAN;
-    CHECK(attn_kv_init(&b.kv, &b.s) == ATTN_OK);
+    memset(&s, 0, sizeof s);
+    s.batch = rng_int(r, 1, 4), s.kv_heads = rng_int(r, 1, 3), s.head_dim = dims[rng_int(r, 0, 7)];
+    s.v_head_dim = chance(r, 50) ? dims[rng_int(r, 0, 7)] : s.head_dim;
+    s.capacity = chance(r, 60) ? rng_int(r, 1, 70) : rng_int(r, 100, 400);
+    CHECK(attn_kv_init(&b.kv, &s) == ATTN_OK);
+    kv_model_make(&b.m, &s);
     histories++;
     for (op = rng_int(r, 3, 12); op > 0 && !test_failed(); op--) {
-        const int kind = rng_int(r, 0, 9), entry = rng_int(r, 0, b.s.batch - 1);
-        int map[BOOK_BATCH] = {0};
-        attn_status status;
+        const int kind = rng_int(r, 0, 9), entry = rng_int(r, 0, s.batch - 1), from = rng_int(r, 0, s.batch - 1);
+        const int length = rng_int(r, 0, b.m.length[kind == 8 ? from : entry]);
+        int map[KV_MODEL_BATCH] = {0};
+        attn_status status = ATTN_OK, want = ATTN_OK;
         if (kind < 5) {
-            const int n = chance(r, 25) ? rng_int(r, 0, b.s.capacity) : rng_int(r, 0, 20);
-            float *k = filled(r, (size_t)(b.s.batch * n) * b.k_row), *v = filled(r, (size_t)(b.s.batch * n) * b.v_row);
-            int full = 0;
-            for (i = 0; i < b.s.batch; i++) map[i] = rng_int(r, 0, n), full |= b.n[i] + map[i] > b.s.capacity;
-            HOSTED(r, status, attn_kv_append(&b.kv, k, v, n, map));
-            CHECKF(status == (full ? ATTN_E_FULL : ATTN_OK), "append says %s", attn_status_str(status));
-            for (i = 0; i < b.s.batch && !full; i++) {
-                memcpy(book_k(&b, i, b.n[i]), k + (size_t)(i * n) * b.k_row, (size_t)map[i] * b.k_row * sizeof *k);
-                memcpy(book_v(&b, i, b.n[i]), v + (size_t)(i * n) * b.v_row, (size_t)map[i] * b.v_row * sizeof *v);
-                b.n[i] += map[i];
-            }
-            free(k), free(v);
+            book_append(r, &b);
         } else if (kind < 7) {                              /* a cut */
-            const int length = rng_int(r, 0, b.n[entry]);
+            want = kv_model_truncate(&b.m, entry, length);
             HOSTED(r, status, attn_kv_truncate(&b.kv, entry, length));
-            CHECK(status == ATTN_OK);
-            b.n[entry] = length;
         } else if (kind < 8) {
-            book old = b;
-            const size_t nk = (size_t)(b.s.batch * b.s.capacity) * b.k_row,
-                         nv = (size_t)(b.s.batch * b.s.capacity) * b.v_row;
-            for (i = 0; i < b.s.batch; i++) map[i] = rng_int(r, 0, b.s.batch - 1);
+            for (i = 0; i < s.batch; i++) map[i] = rng_int(r, 0, s.batch - 1);
+            want = kv_model_reorder(&b.m, map);
             HOSTED(r, status, attn_kv_reorder(&b.kv, map));
-            CHECK(status == ATTN_OK);
-            old.k = (float *)memcpy(room(nk), b.k, nk * sizeof(float));
-            old.v = (float *)memcpy(room(nv), b.v, nv * sizeof(float));
-            for (i = 0; i < b.s.batch; i++) book_take(&b, i, &old, map[i], old.n[map[i]]);
-            free(old.k), free(old.v);
         } else if (kind < 9) {
-            const int from = rng_int(r, 0, b.s.batch - 1), length = rng_int(r, 0, b.n[from]);
+            want = kv_model_copy(&b.m, entry, from, length);
             HOSTED(r, status, attn_kv_copy(&b.kv, entry, from, length));
-            CHECK(status == ATTN_OK);
-            book_take(&b, entry, &b, from, length);
         } else {
+            want = kv_model_truncate(&b.m, entry, 0);
             HOSTED(r, status, attn_kv_reset(&b.kv, entry));
-            CHECK(status == ATTN_OK);
-            b.n[entry] = 0;
         }
-        CHECK(b.kv.lengths && !memcmp(b.n, b.kv.lengths, (size_t)b.s.batch * sizeof(int)));
+        CHECK(status == want && kv_model_same_lengths(&b.m, &b.kv));
         book_read(r, &b);
     }
     attn_kv_free(&b.kv);
-    free(b.k), free(b.v);
+    kv_model_free(&b.m);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------- */
@@ -381,7 +368,6 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
     attn_mha m;
     float *w[4], *bias;
     int i, widest;
-    char why[200];
     memset(&a, 0, sizeof a);
     a.kv_heads = rng_int(r, 1, 2), a.heads = a.kv_heads * rng_int(r, 1, 3), a.head_dim = dims[rng_int(r, 0, 4)];
     a.d_model = rng_int(r, 1, 90);
@@ -398,7 +384,7 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
         CHECK(status == ATTN_OK);
         a.rope_table = *table, a.rope_positions = 256, a.rope_interleaved = rng_int(r, 0, 1);
     }
-    if (attn_mha_init(&m, &a, why, sizeof why) != ATTN_OK) CHECKF(0, "%s", why);
+    CHECK(attn_mha_init(&m, &a) == ATTN_OK);
     for (i = 0; i < 4; i++) free(w[i]);
     free(bias);
     return m;
@@ -428,9 +414,12 @@ static void round_linear(rng *r)
     const int n_in = rng_int(r, 1, 150), n_out = rng_int(r, 1, 100), rows = rng_int(r, 0, 40);
     float *w = filled(r, (size_t)(n_in * n_out)), *b = filled(r, (size_t)n_out), *x = filled(r, (size_t)(rows * n_in));
     float *y = room((size_t)(rows * n_out));
+    attn_linear_args la;
     attn_linear l;
     attn_status status;
-    CHECK(attn_linear_init(&l, w, b, n_in, n_out, NULL, 0, NULL) == ATTN_OK);
+    memset(&la, 0, sizeof la);
+    la.n_in = n_in, la.n_out = n_out, la.w = w, la.b = b, la.in_place = rng_int(r, 0, 1);
+    CHECK(attn_linear_init(&l, &la) == ATTN_OK);
     HOSTED(r, status, attn_linear_run(&l, y, x, rows, draw_exec(r)));
     CHECK(status == ATTN_OK);
     if (status == ATTN_OK) judge_linear(y, x, w, b, rows, n_in, n_out);
@@ -815,12 +804,16 @@ static uint64_t job(int j, const attn_exec *exec)
     case 8: {                                                /* masks, and a rotation */
         float mask[12 * 12], by[12 * 12], table[24 * 8];
         const int lengths[1] = {9};
+        attn_rope_args ra;
         status = attn_mask_causal(mask, 12, 12, rows - 3);
         if (status == ATTN_OK) status = attn_mask_lengths(by, lengths, 1, 12, 12);
         if (status == ATTN_OK) status = attn_mask_merge(mask, 1, by, 1, 12, 12);
         if (status == ATTN_OK) status = attn_self(out, x, x + 3, x + 400, 1, 12, 3, 8, 0, NULL, mask);
         if (status == ATTN_OK) status = attn_rope_table(table, 24, 8, NULL, 0.0);
-        if (status == ATTN_OK) status = attn_rope(out, 1, 12, 3, 8, table, j & 1, rows);
+        memset(&ra, 0, sizeof ra);
+        ra.x = out, ra.batch = 1, ra.n = 12, ra.heads = 3, ra.head_dim = 8, ra.table = table, ra.positions = 24;
+        ra.interleaved = (int)(j & 1), ra.pos = (int)rows;
+        if (status == ATTN_OK) status = attn_rope(&ra);
         n = 12 * 3 * 8;
         break;
     }
@@ -873,7 +866,7 @@ static void fixed_layer(uint64_t seed, int n_k, attn_mha *m, attn_kv *kv, float 
     shape.batch = SHARED_BATCH, shape.kv_heads = m->shape.kv_heads, shape.head_dim = m->shape.head_dim, shape.capacity = n_k;
     counts[0] = n_k, counts[1] = n_k / 2, counts[2] = n_k - 1;
     CHECK(attn_kv_init(kv, &shape) == ATTN_OK);
-    CHECK(attn_kv_append(kv, shared.x, shared.x + 100, n_k, counts) == ATTN_OK);
+    CHECK(attn_kv_append(kv, shared.x, shared.x + 100, n_k, counts, 0) == ATTN_OK);
 }
 
 static void at_once(void)
@@ -883,13 +876,16 @@ static void at_once(void)
     uint64_t serial[JOBS];
     float *w = filled(&r, 61 * 33);
     attn_pool *shared_pool;
+    attn_linear_args la;
     int i, started = 0;
     long wrong = 0, refused = 0, c;
     const double start = test_seconds();
     shared.x = filled(&r, NUMBERS * 4);
     fixed_layer(test_seed, 40, &shared.self, &shared.self_kv, &shared.tables[0]);
     fixed_layer(test_seed + 1, 150, &shared.cross, &shared.cross_kv, &shared.tables[1]);
-    CHECK(attn_linear_init(&shared.linear, w, NULL, 33, 61, NULL, 0, NULL) == ATTN_OK);
+    memset(&la, 0, sizeof la);
+    la.n_in = 33, la.n_out = 61, la.w = w;
+    CHECK(attn_linear_init(&shared.linear, &la) == ATTN_OK);
     shared_pool = attn_pool_create(3);
     CHECK(shared_pool != NULL);
     shared_exec = attn_pool_exec(shared_pool);

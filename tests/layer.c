@@ -1,0 +1,278 @@
+/* layer.c: see layer.h. */
+#include "layer.h"
+
+float *floats(size_t n)
+{
+    float *p = malloc((n + 1) * sizeof(float));
+    if (!p) abort();
+    return p;
+}
+
+float *normal(rng *r, size_t n, double scale)
+{
+    float *p = floats(n);
+    rng_fill(r, p, n);
+    for (size_t i = 0; i < n; i++) p[i] = (float)(p[i] * scale);
+    return p;
+}
+
+int untouched(const void *p, size_t bytes)
+{
+    const unsigned char *c = p;
+    for (size_t i = 0; i < bytes; i++) if (c[i] != 0x77) return 0;
+    return 1;
+}
+
+/* ---- numbers in double with the error they may have --------------------------------------------------------- */
+
+numbers numbers_make(size_t n)
+{
+    numbers x;
+    x.value = calloc(n + 1, sizeof(double));
+    x.error = calloc(n + 1, sizeof(double));
+    if (!x.value || !x.error) abort();
+    return x;
+}
+
+void numbers_free(numbers x) { free(x.value); free(x.error); }
+
+numbers numbers_of(const float *x, size_t n)
+{
+    numbers y = numbers_make(n);
+    for (size_t i = 0; i < n; i++) y.value[i] = x[i];
+    return y;
+}
+
+/* y = x W^T + b. A sum of n_in fmas from the bias errs by at most n_in u times the sum of the magnitudes, plus what was
+   wrong with x; cut into chains of 256 it errs by 256 u and one u for each chain. The factor 1.01 covers the second
+   order. Where the best backend has no fma a product is rounded once more on its own, before its sums. */
+numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, int n_in, int n_out)
+{
+    numbers y = numbers_make(rows * (size_t)n_out);
+    attn_backend best = ATTN_SCALAR;
+    attn_backends(&best, 1);
+    const int roundings = (n_in < 256 ? n_in : 256 + (n_in + 255) / 256) + (best == ATTN_SSE2 || best == ATTN_WASM);
+    for (size_t r = 0; r < rows; r++)
+        for (int o = 0; o < n_out; o++) {
+            double sum = b ? b[o] : 0.0, size = fabs(sum), error = 0.0;
+            for (int i = 0; i < n_in; i++) {
+                const double wi = w[(size_t)o * (size_t)n_in + (size_t)i];
+                sum += wi * x.value[r * (size_t)n_in + (size_t)i];
+                size += fabs(wi * x.value[r * (size_t)n_in + (size_t)i]);
+                error += fabs(wi) * x.error[r * (size_t)n_in + (size_t)i];
+            }
+            y.value[r * (size_t)n_out + (size_t)o] = sum;
+            y.error[r * (size_t)n_out + (size_t)o] = 1.01 * (error + roundings * U * size) + 1e-44;
+        }
+    return y;
+}
+
+int within(const float *got, numbers want, size_t n, const char *what, unsigned long long seed)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs(got[i] - want.value[i]) <= want.error[i])) {
+            CHECKF(0, "%s, seed %llu: number %zu is %.9g but should be %.9g +- %.2g", what, seed, i, (double)got[i],
+                   want.value[i], want.error[i]);
+            return 0;
+        }
+    return 1;
+}
+
+/* ---- linears and layers ------------------------------------------------------------------------------------- */
+attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out)
+{
+    attn_linear_args a = {0};
+    a.n_in = n_in;
+    a.n_out = n_out;
+    a.w = w;
+    a.b = b;
+    return attn_linear_init(l, &a);
+}
+
+void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double eps)
+{
+    for (; rows > 0; rows--, x += head_dim) {
+        double sum = 0.0;
+        float root;
+        for (int i = 0; i < head_dim; i++) sum += (double)x[i] * (double)x[i];
+        root = (float)(1.0 / sqrt(sum / head_dim + eps));
+        for (int i = 0; i < head_dim; i++) {
+            volatile float product = x[i] * root;
+            product *= weight[i];
+            x[i] = product + 0.0f;
+        }
+    }
+}
+
+void layer_make(layer *l, rng *r, int what)
+{
+    static const int dims[] = {1, 2, 4, 7, 8, 16, 20};
+    int n_in[4], n_out[4];
+    attn_mha_args *a = &l->a;
+    memset(l, 0, sizeof *l);
+    a->kv_heads = rng_int(r, 1, 3);
+    a->heads = a->kv_heads * rng_int(r, 1, 3);
+    a->head_dim = dims[rng_int(r, 0, 6)];
+    a->d_model = rng_int(r, 0, 1) ? a->heads * a->head_dim : rng_int(r, 1, 60);
+    a->d_key = a->d_value = a->d_model;
+    if ((what & CROSSING) && rng_int(r, 0, 1)) {
+        a->d_key = rng_int(r, 1, 50);
+        a->d_value = rng_int(r, 0, 1) ? a->d_key : rng_int(r, 1, 50);
+    }
+    if (what & WITH_ROPE) {
+        if (a->head_dim % 2) a->head_dim++;
+        a->rope_positions = 400;
+        a->rope_interleaved = rng_int(r, 0, 1);
+        a->rope_dim = rng_int(r, 0, 1) ? a->head_dim : 2 * rng_int(r, 1, a->head_dim / 2);
+        l->table = floats((size_t)(a->rope_positions * a->rope_dim));
+        CHECK(attn_rope_table(l->table, a->rope_positions, a->rope_dim, NULL, 100.0) == ATTN_OK);
+        a->rope_table = l->table;
+    }
+    if (what & WITH_NORM) {
+        for (int i = 0; i < 2; i++)
+            if (rng_int(r, 0, 1)) l->norm[i] = normal(r, (size_t)a->head_dim, 1.0);
+        a->q_norm = l->norm[0];
+        a->k_norm = l->norm[1];
+        a->norm_eps = rng_int(r, 0, 1) ? 1e-6f : 0.01f;
+        a->norm_after_rope = rng_int(r, 0, 1);
+    }
+    n_in[0] = a->d_model;
+    n_in[1] = a->d_key;
+    n_in[2] = a->d_value;
+    n_in[3] = n_out[0] = a->heads * a->head_dim;
+    n_out[1] = n_out[2] = a->kv_heads * a->head_dim;
+    n_out[3] = a->d_model;
+    for (int i = 0; i < 4; i++) {
+        l->w[i] = normal(r, (size_t)(n_in[i] * n_out[i]), 1.0 / sqrt(n_in[i]));
+        if (rng_int(r, 0, 2)) l->b[i] = normal(r, (size_t)n_out[i], 0.5);
+    }
+    {
+        attn_mha_args given = *a;
+        given.w_q = l->w[0]; given.w_k = l->w[1]; given.w_v = l->w[2]; given.w_o = l->w[3];
+        given.b_q = l->b[0]; given.b_k = l->b[1]; given.b_v = l->b[2]; given.b_o = l->b[3];
+        given.in_place = rng_int(r, 0, 2) == 0;
+        if (given.norm_eps == 1e-6f) given.norm_eps = 0.0f;                /* the default */
+        CHECKF(attn_mha_init(&l->m, &given) == ATTN_OK, "%s", refusal_text());
+    }
+    CHECK(linear_make(&l->q, l->w[0], l->b[0], n_in[0], n_out[0]) == ATTN_OK);
+    CHECK(linear_make(&l->k, l->w[1], l->b[1], n_in[1], n_out[1]) == ATTN_OK);
+    CHECK(linear_make(&l->v, l->w[2], l->b[2], n_in[2], n_out[2]) == ATTN_OK);
+    CHECK(linear_make(&l->o, l->w[3], l->b[3], n_in[3], n_out[3]) == ATTN_OK);
+}
+
+void layer_free(layer *l)
+{
+    attn_mha_free(&l->m);
+    attn_linear_free(&l->q);
+    attn_linear_free(&l->k);
+    attn_linear_free(&l->v);
+    attn_linear_free(&l->o);
+    for (int i = 0; i < 4; i++) { free(l->w[i]); free(l->b[i]); }
+    free(l->table);
+    free(l->norm[0]);
+    free(l->norm[1]);
+}
+
+void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, int n_k)
+{
+    memset(s, 0, sizeof *s);
+    for (int b = 0; b < batch; b++) {
+        s->q_lengths[b] = rng_int(r, 0, n_q);
+        s->k_lengths[b] = rng_int(r, 0, n_k);
+        s->k_starts[b] = rng_int(r, 0, n_k - s->k_lengths[b]);
+    }
+    if (rng_int(r, 0, 2) == 0) a->causal = rng_int(r, 1, 2);
+    if (rng_int(r, 0, 3) == 0) a->window_left = rng_int(r, 1, 20);
+    if (rng_int(r, 0, 3) == 0) a->window_right = rng_int(r, 1, 20);
+    if (rng_int(r, 0, 3) == 0) a->q_lengths = s->q_lengths;
+    if (rng_int(r, 0, 3) == 0) a->k_lengths = s->k_lengths;
+    if (a->k_lengths && rng_int(r, 0, 1)) a->k_starts = s->k_starts;
+    if (rng_int(r, 0, 3) == 0) a->scale = 0.3f;
+    if (rng_int(r, 0, 5) == 0) a->softcap = 2.0f;
+    if (rng_int(r, 0, 3) == 0) {
+        const size_t n = (size_t)(batch * n_q * n_k);
+        s->mask = normal(r, n, 1.0);
+        for (size_t i = 0; i < n; i++) if (rng_int(r, 0, 4) == 0) s->mask[i] = -INFINITY;
+        a->mask = s->mask;
+        a->mask_shape[0] = batch;
+        a->mask_shape[1] = 1;
+        a->mask_shape[2] = n_q;
+    }
+    if (rng_int(r, 0, 3) == 0) {
+        const size_t n = (size_t)(batch * n_k);
+        s->keep = malloc(n + 1);
+        if (!s->keep) abort();
+        for (size_t i = 0; i < n; i++) s->keep[i] = (unsigned char)(rng_int(r, 0, 4) > 0);
+        a->keep = s->keep;
+        a->keep_shape[0] = batch;
+        a->keep_shape[1] = a->keep_shape[2] = 1;
+    }
+    if (rng_int(r, 0, 3) == 0) a->bias = s->bias = normal(r, (size_t)(heads * n_q * n_k), 1.0);
+    rng_fill(r, s->slopes, 16);
+    rng_fill(r, s->sinks, 16);
+    if (rng_int(r, 0, 4) == 0) a->alibi_slopes = s->slopes;
+    if (rng_int(r, 0, 4) == 0) a->sinks = s->sinks;
+}
+
+void masks_free(masks *s) { free(s->mask); free(s->bias); free(s->keep); }
+
+static void rotate(const layer *l, float *x, int batch, int n, int heads, const int *pos_each)
+{
+    attn_rope_args a = {0};
+    a.x = x;
+    a.batch = batch;
+    a.n = n;
+    a.heads = heads;
+    a.head_dim = l->a.head_dim;
+    a.rotary_dim = l->a.rope_dim;
+    a.table = l->table;
+    a.positions = l->a.rope_positions;
+    a.interleaved = l->a.rope_interleaved;
+    a.pos_each = pos_each;
+    CHECK(attn_rope(&a) == ATTN_OK);
+}
+
+/* norm and rotation of the queries, or keys */
+static void heads_by_hand(const layer *l, float *x, int batch, int n, int heads, const float *norm, const int *pos_each)
+{
+    const attn_mha_args *s = &l->a;
+    if (norm && !s->norm_after_rope) norm_by_hand(x, batch * n * heads, s->head_dim, norm, s->norm_eps);
+    if (s->rope_table) rotate(l, x, batch, n, heads, pos_each);
+    if (norm && s->norm_after_rope) norm_by_hand(x, batch * n * heads, s->head_dim, norm, s->norm_eps);
+}
+
+void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, const float *memory,
+              const float *memory_v, int n_k, const attn_mha_opts *o)
+{
+    const attn_mha_args *s = &l->a;
+    const size_t rows = (size_t)(batch * n_q);
+    float *q = floats(rows * (size_t)l->q.n_out), *k = floats((size_t)(batch * n_k * l->k.n_out));
+    float *v = floats((size_t)(batch * n_k * l->v.n_out)), *heads = floats(rows * (size_t)l->o.n_in);
+    int pos[4] = {0, 0, 0, 0};
+    attn_args a = o->attn;
+    for (int b = 0; a.k_starts && b < batch; b++) pos[b] = -a.k_starts[b];    /* they count from the first key that exists */
+    CHECK(attn_linear_run(&l->q, q, x, batch * n_q, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
+    heads_by_hand(l, q, batch, n_q, s->heads, s->q_norm, pos);
+    heads_by_hand(l, k, batch, n_k, s->kv_heads, s->k_norm, pos);
+    a.out = heads;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.batch = batch;
+    a.n_q = n_q;
+    a.n_k = n_k;
+    a.heads = s->heads;
+    a.kv_heads = s->kv_heads;
+    a.head_dim = s->head_dim;
+    a.work = NULL;
+    a.exec = NULL;
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    CHECK(attn_linear_run(&l->o, out, heads, (int)rows, NULL) == ATTN_OK);
+    for (int b = 0; a.q_lengths && b < batch; b++)
+        for (int i = a.q_lengths[b]; i < n_q; i++)
+            memset(out + (b * n_q + i) * s->d_model, 0, (size_t)s->d_model * sizeof(float));
+    free(q); free(k); free(v); free(heads);
+}
+

@@ -1,0 +1,54 @@
+/* layer.h: what the tests of linears and layers share. Numbers in double that carry the error they may have, random
+   layers with all their options, and the one oracle of a layer: its parts one after the other. */
+#ifndef LAYER_H
+#define LAYER_H
+
+#include "oracle.h"
+
+static const double U = 5.9604644775390625e-8;                /* 2^-24: half an ulp of 1 */
+
+float *floats(size_t n);                                      /* for free(); never NULL */
+float *normal(rng *r, size_t n, double scale);                /* N(0, 1) times scale */
+int untouched(const void *p, size_t bytes);                   /* still 0x77 everywhere? */
+
+/* ---- numbers in double with the error they may have --------------------------------------------------------- */
+/* rows x n of them: the value, and how far a float computed in its place may be off */
+typedef struct numbers { double *value, *error; } numbers;
+numbers numbers_make(size_t n);
+numbers numbers_of(const float *x, size_t n);
+void numbers_free(numbers x);
+int within(const float *got, numbers want, size_t n, const char *what, unsigned long long seed);
+numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, int n_in, int n_out);
+
+/* ---- linears and layers ------------------------------------------------------------------------------------- */
+/* packed, in memory of its own */
+attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out);
+
+typedef struct layer {
+    attn_mha_args a;                      /* every size resolved; norms where they lie */
+    attn_mha m;
+    attn_linear q, k, v, o;               /* the same projections, each for itself */
+    float *w[4], *b[4], *table, *norm[2];
+} layer;
+
+enum { WITH_ROPE = 1, CROSSING = 2, WITH_NORM = 4 };          /* half of the layers with a norm have one, or both */
+void layer_make(layer *l, rng *r, int what);
+void layer_free(layer *l);
+
+/* x [rows][heads][head_dim] of the oracle: one rounding for the root, two for the products */
+void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double eps);
+
+/* Masks of all kinds, drawn together. */
+typedef struct masks {
+    int q_lengths[4], k_lengths[4], k_starts[4], k_map[4];
+    float *mask, *bias, slopes[16], sinks[16];
+    unsigned char *keep;
+} masks;
+void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, int n_k);
+void masks_free(masks *s);
+
+/* The parts one after the other, with the functions that are tested alone. Fills weights too when they are wanted. */
+void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, const float *memory,
+              const float *memory_v, int n_k, const attn_mha_opts *o);
+
+#endif

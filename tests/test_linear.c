@@ -1,0 +1,251 @@
+/* test_linear.c: linears, packed and in place. */
+#include "layer.h"
+
+static void linear_oracle_test(void)
+{
+    static const int sizes[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 64, 100, 255, 256, 257, 320, 512, 513, 641};
+    rng seeds = rng_make(test_seed);
+    for (int i = 0; i < 120 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_in = sizes[rng_int(&r, 0, 18)], n_out = sizes[rng_int(&r, 0, 15)];
+        const int rows = rng_int(&r, 0, 3) ? rng_int(&r, 1, 30) : rng_int(&r, 31, 200), width = rng_int(&r, 0, 4);
+        float *w = normal(&r, (size_t)(n_in * n_out), 1.0),
+              *b = rng_int(&r, 0, 1) ? normal(&r, (size_t)n_out, 1.0) : NULL;
+        float *x = guard_floats((size_t)(rows * n_in)), *y = guard_floats((size_t)(rows * n_out));
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b};
+        const size_t size = attn_linear_size(&a), shift = (size_t)rng_int(&r, 0, 16) * 4;
+        unsigned char *mem = rng_int(&r, 0, 1) ? guard_alloc(size + shift) : NULL;
+        attn_exec exec = test_exec(width > 0 ? width : 1);
+        attn_linear l;
+        a.mem = mem ? mem + shift : NULL;
+        a.mem_size = size;
+        rng_fill(&r, x, (size_t)(rows * n_in));
+        CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+        {
+            numbers in = numbers_of(x, (size_t)(rows * n_in));
+            numbers want = linear_oracle(in, (size_t)rows, w, b, n_in, n_out);
+            memset(w, 0xFF, (size_t)(n_in * n_out) * sizeof(float)); /* the originals are not needed again */
+            CHECK(attn_linear_run(&l, y, x, rows, width > 0 ? &exec : NULL) == ATTN_OK);
+            within(y, want, (size_t)(rows * n_out), "linear", seed);
+            numbers_free(in);
+            numbers_free(want);
+        }
+        attn_linear_free(&l);
+        free(w); free(b); guard_free(x); guard_free(y); guard_free(mem);
+    }
+}
+
+/* A row must not know what else is computed: not how many rows, not by how many threads, not which blocks. */
+static void linear_company(void)
+{
+    enum { ROWS = 205 };
+    static const int shapes[][2] = {{7, 5}, {64, 64}, {320, 33}, {330, 100}, {700, 50}};
+    rng r = rng_make(test_seed + 1);
+    for (int s = 0; s < 5; s++) {
+        const int n_in = shapes[s][0], n_out = shapes[s][1];
+        float *w = normal(&r, (size_t)(n_in * n_out), 1.0), *b = normal(&r, (size_t)n_out, 1.0);
+        float *x = normal(&r, (size_t)(ROWS * n_in), 1.0), *all = floats((size_t)(ROWS * n_out)),
+              *some = floats((size_t)(ROWS * n_out));
+        attn_linear l;
+        CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
+        CHECK(attn_linear_run(&l, all, x, ROWS, NULL) == ATTN_OK);
+        for (int width = 2; width <= 7; width++) {
+            attn_exec exec = test_exec(width);
+            memset(some, 0xFF, (size_t)(ROWS * n_out) * sizeof(float));
+            CHECK(attn_linear_run(&l, some, x, ROWS, &exec) == ATTN_OK);
+            CHECKF(same_bits(all, some, (size_t)(ROWS * n_out)), "%d x %d on %d threads", n_in, n_out, width);
+        }
+        for (int at = 0, rows; at < ROWS; at += rows) {
+            attn_exec exec = test_exec(3);
+            rows = rng_int(&r, 1, 9);
+            if (rows > ROWS - at) rows = ROWS - at;
+            CHECK(attn_linear_run(&l, some + at * n_out, x + at * n_in, rows, at % 2 ? &exec : NULL) == ATTN_OK);
+        }
+        CHECKF(same_bits(all, some, (size_t)(ROWS * n_out)), "%d x %d in pieces", n_in, n_out);
+        attn_linear_free(&l);
+        free(w); free(b); free(x); free(all); free(some);
+    }
+}
+
+/* Inf * 0 makes another NaN than -NAN does: both must be stored as the one NaN, in whole panels and in the last one */
+static void linear_nan(void)
+{
+    enum { IN = 3, OUT = 37 };
+    float w[OUT * IN], x[2 * IN] = {1, 0, 1, 1, -NAN, 1}, y[2 * OUT];
+    attn_linear l;
+    for (int i = 0; i < OUT * IN; i++) w[i] = i % 6 == 1 ? INFINITY : 1.0f;     /* in every other output */
+    CHECK(linear_make(&l, w, NULL, IN, OUT) == ATTN_OK);
+    CHECK(attn_linear_run(&l, y, x, 2, NULL) == ATTN_OK);
+    for (int i = 0; i < OUT; i++) {
+        CHECK(i % 2 ? y[i] == 2.0f : float_bits(y[i]) == 0x7FC00000u);
+        CHECK(float_bits(y[OUT + i]) == 0x7FC00000u);
+    }
+    attn_linear_free(&l);
+}
+
+/* Chains of 256 keep the digits that one chain over all inputs loses. The bounds lie between both: 2.9e-7, 2.9e-7 and
+   3.0e-7 of chains, 4.1e-7, 5.7e-7 and 1.1e-6 of one; relative to the size of the outputs, which is sqrt(n_in) here. */
+static void linear_digits(void)
+{
+    static const struct { int n_in; double bound; } cases[] = {{512, 3.3e-7}, {1024, 3.6e-7}, {4096, 4.5e-7}};
+    enum { OUT = 64, ROWS = 30 };
+    rng r = rng_make(test_seed + 20);
+    for (int c = 0; c < 3; c++) {
+        const int n = cases[c].n_in;
+        float *w = normal(&r, (size_t)(OUT * n), 1.0), *x = normal(&r, (size_t)(ROWS * n), 1.0), y[ROWS * OUT];
+        double error = 0.0;
+        attn_linear l;
+        CHECK(linear_make(&l, w, NULL, n, OUT) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, ROWS, NULL) == ATTN_OK);
+        for (int i = 0; i < ROWS * OUT; i++) {
+            double sum = 0.0;
+            for (int k = 0; k < n; k++) sum += (double)w[i % OUT * n + k] * (double)x[i / OUT * n + k];
+            error += (y[i] - sum) * (y[i] - sum);
+        }
+        error = sqrt(error / (ROWS * OUT) / n);
+        CHECKF(error < cases[c].bound, "n_in %d: rms error %.3g", n, error);
+        attn_linear_free(&l);
+        free(w); free(x);
+    }
+}
+
+/* The definition itself, in scalar code: for machines with fma, bit for bit. */
+static void linear_chains(void)
+{
+    attn_backend best, one_answer;
+    rng r = rng_make(test_seed + 21);
+    attn_backends(&best, 1);
+    if (test_one_answer_backends(&one_answer, 1) < 1 || one_answer != best) {
+        test_skip("the best backend has bits of its own");
+        return;
+    }
+    for (int i = 0; i < 30; i++) {
+        const int n_in = rng_int(&r, 1, 3) * 256 + rng_int(&r, -1, 40), n_out = rng_int(&r, 1, 50), rows = rng_int(&r, 1, 14);
+        float *w = normal(&r, (size_t)(n_out * n_in), 1.0), *x = normal(&r, (size_t)(rows * n_in), 1.0);
+        float *b = rng_int(&r, 0, 1) ? normal(&r, (size_t)n_out, 1.0) : NULL, *y = floats((size_t)(rows * n_out));
+        attn_linear l;
+        CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+        for (int o = 0; o < rows * n_out && !test_failed(); o++) {
+            volatile float sum = b ? b[o % n_out] : 0.0f;
+            for (int at = 0; at < n_in; at += 256) {
+                float chain = at ? 0.0f : sum;
+                for (int k = at; k < n_in && k < at + 256; k++)
+                    chain = test_fmaf(x[o / n_out * n_in + k], w[o % n_out * n_in + k], chain);
+                sum = at ? sum + chain : chain;
+            }
+            CHECKF(float_bits(sum) == float_bits(y[o]), "%d to %d, %d rows: output %d is %.9g, not %.9g", n_in, n_out,
+                   rows, o, (double)y[o], (double)sum);
+        }
+        attn_linear_free(&l);
+        free(w); free(x); free(b); free(y);
+    }
+}
+
+/* Weights where they lie: the same bits as packed, and nothing read beyond them. */
+static void linear_in_place(void)
+{
+    rng seeds = rng_make(test_seed + 22);
+    for (int i = 0; i < 100 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_in = rng_int(&r, 0, 1) ? rng_int(&r, 1, 40) : rng_int(&r, 200, 530), n_out = rng_int(&r, 1, 90);
+        const int rows = rng_int(&r, 0, 2) ? rng_int(&r, 1, 8) : rng_int(&r, 90, 110), width = rng_int(&r, 0, 4);
+        float *w = guard_floats((size_t)(n_in * n_out)), *b = rng_int(&r, 0, 1) ? guard_floats((size_t)n_out) : NULL;
+        float *x = normal(&r, (size_t)(rows * n_in), 1.0), *y = floats((size_t)(rows * n_out)),
+              *z = floats((size_t)(rows * n_out));
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .in_place = 1};
+        attn_exec exec = test_exec(width > 0 ? width : 1);
+        attn_linear packed, placed;
+        rng_fill(&r, w, (size_t)(n_in * n_out));
+        if (b) rng_fill(&r, b, (size_t)n_out);
+        if (rng_int(&r, 0, 9) == 0) w[rng_int(&r, 0, n_in * n_out - 1)] = INFINITY;
+        CHECK(attn_linear_size(&a) == 0);
+        CHECK(linear_make(&packed, w, b, n_in, n_out) == ATTN_OK && attn_linear_init(&placed, &a) == ATTN_OK);
+        CHECK(attn_linear_run(&packed, y, x, rows, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&placed, z, x, rows, width > 0 ? &exec : NULL) == ATTN_OK);
+        CHECKF(same_bits(y, z, (size_t)(rows * n_out)), "seed %llu: %d to %d, %d rows", seed, n_in, n_out, rows);
+        attn_linear_free(&packed);
+        attn_linear_free(&placed);
+        guard_free(w); guard_free(b); free(x); free(y); free(z);
+    }
+}
+
+static void linear_wrong(void)
+{
+    float w[6] = {0}, x[3] = {0}, y[2], b[2] = {0};
+    attn_linear_args good = {.n_in = 3, .n_out = 2, .w = w}, a;
+    attn_linear l, zero;
+    attn_exec none = {0};
+    char mem[64];
+    memset(&zero, 0, sizeof zero);
+#define REFUSES(change, status, words) \
+    do { a = good; change; memset(&l, 0x55, sizeof l); \
+         REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
+         REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
+    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
+    REFUSES(a.n_in = 0, ATTN_E_SIZE, "n_in is 0");
+    REFUSES(a.n_out = -2, ATTN_E_SIZE, "n_out is -2");
+    REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
+    REFUSES(a.n_in = a.n_out = 2147483000, ATTN_E_OVERFLOW, "n_in is 2147483000");
+    REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
+    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 319");
+#undef REFUSES
+    REFUSED(attn_linear_init(NULL, &good), ATTN_E_NULL, "attn_linear_init: the attn_linear is NULL");
+    REFUSED(attn_linear_init(&l, NULL), ATTN_E_NULL, "attn_linear_init: the attn_linear_args are NULL");
+    REFUSED_SIZE(attn_linear_size(NULL), ATTN_E_NULL, "attn_linear_size: ");
+    a = good;
+    a.n_out = 0;
+    REFUSED_SIZE(attn_linear_size(&a), ATTN_E_SIZE, "attn_linear_size: n_out is 0");
+    good.user = &none;
+    CHECK(attn_linear_init(&l, &good) == ATTN_OK);
+    memset(y, 0x77, sizeof y);
+    REFUSED(attn_linear_run(&l, NULL, x, 1, NULL), ATTN_E_NULL, "y is NULL");
+    CHECK(refusal_user() == &none);
+    REFUSED(attn_linear_run(&l, y, NULL, 1, NULL), ATTN_E_NULL, "x is NULL");
+    REFUSED(attn_linear_run(&l, y, x, -1, NULL), ATTN_E_SIZE, "rows is -1");
+    REFUSED(attn_linear_run(&l, x, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps x");
+    REFUSED(attn_linear_run(&l, x + 2, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps x");
+    REFUSED(attn_linear_run(&l, (float *)l.w + 1, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
+    REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_NULL, "exec->run is NULL");
+    none = test_exec(2);
+    none.width = 0;
+    REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_OPTION, "exec->width is 0");
+    none.width = -1;
+    REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_OPTION, "exec->width is -1");
+    {   /* rows too many for the address space: of x, of y (sizes by hand, no memory holds such weights) */
+        attn_linear vast = l;
+        vast.n_in = 1 << 30;
+        REFUSED(attn_linear_run(&vast, y, x, 1 << 30, NULL), ATTN_E_OVERFLOW, "n_in 1073741824");
+        vast = l;
+        vast.n_out = 1 << 30;
+        REFUSED(attn_linear_run(&vast, y, x, 1 << 30, NULL), ATTN_E_OVERFLOW, "n_out 1073741824");
+    }
+    CHECK(attn_linear_run(&l, NULL, NULL, 0, NULL) == ATTN_OK);
+    REFUSED(attn_linear_run(&zero, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l ");
+    REFUSED(attn_linear_run(NULL, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l ");
+    CHECK(untouched(y, sizeof y));
+    attn_linear_free(&l);
+    attn_linear_free(&l);
+    attn_linear_free(NULL);
+
+    good.in_place = 1;                                                 /* what lies in place can be written over, too */
+    good.b = b;
+    good.mem = mem;                                                    /* not wanted, not looked at */
+    CHECK(attn_linear_init(&l, &good) == ATTN_OK);
+    REFUSED(attn_linear_run(&l, w + 4, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
+    REFUSED(attn_linear_run(&l, b, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps b");
+    attn_linear_free(&l);
+}
+
+extern const test_case suite_linear[];
+SUITE(linear) = {
+    {"oracle", linear_oracle_test, "a weight, bias or padded column in the wrong place; a write past the last output"},
+    {"company", linear_company, "a row that depends on the rows, blocks or threads around it"},
+    {"nan", linear_nan, "a NaN with the sign or payload of this machine"},
+    {"digits", linear_digits, "one chain over all inputs, which loses digits"},
+    {"chains", linear_chains, "chains cut elsewhere, begun with something else, or added in another order"},
+    {"in place", linear_in_place, "weights in place that give other bits, or are read beyond their end"},
+    {"wrong", linear_wrong, "bad sizes, NULL, overlapping output, a zeroed linear"},
+    {0}};
