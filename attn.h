@@ -4624,7 +4624,8 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     if (block->direct) attn__direct_scores(block, &view);
     band->number = 0;
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
-        (void)attn__band_open(block, band, &view, start);  /* whole heads see what the block sees */
+        /* whole heads see what the block sees: there is always something to do */
+        (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, view.source + local, local,
                               attn__ahead_of_k(block, band, &view, local));

@@ -22,7 +22,8 @@ static void counters_clear(void) { memset(attn_counters, 0, sizeof attn_counters
 /* ---- 1  paths ---------------------------------------------------------------------------------------------- */
 
 /* A small call for each path through the driver: what it must take and what it must not. */
-enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, FAR = 16, PLAIN_C = 32, BIASED = 64 };
+enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, FAR = 16, PLAIN_C = 32, BIASED = 64,
+       ALIKE = 128 };                     /* a keep mask that hides the same keys from every row, the dirty one too */
 static const struct {
     const char *must, *must_not;
     int heads, kv_heads, n_q, n_k, how;
@@ -38,6 +39,7 @@ static const struct {
     {"split", "scalar packed rows", 2, 1, 1, 700, WIDE | CACHED},
     {"masked", "scalar split select", 2, 2, 48, 140, HOLES},
     {"masked", "scalar split select", 2, 2, 48, 140, BIASED},
+    {"masked", "scalar split select rows", 2, 2, 48, 140, ALIKE | DIRTY},
     {"select", "scalar split rows", 2, 2, 48, 140, HOLES | DIRTY},
     {"select", "scalar split packed", 2, 2, 5, 140, HOLES | DIRTY},
     {"select", "scalar rows packed", 2, 2, 5, 140, HOLES | DIRTY | CACHED},
@@ -59,7 +61,6 @@ static void test_paths(void)
     rng_fill(&r, q, 300 * H * D);
     rng_fill(&r, k, N * H * D);
     rng_fill(&r, bias, 300 * N);
-    for (int i = 0; i < 300 * N; i++) keep[i] = (unsigned char)(i % 9 != 3);
     for (size_t x = 0; x < sizeof paths / sizeof paths[0]; x++) {
         rng_fill(&r, v, N * H * D);
         int how = paths[x].how;
@@ -69,7 +70,8 @@ static void test_paths(void)
         attn_exec exec = test_exec(4);
         a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = paths[x].heads, a.kv_heads = paths[x].kv_heads;
         a.n_q = paths[x].n_q, a.n_k = paths[x].n_k, a.head_dim = D;
-        if (how & HOLES) a.keep = keep;
+        for (int i = 0; i < a.n_q * a.n_k; i++) keep[i] = (unsigned char)(i % (how & ALIKE ? 7 : 9) != 3);
+        if (how & (HOLES | ALIKE)) a.keep = keep;
         if (how & BIASED) a.bias = bias, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = a.n_q;
         if (how & DIRTY) v[3 * D * a.kv_heads] = INFINITY;
         if (how & WIDE) a.exec = &exec;
