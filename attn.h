@@ -2473,10 +2473,7 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
     int i;
     for (i = 0; i < 3 && status == ATTN_OK; i++) {
         attn__tensor *t = &tensor[i];
-        if (!each[i].at) {
-            each[i].stride[0] = each[i].stride[1] = each[i].stride[2] = 0;
-            continue;
-        }
+        if (!each[i].at) continue;
         t->name = each[i].name;
         t->at = each[i].at;
         t->given = each[i].given;
@@ -2523,6 +2520,9 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
+    memset(s->mask, 0, sizeof s->mask);
+    memset(s->keep, 0, sizeof s->keep);
+    memset(s->bias, 0, sizeof s->bias);
     if ((a->mask || a->keep || a->bias) &&
         (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
