@@ -57,6 +57,9 @@ golden: ## outputs hashed under other compilers and flags: the same bits
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
 	@sh tests/mutate.sh $(ARGS)
 
+new-isa: ## add a made-up instruction set to a copy by the three steps of section 11: suite and golden hashes
+	@sh tests/new_isa.sh
+
 soak: build/soak ## random work in one process for 10 minutes, many callers at once (ARGS=60: minutes; QUICK=1: 20 s)
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
@@ -101,7 +104,7 @@ build/test: $(OBJECTS)
 
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build/obj
-	@$(CC) $(FLAGS) -DATTN_COUNTERS -c $< -o $@
+	@$(CC) $(FLAGS) -c $< -o $@
 
 build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build
@@ -120,4 +123,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count fuzz clean FORCE
+.PHONY: bench bench-peers count new-isa fuzz clean FORCE

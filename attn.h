@@ -130,7 +130,7 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- LOOK ----------------------------------------------------------------------------------------
+/* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
    Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to
    attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
@@ -152,7 +152,8 @@ ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of t
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
 
 /* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its
-   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
+   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative:
+   ATTN_E_OPTION.
        4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
                            1 0 0 0              1 1 0 0              1 1 1 1
                            1 1 0 0              1 1 1 0              0 1 1 1
@@ -187,8 +188,8 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
 
 /* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never
    a NaN from -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides:
-   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or
-   batch, else ATTN_E_SHAPE.
+   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all
+   entries) or batch, else ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
          1 1 0        1 1 1        1 1 0                                                          */
@@ -234,16 +235,17 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-/* ---- CALL ----------------------------------------------------------------------------------------
+/* ---- CALL ---------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
    projected. Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread
-   safe: calls may run at once as long as their outputs differ. On an error nothing has been written,
-   and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is written. */
+   safe: calls may run at once as long as their outputs differ. On an error nothing has been
+   written, and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is
+   written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
-   lengths       [batch], 0..n: keys behind are hidden, rows behind are written as zeros; NULL: all n
+   lengths       [batch], 0..n: keys behind are hidden, rows behind are zeros; NULL: all n
    mask          [batch][n][n] additive, from the builders above or your own; NULL: none
    Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -254,16 +256,16 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
    out, q          [batch][n_q][heads*head_dim]
    k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
    source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
-   mask            [batch][n_q][n_k] additive; NULL: none. Not causal: position i of one sequence says
-                   nothing about position j of the other
+   mask            [batch][n_q][n_k] additive; NULL: none
+   Not causal: position i of one sequence says nothing about position j of the other.
    Errors: as attn_self, but OPTION. */
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
                                int batch, int n_q, int n_k, int heads, int head_dim,
                                const int *source_lengths, const float *mask);
 
 /* ---- EVERYTHING ---------------------------------------------------------------------------------
-   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0 is
-   legal: attn_args_for asks for them, so that none is forgotten.
+   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0
+   is legal: attn_args_for asks for them, so that none is forgotten.
 
        attn_args a = attn_args_for(batch, n_q, n_k, heads, head_dim);
        a.out = out;  a.q = q;  a.k = k;  a.v = v;
@@ -357,7 +359,7 @@ typedef struct attn_args {
 
     /* What is hidden or added. Cells are [batch][heads][n_q][n_k]. The shape {batch, heads, rows}
        says of each whether it is full, or 1: shared. The stride {batch, head, row} is in cells;
-       each 0: packed upon the inner ones; where one is shared it does not matter. Cells of a row touch.
+       each 0: packed upon the inner ones; a shared one is never stepped over. Cells of a row touch.
        In a buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
     const float *mask;                    /* NULL: none; -inf hides, anything else is added.
                                              "attn_mask" in floats (PyTorch, ONNX), ggml's mask */
@@ -401,9 +403,9 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 
 /* Attention. ATTN_OK, or a status and nothing written: everything is checked first, and
    ATTN_REFUSED is told which argument is wrong and why. out, weights, lse, masked_rows and work may
-   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows of
-   one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe: reads
-   its inputs, writes only its outputs and work. */
+   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows
+   of one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe:
+   reads its inputs, writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
 /* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
@@ -419,19 +421,19 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Backends usable on this machine, best first; writes at most max of them to list (may be NULL) and
-   returns how many there are. A name is a literal: "avx2" etc., "unknown" for others. Thread safe. */
+   returns how many there are. A name is a literal, "avx2" or "unknown", say. Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
-/* ---- CACHE ---------------------------------------------------------------------------------------
-   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past
-   (append per token) and for an encoder's output (filled once). `batch` entries grow independently
-   of each other; attn_args.kv reads them, with the same bits as from plain rows. attn_kv is yours to
-   place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes (append,
-   truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone.
-   On an error the cache is as it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv
-   is refused by every call with ATTN_E_NULL. */
+/* ---- CACHE --------------------------------------------------------------------------------------
+   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own
+   past (append per token) and for an encoder's output (filled once). `batch` entries grow
+   independently of each other; attn_args.kv reads them, with the same bits as from plain rows.
+   attn_kv is yours to place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes
+   (append, truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step,
+   attn_mha_cross_fill) alone. On an error the cache is as it was, and ATTN_REFUSED is told a
+   sentence. A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched
@@ -488,14 +490,15 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 
 /* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a
-   rejected draft. What is appended next stands where the forgotten stood: as if they had never been.
-   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. reset is truncate to 0. */
+   rejected draft. What is appended next stands where the forgotten stood: as if they had never
+   been. reset is truncate to 0.
+   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
 /* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames
-   entries and copies only those that go to more than one place, and of them only the keys they hold.
-   Errors: MAP, NULL, OVERLAP, ALIGN. */
+   entries and copies only those that go to more than one place, and of them only the keys they
+   hold. Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
 /* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers.
@@ -621,18 +624,23 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k, const attn_mha_opts *o);
 
 #ifdef ATTN_THREADS
-/* ---- THREADS -------------------------------------------------------------------------------------------------
-   A small pool for those who have none. No globals; threads exist from create to destroy and nowhere else, spin for
-   some microseconds after a job and sleep then. Several threads may use one pool: they take turns. A task that uses
-   its own pool gets its tasks run at once, in place. pthreads (link with -pthread where that is not automatic) or
-   Win32. */
+/* ---- THREADS ------------------------------------------------------------------------------------
+   A small pool for those who have none: pthreads (link with -pthread where that is not automatic)
+   or Win32. Its threads exist from create to destroy and nowhere else. After a job they look for
+   the next one for some microseconds, then they sleep.
+   Thread safe: several threads may use one pool at once; their jobs take turns.
+   Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
+   one behind the other. So no two pools can wait for each other.
+   After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
+   destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
+   attn_pool_destroy while you fork. Pools that the child creates are as good as any. */
 typedef struct attn_pool attn_pool;
 
-/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors. NULL: out of range, or the
-   system did not give them. Uses ATTN_MALLOC(NULL, ...). */
+/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors, at most
+   256. NULL: out of range, or the system did not give them. Uses ATTN_MALLOC(NULL, ...). */
 ATTNDEF attn_pool  *attn_pool_create(int threads);
-ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);           /* for attn_args.exec; NULL: one thread */
-ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses it any more; NULL is fine */
+ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; NULL: one thread */
+ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
 #endif
 
 #ifdef __cplusplus
@@ -643,6 +651,11 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 /* ============================================================================================================
  * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
  * ========================================================================================================== */
+#if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
+    (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "attn.h: the implementation needs C99: compile this one file with -std=c99 or later"
+#undef ATTN_IMPLEMENTATION               /* so that this is the only message */
+#endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
 
@@ -701,17 +714,29 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);        /* when no call uses
 #define ATTN__ATTR(isa)
 #endif
 
-/* -DATTN_COUNTERS: count how often each path was taken, so that a test can fail on one that never was. */
+/* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
-enum { ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT, ATTN__C_SELECT,
-       ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_COUNT };
-static const char *const attn_counter_names[] = { "scalar", "packed", "rows", "cache", "group", "split", "select",
-                                                  "skip", "masked", "one_row" };
-extern long attn_counters[];
-long attn_counters[ATTN__C_COUNT];
+enum {
+    ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT, ATTN__C_SELECT,
+    ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_COUNT
+};
+static const char *const attn_counter_names[] = {
+    "scalar", "packed", "rows", "cache", "group", "split", "select", "skip", "masked", "one_row", "item"
+};
+static long attn_counters[ATTN__C_COUNT];
+#if defined(__GNUC__) || defined(__clang__)
 #define ATTN__COUNT(name) ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
 #else
+#define ATTN__COUNT(name) ((void)attn_counters[ATTN__C_##name]++)
+#endif
+#else
 #define ATTN__COUNT(name) ((void)0)
+#endif
+
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#define ATTN__MSAN
+#endif
 #endif
 
 /* asks the memory for what will be read soon; never faults */
@@ -726,33 +751,41 @@ long attn_counters[ATTN__C_COUNT];
 /* Rows so many floats apart have their first lines in the same set of L1, and evict each other. */
 #define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
-enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };
+enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
-/* ---- what the parts of the implementation say to each other ---------------------------------------------- */
-/* attn_args with every default resolved: written by attn__check, read by the driver and the scalar specification */
+/* ---- what the parts of the implementation say to each other ---------------------------------- */
+/* attn_args with every default resolved: written by attn__check, read by the driver and the
+   specification. */
 typedef struct attn__shape {
-    int batch, heads, kv_heads, group;    /* group = heads / kv_heads */
-    int n_q, n_k;                         /* widest entry (ragged, kv: longest); also the size of mask/weights/lse */
-    int head_dim, v_head_dim, k_batch;
+    int batch, heads, kv_heads;
+    int group;                            /* heads that share one K/V head: heads / kv_heads */
+    int n_q, n_k;                         /* of the longest entry; also the size of mask, weights
+                                             and lse */
+    int head_dim, v_head_dim;
+    int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is shared */
+    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is
+                                             shared */
     float scale;
 } attn__shape;
 
-/* one query entry: who exists in it */
+/* One entry of the batch: which of its rows and keys exist, and where they are. */
 typedef struct attn__entry {
-    int rows, start, end;                 /* rows that exist; keys start <= j < end (true index) */
-    int kv;                               /* K/V entry (or cache slot) it reads */
+    int rows;                             /* query rows that exist */
+    int start, end;                       /* keys start <= j < end exist */
+    int kv;                               /* the K/V entry (of a cache: the slot) that it reads */
     long long pos;                        /* position of row 0 */
-    const float *q, *k, *v;               /* row 0, head 0, of this entry (k, v NULL with a cache) */
+    const float *q, *k, *v;               /* row 0 of head 0 of this entry (k, v NULL with a
+                                             cache) */
     float *out;
 } attn__entry;
 
-/* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V likewise.
+/* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
+   likewise with v_size. Inside:
        key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
        key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
                                  dv16: v_head_dim rounded up to 16
-   K panels are zeroed when their first key arrives; the columns of V from v_head_dim to dv16 are zeros. */
+   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of V are zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -767,56 +800,142 @@ ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
 /* All of its memory: panels, and behind them five arrays of [batch] ints. */
 ATTN__INLINE size_t attn__kv_bytes(const attn_kv *c)
 {
-    return (size_t)((const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch) - (const char *)c->k_panels);
+    const int *end = c->slots + 5 * (ptrdiff_t)c->shape.batch;
+    return (size_t)((const char *)end - (const char *)c->k_panels);
 }
 
-/* c[r][x] = chain over t < depth of a[r][t] * b[t][x], columns in panels of 16:
-   b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16.  The one matrix product of the library. */
+/* The one matrix product of the library, columns in panels of 16:
+      c[r][x] = chain over t < depth of a[r][t] * b[t][x]
+   where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. */
 typedef struct attn__gemm {
-    const float *a; ptrdiff_t a_row;
-    const float *b; ptrdiff_t b_step, b_panel;
-    const float *from; ptrdiff_t from_row;      /* chains start at from[r][x] (from_row 0: one row for all); NULL: +0 */
-    float *c; ptrdiff_t c_row;                  /* 16 * panels columns are written */
-    const float *fold_a, *fold_b;               /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const float *ahead; ptrdiff_t ahead_row;    /* what will be read next, row by row (0: they touch), or NULL */
+    const float *a;                       /* left-hand rows, a_row floats apart */
+    ptrdiff_t a_row;
+    const float *b;                       /* right-hand panels; floats from step to step, panel
+                                             to panel */
+    ptrdiff_t b_step, b_panel;
+    const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
+    ptrdiff_t from_row;                   /* 0: one row for all */
+    float *c;                             /* 16 * panels columns of each row are written */
+    ptrdiff_t c_row;
+    const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
+    const float *ahead;                   /* what will be read next, to be prefetched, or NULL */
+    ptrdiff_t ahead_row;                  /* floats from row to row of it (0: the rows touch) */
     int rows, panels, depth;
 } attn__gemm;
 
-typedef struct attn__kernels attn__kernels;     /* one table per backend, section 12 */
-static const attn__kernels *attn__table(attn_backend backend);   /* ATTN_AUTO: the best here; NULL: not usable here */
+/* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
+   cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
+   none. */
+typedef struct attn__row {
+    int lo, hi;                           /* keys lo <= j < hi of the chunk, by position alone */
+    const float *mask, *bias;
+    const unsigned char *keep;
+    float *weights;                       /* where scores are written for the caller */
+    float slope, dist;                    /* ALiBi; dist = position of the row - that of the
+                                             first key */
+} attn__row;
 
-/* Runs n tasks, on e when given, each under the default floating-point environment (no flushing, round to nearest). */
+/* Scores of one chunk to probabilities, several rows at once. */
+typedef struct attn__soft {
+    float *s;                             /* [rows][128]: scores in, probabilities out */
+    float *vis;                           /* [rows][128] out: 1 visible, 0 hidden; NULL: not
+                                             wanted */
+    ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it,
+                                             or 0 */
+    const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
+    int *seen;                            /* [rows] set to 1 where the row sees a key of this
+                                             chunk */
+    float *m, *l;                         /* [rows] out: largest visible score, sum of
+                                             probabilities */
+    int rows, n;                          /* rows; keys of the chunk that exist */
+    int lo, end;                          /* scores lo <= j < end are computed, both multiples of
+                                             16 */
+    int arrays;                           /* 0: nothing but ranges of keys decides */
+    int simple;                           /* 1: no softcap, ALiBi or weights */
+    int alibi;                            /* 1: slope and dist are used */
+    attn_stage stage;                     /* of the weights */
+    float softcap;                        /* 0: none */
+} attn__soft;
+
+/* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
+typedef struct attn__kernels {
+    attn_backend backend;
+    int rows;                             /* of the register tile */
+    /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last
+       panel */
+    void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
+    void (*gemm)(const attn__gemm *g);
+    /* to = from * by */
+    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
+                  int n, float by);
+    /* n rows of V to panels of 16 columns, [column/16][128][16]; 1 when a value is not finite. A
+       row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
+    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
+                   const unsigned char *needed);
+    /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart) */
+    void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
+                   ptrdiff_t c_head);
+    /* 1 when a value of the right-hand side is not finite */
+    int  (*dirty)(const attn__gemm *g);
+    /* the product, but row r leaves out the steps t with vis[r*128 + t] == 0 */
+    void (*select)(const attn__gemm *g, const float *vis);
+    void (*soft)(const attn__soft *f);
+    /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
+       vectors are read and written: room for ATTN__BAND rows */
+    void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
+    /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
+    void (*fold_out)(float *o, const float *x, float a, float b, int n);
+    /* out = o / L, row by row */
+    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L,
+                   int rows, int n);
+    /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
+    void (*weigh)(float *w, int n, float M, float L);
+} attn__kernels;
+
+/* ATTN_AUTO: the best here; NULL: not usable here */
+static const attn__kernels *attn__table(attn_backend backend);
+
+/* Runs n tasks, on e when given, each under the default floating-point environment (no flushing,
+   round to nearest). */
 static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg);
 
 /* A sentence being written: size 0 is fine, always terminated. */
 typedef struct attn__text { char *at; size_t size, len; } attn__text;
 
-/* Why a call is refused. Every public function that can refuse opens one and hands it down; attn__fail
-   tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
+/* Why a call is refused. Every public function that can refuse opens one and hands it down;
+   attn__fail tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
 typedef struct attn__why {
-    const char *function;                 /* who refuses: the sentence begins with it; NULL: no such beginning */
+    const char *function;                 /* who refuses: the sentence begins with it; NULL: no
+                                             such beginning */
     void *user;                           /* of the call, for ATTN_REFUSED */
     int asked;                            /* by attn_check: nobody else is told */
-    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths; NULL: those */
-    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said yet */
+    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths;
+                                             NULL: those */
+    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said
+                                             yet */
     char room[256];
 } attn__why;
 
-/* ============================================================================================================
+/* =================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
- *    The kernels of section 12 do these operations in this order; nothing but their number at once differs.
- * ========================================================================================================== */
+ *    The kernels of section 12 do these operations in this order; nothing but their number at once
+ *    differs.
+ * ============================================================================================== */
 ATTN__INLINE unsigned attn__bits(float x) { unsigned u; memcpy(&u, &x, sizeof u); return u; }
 ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); return x; }
 ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
-ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }   /* the one NaN that is ever stored */
-ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }  /* a hidden cell of unfinished weights */
+/* the one NaN that is ever stored */
+ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }
+/* a hidden cell of unfinished weights */
+ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }
 
-/* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded to odd with the help
- * of its exact error, and rounding that to float is then the only rounding that counts. */
+/* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded
+ * to odd with the help of its exact error, and rounding that to float is then the only rounding
+ * that counts. */
 static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
 {
-    const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p, error = (p - (s - t)) + (d - t);
+    const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p,
+        error = (p - (s - t)) + (d - t);
     unsigned long long u;
     double odd;
     if (!(error > 0.0 || error < 0.0)) return (float)s;     /* exact, infinite or NaN */
@@ -826,18 +945,21 @@ static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
     return (float)odd;
 }
 
-/* The list names targets whose compilers make it one instruction; elsewhere libm would be called (or worse). */
-#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && (defined(__FMA__) || defined(__aarch64__) || \
-    defined(__ARM_FEATURE_FMA) || defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
+/* The list names targets whose compilers make it one instruction; elsewhere libm would be called
+   (or worse). */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && \
+    (defined(__FMA__) || defined(__aarch64__) || defined(__ARM_FEATURE_FMA) || \
+    defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
     (defined(__powerpc64__) && !defined(__NO_FPRS__)))
 ATTN__INLINE float attn__fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 #else
 ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact(a, b, c); }
 #endif
 
-/* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low bits of the sum
- * with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4 ulp elsewhere. The shape of q
- * (pairs, r without its last correction) keeps the chain of dependent operations short: kernels wait for it. */
+/* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low
+ * bits of the sum with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4
+ * ulp elsewhere. The shape of q (pairs, r without its last correction) keeps the chain of dependent
+ * operations short: kernels wait for it. */
 #define ATTN__LOG2E   1.44269504f
 #define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
 #define ATTN__LN2_HI  0.693147182f
@@ -870,12 +992,12 @@ static float attn__log(float x)
     static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
                                 0.142017562f, -0.13160181f, 0.127615873f, -0.0763451227f };
     unsigned u;
-    float f, z, y, fz, e = 0.0f;         /* one operation an assignment: excess precision ends there */
+    float f, z, y, fz, e = 0.0f;  /* one operation an assignment: excess precision ends there */
     int i;
     if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
     if (x == attn__inf()) return x;
     if (x < 1.17549435e-38f) { x *= 8388608.0f; e = -23.0f; }
-    u = attn__bits(x) - 0x3f3504f3u;                        /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
+    u = attn__bits(x) - 0x3f3504f3u;  /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
     e += (float)((int)(u >> 23) - (u >> 31 ? 512 : 0));
     f = attn__float((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
     z = f * f;
@@ -915,8 +1037,9 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
-/* 1 / sqrt(head_dim). Heron's method: divisions and sums only, so no compiler can contract it. It runs before any task, so
- * it is made one: the caller's rounding mode has no say in it and the caller's exception flags stay as they are. */
+/* 1 / sqrt(head_dim). Heron's method: divisions and sums only, so no compiler can contract it. It
+ * runs before any task, so it is made one: the caller's rounding mode has no say in it and the
+ * caller's exception flags stay as they are. */
 typedef struct attn__root { int head_dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
@@ -940,47 +1063,10 @@ ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one Na
     return x != x ? attn__nan() : x;
 }
 
-/* One row of scores of one group of rows: who may be seen by position, and what is added. Filled by the driver. */
-typedef struct attn__row {
-    int lo, hi;                           /* keys of the chunk by position alone: lo <= j < hi */
-    const float *mask, *bias;             /* at the chunk's first key, or NULL */
-    const unsigned char *keep;
-    float *weights;
-    float slope, dist;                    /* ALiBi; dist = position of the row - index of the chunk's first key */
-} attn__row;
+/* ---- one row of attention -------------------------------------------------------------------- */
 
-typedef struct attn__soft {
-    float *s, *vis;                       /* [rows][128]: scores in, probabilities out; 1 visible, 0 hidden, or NULL */
-    ptrdiff_t ahead;                      /* floats from a row's mask to the same row's of the next group, or 0 */
-    const attn__row *row;                 /* [rows], or NULL: every row sees all n keys */
-    int *seen;                            /* [rows] has it seen any key so far? Set where it does here */
-    float *m, *l;                         /* [rows] chunk state out */
-    int rows, n;                          /* rows; keys of the chunk that exist */
-    int lo, end;                          /* scores lo <= j < end are computed, both multiples of 16 */
-    int arrays, simple;                   /* arrays 0: nothing but ranges of keys; simple: mask, bias, keep at most */
-    int alibi;
-    attn_stage stage;
-    float softcap;
-} attn__soft;
-
-struct attn__kernels {
-    attn_backend backend;
-    int rows;                    /* rows of the register tile */
-    void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
-    void (*gemm)(const attn__gemm *g);
-    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows, int n, float by);
-    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim);
-    void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    int  (*dirty)(const attn__gemm *g);
-    void (*select)(const attn__gemm *g, const float *vis);
-    void (*soft)(const attn__soft *f);
-    void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
-    void (*fold_out)(float *o, const float *x, float a, float b, int n);
-    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L, int rows, int n);
-    void (*weigh)(float *w, int n, float M, float L);
-};
-
-/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start. */
+/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start.
+   The driver asks the same function. */
 static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *from, int *to)
 {
     const long long p = e->pos + i;
@@ -992,127 +1078,184 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
     *to = lo < hi ? (int)(hi - e->start) : 0;
 }
 
-/* raw scores are wanted for hidden keys, too */
+/* RAW and CAPPED scores are wanted of hidden keys, too. */
 ATTN__INLINE int attn__wants_raw(const attn_args *a)
 {
-    return a->weights && (a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED);
+    return a->weights && (a->weights_stage == ATTN_SCORES_RAW ||
+                          a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
-ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)       /* of lse; times n_k: of weights */
+/* The place of a row in lse, and (times n_k) in weights. */
+ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
 
-ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
-                                    ptrdiff_t *step)
+/* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from
+   the first one that exists. */
+ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
+                                    int g, int key, ptrdiff_t *step)
 {
-    if (!a->kv) { *step = 1; return e->k + g * s->k[2] + (e->start + j) * s->k[1]; }
+    if (!a->kv) {
+        *step = 1;
+        return e->k + g * s->k[2] + (e->start + key) * s->k[1];
+    }
     *step = 16;
-    return a->kv->k_panels + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
-         + (size_t)(j / 16 * 16) * (size_t)s->head_dim + j % 16;
+    return a->kv->k_panels
+         + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
+         + (size_t)(key / 16 * 16) * (size_t)s->head_dim + key % 16;
 }
 
-ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s, const attn__entry *e, int g, int j,
-                                      int x)
+/* Column x of the value of that key. */
+ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
+                                      const attn__entry *e, int g, int key, int x)
 {
     const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
-    if (!a->kv) return e->v + g * s->v[2] + (e->start + j) * s->v[1] + x;
-    return a->kv->v_panels + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
-         + (size_t)(j / ATTN__CHUNK * ATTN__CHUNK) * dv16
-         + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(j % ATTN__CHUNK * 16 + x % 16);
+    if (!a->kv) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
+    return a->kv->v_panels
+         + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
+         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * dv16
+         + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(key % ATTN__CHUNK * 16 + x % 16);
+}
+
+/* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
+   first key that exists. */
+typedef struct attn__query {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__entry *e;
+    int h, i;                             /* its head and its row */
+    int from, to;                         /* keys from <= key < to are visible by position */
+    const float *q, *mask, *bias;
+    const unsigned char *keep;
+} attn__query;
+
+static int attn__scalar_sees(const attn__query *r, int key)
+{
+    return key >= r->from && key < r->to && !(r->keep && !r->keep[key]) &&
+           !(r->mask && r->mask[key] == -attn__inf()) && !(r->bias && r->bias[key] == -attn__inf());
+}
+
+/* The score of a key up to a stage: the product, then softcap, then what is added to it. */
+static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
+{
+    const attn_args *a = r->a;
+    ptrdiff_t step;
+    const float *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    float t = 0.0f;
+    int c;
+    for (c = 0; c < r->s->head_dim; c++) t = attn__fma(r->q[c] * r->s->scale, k[c * step], t);
+    if (stage == ATTN_SCORES_RAW) return t;
+    if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
+    if (stage == ATTN_SCORES_CAPPED) return t;
+    if (a->alibi_slopes) {
+        /* Two exact steps, from the row to the chunk and on to the key, as the kernels do it. */
+        const int in_chunk = key % ATTN__CHUNK;
+        const float chunk_pos = (float)(r->e->pos + r->i - r->e->start - (key - in_chunk));
+        const float away = chunk_pos - (float)in_chunk;
+        t = attn__fma(a->alibi_slopes[r->h], away < 0.0f ? away : 0.0f - away, t);
+    }
+    if (r->bias) t += r->bias[key];
+    if (r->mask) t += r->mask[key];
+    return t;
+}
+
+/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability
+   of key[j], l their sum. A sink is such a chunk without keys. */
+static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
+                              const float *p, int n, float *M, float *L, float *out)
+{
+    const float top = *M > m ? *M : m;
+    const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
+    const float b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
+    int j, x;
+    *L = attn__fma(*L, a, l * b);
+    *M = top;
+    for (x = 0; x < r->s->v_head_dim; x++) {
+        float o = 0.0f;
+        for (j = 0; j < n; j++)
+            o = attn__fma(p[j], *attn__value(r->a, r->s, r->e, r->h / r->s->group, key[j], x), o);
+        out[x] = attn__fma(out[x], a, o * b);
+    }
+}
+
+/* The chunk of 128 keys that begins at `first`. Returns how many of them the row sees. */
+static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *L, float *out)
+{
+    const int end = attn__min(first + ATTN__CHUNK, r->e->end - r->e->start);
+    float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top;
+    int key[ATTN__CHUNK], n = 0, j, half;
+
+    for (j = first; j < end; j++) {                         /* scores of the keys that are seen */
+        if (!attn__scalar_sees(r, j)) continue;
+        key[n] = j;
+        p[n] = attn__scalar_score(r, j, ATTN_SCORES_BIASED);
+        if (p[n] > m || p[n] != p[n]) m = p[n];
+        n++;
+    }
+    if (n == 0) return 0;
+
+    top = m == -attn__inf() ? 0.0f : m;  /* probabilities; their sum: 16 lanes, a tree */
+    for (j = 0; j < 16; j++) lane[j] = 0.0f;
+    for (j = 0; j < n; j++) {
+        p[j] = attn__exp(p[j] - top);
+        lane[key[j] % 16] += p[j];
+    }
+    for (half = 8; half > 0; half /= 2)
+        for (j = 0; j < half; j++) lane[j] += lane[j + half];
+
+    attn__scalar_fold(r, m, lane[0], key, p, n, M, L, out);
+    return n;
+}
+
+/* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
+static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
+{
+    const int exists = key >= 0 && key < r->e->end - r->e->start;
+    const int shown = exists && (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
+    if (r->a->weights_stage == ATTN_PROBABILITIES)
+        return shown
+             ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L)
+             : 0.0f;
+    return shown ? attn__clean(attn__scalar_score(r, key, r->a->weights_stage)) : -attn__inf();
 }
 
 /* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
-static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b, int h, int i)
+static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
+                            int h, int i)
 {
-    const int g = h / s->group, keys = e->end - e->start;
-    const int all_scores = attn__wants_raw(a), stage = a->weights ? (int)a->weights_stage : -1;
-    const size_t cell = attn__place(s, b, h, i);
-    const float *q = e->q + h * s->q[2] + i * s->q[1];
-    const float *mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
-    const float *bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
-    const unsigned char *keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
+    const size_t place = attn__place(s, b, h, i);
     float *out = e->out + h * s->out[2] + i * s->out[1];
-    float *weights = a->weights ? a->weights + cell * (size_t)s->n_k : NULL;
+    float *weights = a->weights ? a->weights + place * (size_t)s->n_k : NULL;
     float M = -attn__inf(), L = 0.0f;
-    int from, to, c0, j, c, x, seen = 0;
-    attn__visible(a, e, i, &from, &to);
+    int first, j, x, seen = 0;
+    attn__query r;
+    r.a = a;
+    r.s = s;
+    r.e = e;
+    r.h = h;
+    r.i = i;
+    r.q = e->q + h * s->q[2] + i * s->q[1];
+    r.mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
+    r.bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
+    r.keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
+    attn__visible(a, e, i, &r.from, &r.to);
+
     for (x = 0; x < s->v_head_dim; x++) out[x] = 0.0f;
-    for (j = 0; weights && j < s->n_k; j++)
-        weights[j] = stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
-    if (weights) weights += e->start;
+    for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
+        seen += attn__scalar_chunk(&r, first, &M, &L, out);
+    if (a->sinks && seen)                                   /* one more key, which has no value */
+        attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0,
+                          &M, &L, out);
 
-    for (c0 = 0; c0 < keys; c0 += ATTN__CHUNK) {
-        const int n = keys - c0 < ATTN__CHUNK ? keys - c0 : ATTN__CHUNK;
-        const float chunk_pos = (float)(e->pos + i - e->start - c0);
-        float p[ATTN__CHUNK], lane[16], m = -attn__inf(), M1, fa, fb, top;
-        int visible[ATTN__CHUNK], any = 0;
-        if ((c0 >= to || c0 + n <= from) && !all_scores) continue;
-
-        for (j = 0; j < n; j++) {                           /* scores: scale, softcap, ALiBi, bias, mask */
-            const int key = c0 + j;
-            ptrdiff_t step;
-            const float *k = attn__key(a, s, e, g, key, &step);
-            float t = 0.0f;
-            visible[j] = key >= from && key < to && !(keep && !keep[key]) && !(mask && mask[key] == -attn__inf()) &&
-                         !(bias && bias[key] == -attn__inf());
-            if (!visible[j] && !all_scores) continue;
-            for (c = 0; c < s->head_dim; c++) t = attn__fma(q[c] * s->scale, k[c * step], t);
-            if (stage == ATTN_SCORES_RAW) weights[key] = attn__clean(t);
-            if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
-            if (stage == ATTN_SCORES_CAPPED) weights[key] = attn__clean(t);
-            if (!visible[j]) continue;
-            if (a->alibi_slopes) {
-                const float away = chunk_pos - (float)j;
-                t = attn__fma(a->alibi_slopes[h], away < 0.0f ? away : 0.0f - away, t);
-            }
-            if (bias) t += bias[key];
-            if (mask) t += mask[key];
-            if (stage == ATTN_SCORES_BIASED || stage == ATTN_PROBABILITIES) weights[key] = attn__clean(t);
-            p[j] = t;
-            any = 1;
-            if (t > m || t != t) m = t;
-        }
-        if (!any) continue;
-        seen = 1;
-
-        top = m == -attn__inf() ? 0.0f : m;                 /* probabilities and their sum: 16 lanes, then a tree */
-        for (j = 0; j < 16; j++) lane[j] = 0.0f;
-        for (j = 0; j < n; j++)
-            if (visible[j]) lane[j % 16] += p[j] = attn__exp(p[j] - top);
-        for (c = 8; c > 0; c /= 2)
-            for (j = 0; j < c; j++) lane[j] += lane[j + c];
-
-        M1 = M > m ? M : m;                                 /* fold the chunk into what came before */
-        fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1);
-        fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
-        L = attn__fma(L, fa, lane[0] * fb);
-        M = M1;
-        for (x = 0; x < s->v_head_dim; x++) {
-            float o = 0.0f;
-            for (j = 0; j < n; j++)
-                if (visible[j]) o = attn__fma(p[j], *attn__value(a, s, e, g, c0 + j, x), o);
-            out[x] = attn__fma(out[x], fa, o * fb);
-        }
-    }
-    if (a->sinks && seen) {
-        const float m = a->sinks[h], M1 = M > m ? M : m;
-        const float fa = M1 == -attn__inf() ? 1.0f : attn__exp(M - M1);
-        const float fb = M1 == -attn__inf() ? 1.0f : attn__exp(m - M1);
-        L = attn__fma(L, fa, m == -attn__inf() ? 0.0f : fb);
-        M = M1;
-        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
-    }
     for (x = 0; seen && x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
-    if (stage == ATTN_PROBABILITIES)
-        for (weights -= e->start, j = 0; j < s->n_k; j++)
-            weights[j] = !seen || attn__bits(weights[j]) == attn__bits(attn__mark()) ? 0.0f
-                       : attn__clean(attn__exp(weights[j] - M) / L);
-    if (a->lse) a->lse[cell] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
+    for (j = 0; weights && j < s->n_k; j++)
+        weights[j] = attn__scalar_weight(&r, j - e->start, M, L);
+    if (a->lse) a->lse[place] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
     return !seen;
 }
 
-/* The product of section 2, and packing, in plain C: what projections use on this backend. */
+/* ---- the product of section 2, and packing, in plain C: what projections use on this backend - */
 static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
     ptrdiff_t c;                                            /* c * 16 may leave an int */
@@ -1135,7 +1278,8 @@ static void attn__gemm_scalar(const attn__gemm *g)
         }
 }
 
-static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar, attn__gemm_scalar,
+static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
+                                                   attn__gemm_scalar,
                                                     0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
 /* =================================================================================================
@@ -1408,8 +1552,8 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
     attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) !=
-        ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
+    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT)
+        attn__env_set(ATTN__ENV_DEFAULT);
     for (i = from; i < to; i++) task(job->arg, i);
     if (exists && attn__env_get() != before) attn__env_set(before);
 }
@@ -1424,27 +1568,30 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
     else e->run(e->pool, n, attn__run_one, &job);
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
- * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It reads and
- * never writes, so a refused call has touched nothing. In this order, each step trusting the ones before it:
+ * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It
+ * reads and never writes, so a refused call has touched nothing. In this order, each step trusting
+ * the ones before it:
  *     options     values out of range, settings that exclude each other
  *     sizes       what stands in attn_args itself, or in the cache
+ *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
  * Without arrays it takes less than 0.1 microseconds: small calls feel every one of these.
- * ========================================================================================================== */
+ * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
     static const char *const names[] = {
-        "ok", "a required pointer is NULL", "a size is out of range", "kv_heads does not divide heads",
-        "a stride is negative or too small", "a length, start or offset is out of range",
-        "a k_map entry is out of range", "a mask, keep or bias shape is neither 1 nor the full size",
-        "an option is out of range", "two settings exclude each other",
-        "an output overlaps another argument", "a size does not fit the address space",
-        "the memory given is too small", "out of memory", "the backend is not usable on this machine",
-        "the cache is full", "a pointer is not aligned to its type"
+        "ok", "a required pointer is NULL", "a size is out of range",
+        "kv_heads does not divide heads", "a stride is negative or too small",
+        "a length, start or offset is out of range", "a k_map entry is out of range",
+        "a mask, keep or bias shape is neither 1 nor the full size", "an option is out of range",
+        "two settings exclude each other", "an output overlaps another argument",
+        "a size does not fit the address space", "the memory given is too small", "out of memory",
+        "the backend is not usable on this machine", "the cache is full",
+        "a pointer is not aligned to its type"
     };
     return s <= ATTN_OK && s >= ATTN_E_ALIGN ? names[-(int)s] : "unknown status";
 }
@@ -1463,8 +1610,9 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
     return a;
 }
 
-/* ---- sentences without stdio ------------------------------------------------------------------- */
-/* Appends n bytes. len counts what was asked for, as snprintf does; what is stored ends at size - 1. */
+/* ---- sentences without stdio ----------------------------------------------------------------- */
+/* Appends n bytes. len counts what was asked for, as snprintf does; only size - 1 bytes are stored
+   and terminated. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->size > 0) {
@@ -1498,8 +1646,8 @@ static void attn__put_int(attn__text *t, long long n)
 }
 
 /* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
-static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x, long long y,
-                       long long z)
+static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x,
+                       long long y, long long z)
 {
     for (; *sentence; sentence++) {
         if (*sentence == '$') attn__put(t, name);
@@ -1566,21 +1714,23 @@ static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const
 
 /* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that
    succeeds comes here. */
-static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status, const char *sentence,
-                                             const char *name, long long x, long long y, long long z)
+static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
+                                             const char *sentence, const char *name,
+                                             long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
     if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
-/* ---- sizes that cannot wrap -------------------------------------------------------------------- */
-/* No object is larger; differences of addresses inside one, and sums of two of them, fit their types. */
+/* ---- sizes that cannot wrap ------------------------------------------------------------------ */
+/* No object is larger; differences of addresses inside one, and sums of two of them, fit their
+   types. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
 #define ATTN__SIZE_MAX  (INT_MAX - 1023)
 
-/* *r = a * b and a + b; 1 when it does not fit. Two small factors, the usual case, need no division. */
+/* *r = a * b and a + b; 1 when it does not fit. Small factors, the usual case, need no division. */
 ATTN__INLINE int attn__mul(size_t a, size_t b, size_t *r)
 {
     const size_t half = (size_t)1 << (sizeof(size_t) * CHAR_BIT / 2);
@@ -1594,8 +1744,8 @@ ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
     return *r < a;
 }
 
-/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A zero
-   is tested first because the product of the others may wrap without meaning anything. */
+/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A
+   zero is tested first because the product of the others may wrap without meaning anything. */
 static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 {
     *bytes = 0;
@@ -1605,7 +1755,7 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
            *bytes > ATTN__BYTES_MAX;
 }
 
-/* ---- options ----------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
@@ -1634,13 +1784,15 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int
 {
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "align is set but causal already says how rows and keys align", "", 0, 0, 0);
+                          "align is set but causal already says how rows and keys align", "",
+                          0, 0, 0);
     if (a->q_cum && a->q_lengths)
         return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv && contents != ATTN__APPENDS) {     /* settings that the cache would silently win over */
+    if (a->kv && contents != ATTN__APPENDS) {
+        /* Settings that the cache would silently win over. */
         const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
                            a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
                            a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
@@ -1655,27 +1807,32 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int
 static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     attn_status status;
-    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
-        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) != ATTN_OK ||
-        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED)) != ATTN_OK ||
-        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)) != ATTN_OK)
+    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) ||
+        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) ||
+        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) ||
+        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage,
+                                     ATTN_SCORES_BIASED)) ||
+        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)))
         return status;
-    if (!attn__finite(a->scale)) return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    if (!attn__finite(a->scale))
+        return attn__fail_float(why, "scale", a->scale, " but must be finite");
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
     if (a->window_left < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "", a->window_left, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "",
+                          a->window_left, 0, 0);
     if (a->window_right < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "", a->window_right, 0, 0);
-    if (a->exec && !a->exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "",
+                          a->window_right, 0, 0);
+    if (a->exec && !a->exec->run)
+        return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           a->exec->width, 0, 0);
     return attn__check_conflicts(a, why, contents);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 /* any size: at least `least`, and small enough to be rounded up */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
@@ -1710,7 +1867,8 @@ static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 }
 
 /* What the arguments say about the keys although a cache does, must agree with it. */
-static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s, attn__why *why)
+static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s,
+                                     attn__why *why)
 {
     const struct { const char *name; int given, cached; } same[] = {
         { "kv_heads", s->kv_heads, cache->kv_heads }, { "head_dim", s->head_dim, cache->head_dim },
@@ -1719,8 +1877,8 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
     int i;
     for (i = 0; i < 4; i++)
         if (same[i].given != same[i].cached)
-            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name, same[i].given,
-                              same[i].cached, 0);
+            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name,
+                              same[i].given, same[i].cached, 0);
     return ATTN_OK;
 }
 
@@ -1728,15 +1886,16 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
    entries. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
-    /* The sign and the high bits of the OR are those of the worst: small sizes are passed at once. */
-    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads | a->head_dim |
-                                    a->v_head_dim | a->k_batch);
+    /* The OR has the sign and the high bits of the worst, so small sizes are passed at once. */
+    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads |
+                                    a->head_dim | a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
     attn_status status = ATTN_OK;
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
         if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
     if (c && (c->head_dim < 1 || !a->kv->lengths))
-        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
+                          0, 0, 0);
     s->batch = a->batch;
     s->heads = a->heads;
     s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
@@ -1746,10 +1905,12 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (c && (status = attn__check_cache(c, s, why)) != ATTN_OK) return status;
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->group * s->kv_heads != s->heads)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide heads",
-                          "", s->heads, s->kv_heads, 0);
+        return attn__fail(why, ATTN_E_HEADS,
+                          "heads is # but kv_heads is #; kv_heads must divide heads", "",
+                          s->heads, s->kv_heads, 0);
     if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
-        return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share them",
+        return attn__fail(why, ATTN_E_SIZE,
+                          "batch is # but there are only # $; k_map could share them",
                           a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch,
                           s->k_batch, 0);
     if (s->batch > INT_MAX / s->heads)
@@ -1759,19 +1920,20 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     return ATTN_OK;
 }
 
-/* ---- alignment --------------------------------------------------------------------------------- */
+/* ---- alignment ------------------------------------------------------------------------------- */
 /* What a compiler asks of the addresses of float and int (the same everywhere, or nearly), and of
    size_t. Less than that is undefined behaviour even where the processor does not mind. */
-struct attn__cell { char before; union { float f; int i; } cell; };
-struct attn__count { char before; size_t count; };
-#define ATTN__CELL_ALIGN  offsetof(struct attn__cell, cell)
-#define ATTN__COUNT_ALIGN offsetof(struct attn__count, count)
+struct attn__align_cell { char before; union { float f; int i; } cell; };
+struct attn__align_count { char before; size_t count; };
+#define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
+#define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
 
 static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
 {
     const size_t behind = (size_t)at % align;
     if (behind == 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_ALIGN, "$ is not aligned: its address is # behind a multiple of #", name,
+    return attn__fail(why, ATTN_E_ALIGN,
+                      "$ is not aligned: its address is # behind a multiple of #", name,
                       (long long)behind, (long long)align, 0);
 }
 
@@ -1795,21 +1957,23 @@ static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
-/* Before the first array is read. Nearly always nothing is wrong, so all addresses are asked at once. */
+/* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v | (size_t)a->mask |
-                         (size_t)a->bias | (size_t)a->alibi_slopes | (size_t)a->sinks |
-                         (size_t)a->weights | (size_t)a->lse | (size_t)a->q_pos_each |
-                         (size_t)a->q_lengths | (size_t)a->k_lengths | (size_t)a->k_starts |
-                         (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->k_map;
-    if (cells % ATTN__CELL_ALIGN == 0 && (size_t)a->masked_rows % ATTN__COUNT_ALIGN == 0) return ATTN_OK;
-    return attn__find_unaligned(a, why);
+    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v |
+                         (size_t)a->mask | (size_t)a->bias | (size_t)a->alibi_slopes |
+                         (size_t)a->sinks | (size_t)a->weights | (size_t)a->lse |
+                         (size_t)a->q_pos_each | (size_t)a->q_lengths | (size_t)a->k_lengths |
+                         (size_t)a->k_starts | (size_t)a->q_cum | (size_t)a->k_cum |
+                         (size_t)a->k_map;
+    if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
+        return attn__find_unaligned(a, why);
+    return ATTN_OK;
 }
 
-/* ---- who exists -------------------------------------------------------------------------------- */
-/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing less
-   will do. */
+/* ---- who exists ------------------------------------------------------------------------------ */
+/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing
+   less will do. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -1817,18 +1981,20 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
 }
 
-/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the width
-   of its entries */
+/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the
+   width of its entries */
 static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch,
                                    const char *width, int *n)
 {
     int b, longest = 0;
     if (batch > 0 && cum[0] < 0)
-        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0], 0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0],
+                          0, 0);
     for (b = 0; b < batch; b++) {
         if (cum[b + 1] < cum[b]) {
             attn__say(why, "$[#] is # but ", name, b, cum[b], 0);
-            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1, cum[b + 1], 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1,
+                              cum[b + 1], 0);
         }
         if (cum[b + 1] - cum[b] > longest) longest = cum[b + 1] - cum[b];
     }
@@ -1861,14 +2027,15 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
 {
     const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
     int keys;
+    /* The map first: a cache is asked for the length of the entry that it names. */
     if (from < 0 || from >= s->k_batch)
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
         attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
                   a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"), s->n_q,
-                          0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"),
+                          s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
     if (start < 0 || start > keys)
@@ -1879,21 +2046,22 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
     return ATTN_OK;
 }
 
-/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no array
-   is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full: no less
-   than a call will need. */
-static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why, int contents)
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no
+   array is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full:
+   no less than a call will need. */
+static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why,
+                                       int contents)
 {
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
     const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
-    attn_status status;
+    attn_status status = ATTN_OK;
     int b, longest = 0;
     s->n_q = a->n_q;
     s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
-    if (q_cum && (status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q)) != ATTN_OK)
-        return status;
-    if (k_cum && (status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k)) != ATTN_OK)
-        return status;
+    if (q_cum) status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q);
+    if (status == ATTN_OK && k_cum)
+        status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k);
+    if (status != ATTN_OK) return status;
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
@@ -1910,17 +2078,17 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
 }
 
-/* ---- where it lies ----------------------------------------------------------------------------- */
-/* Runs of `width` cells, count[0] x count[1] x count[2] of them: q, k, v, out, mask, keep or bias. */
+/* ---- where it lies --------------------------------------------------------------------------- */
+/* q, k, v, out, mask, keep or bias: count[0] x count[1] x count[2] runs of `width` cells. */
 typedef struct attn__tensor {
     const char *name;
     const void *at;
     const ptrdiff_t *given;                       /* strides as the caller has them */
     ptrdiff_t *stride;                            /* and with every default resolved */
     int count[3], width;
-    int inner;                                    /* the dimension packed first, 2 or 1; the other is
-                                                     the second, and 0 the last */
-    size_t cell;                                  /* bytes of one */
+    int inner;                                    /* the dimension packed first, 2 or 1; then the
+                                                     other, and 0 last */
+    size_t cell;                                  /* bytes of one cell */
 } attn__tensor;
 
 /* The bytes between the first and the last of one argument. */
@@ -1952,18 +2120,24 @@ static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d
                       t->stride[d], t->count[d]);
 }
 
-/* Resolves strides of which none is given. *reach: cells from the first to the last. */
+/* So many cells fit an object. (A division by t->cell would cost as much as all the rest.) */
+ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
+{
+    return t->cell == 1 ? ATTN__BYTES_MAX : ATTN__BYTES_MAX / sizeof(float);
+}
+
+/* Resolves strides of which none is given. *reach: cells from the first to the last, 0: none. */
 static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
-    const int order[3] = { t->inner, 3 - t->inner, 0 };
-    int i;
-    *reach = (size_t)t->width;
-    for (i = 0; i < 3; i++) {
-        const int d = order[i];
-        t->stride[d] = (ptrdiff_t)*reach;
-        if (attn__mul(*reach, (size_t)t->count[d], reach) || *reach > ATTN__BYTES_MAX / t->cell)
-            return attn__fail_large(why, t, d);
-    }
+    const int inner = t->inner, second = 3 - inner;
+    size_t run = (size_t)t->width, entry;
+    t->stride[inner] = t->width;
+    if (attn__mul(run, (size_t)t->count[inner], &run)) return attn__fail_large(why, t, inner);
+    t->stride[second] = (ptrdiff_t)run;
+    if (attn__mul(run, (size_t)t->count[second], &entry)) return attn__fail_large(why, t, second);
+    t->stride[0] = (ptrdiff_t)entry;
+    if (attn__mul(entry, (size_t)t->count[0], reach) || *reach > attn__cells_max(t))
+        return attn__fail_large(why, t, 0);
     return ATTN_OK;
 }
 
@@ -1977,11 +2151,11 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
         const int d = order[i];
         t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
         if (t->stride[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
-                              t->stride[d], 0);
-        if (i == 2) break;                        /* nothing is packed upon the last: it may be large */
+            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative",
+                              t->name, d, t->stride[d], 0);
+        if (i == 2) break;                        /* nothing is packed upon the last one */
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
-            whole > ATTN__BYTES_MAX / t->cell)
+            whole > attn__cells_max(t))
             return attn__fail_large(why, t, d);
         if (whole > packed) packed = whole;
     }
@@ -2005,10 +2179,11 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
         size_t steps;
         if (t->count[d] < 2) continue;            /* it never steps */
         if ((size_t)t->stride[d] < *reach)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
-                              t->name, d, t->stride[d], (long long)*reach);
+            return attn__fail(why, ATTN_E_STRIDE,
+                              "$_stride[#] is # but what lies inside takes # cells", t->name, d,
+                              t->stride[d], (long long)*reach);
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
-            attn__add(*reach, steps, reach) || *reach > ATTN__BYTES_MAX / t->cell)
+            attn__add(*reach, steps, reach) || *reach > attn__cells_max(t))
             return attn__fail_large(why, t, d);
     }
     return ATTN_OK;
@@ -2019,13 +2194,12 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
 static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
     const int given = t->given[0] || t->given[1] || t->given[2];
-    const int empty = t->count[0] == 0 || t->count[1] == 0 || t->count[2] == 0 || t->width == 0;
-    size_t reach = 0;
+    size_t reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
     attn_status status;
-    if (!given) status = attn__pack_strides(why, t, &reach);
-    else status = attn__fill_strides(why, t);
+    if (given) status = attn__fill_strides(why, t);
+    else status = attn__pack_strides(why, t, &reach);
     if (status != ATTN_OK) return status;
-    if (empty) {                                  /* nothing to step over, so no step can wrap */
+    if (reach == 0) {                             /* nothing to step over, so no step can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
         return ATTN_OK;
     }
@@ -2038,8 +2212,8 @@ static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const at
     return ATTN_OK;
 }
 
-/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension that
-   is shared gets the stride 0. */
+/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension
+   that is shared gets the stride 0. */
 static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
                                      const int *shape, int heads, const attn__shape *s)
 {
@@ -2060,9 +2234,9 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
     return status;
 }
 
-/* ---- outputs apart from everything ------------------------------------------------------------- */
-/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x does
-   not repeat so; one of its larger strides is no multiple of the step. */
+/* ---- outputs apart from everything ----------------------------------------------------------- */
+/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x
+   does not repeat so; one of its larger strides is no multiple of the step. */
 static size_t attn__inside_step(const attn__span *x, size_t step)
 {
     const attn__tensor *t = x->tensor;
@@ -2077,12 +2251,14 @@ static size_t attn__inside_step(const attn__span *x, size_t step)
     return bytes;
 }
 
-/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a stride
-   of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in one row. */
+/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a
+   stride of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in
+   one row. */
 static int attn__columns(const attn__span *x, const attn__span *y)
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
+    /* Either may know the step: a single row of out has none, but the keys beside it do. */
     for (i = 0; i < 6; i++) {
         const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
         const size_t step = (size_t)t->stride[i % 3] * t->cell;
@@ -2097,8 +2273,8 @@ static int attn__columns(const attn__span *x, const attn__span *y)
 }
 
 /* Every output against the outputs behind it and all inputs. Inputs may share memory as they like.
-   The differences are modulo the address space, of which no span takes more than half: one of them is
-   less than the span in front exactly when the two meet. */
+   The differences are modulo the address space, of which no span takes more than half: one of them
+   is less than the span in front exactly when the two meet. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
@@ -2120,12 +2296,14 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     size_t bytes;
     if (a->weights) {
         if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space", "", 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space",
+                              "", 0, 0, 0);
         attn__span_add(all, "weights", a->weights, bytes);
     }
     if (a->lse) {
         if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "", 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "",
+                              0, 0, 0);
         attn__span_add(all, "lse", a->lse, bytes);
     }
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -2192,9 +2370,10 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
     return status;
 }
 
-/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is asked
-   of a pointer behind which nothing would lie. */
-static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why, int contents)
+/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is
+   asked of a pointer behind which nothing would lie. */
+static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
+                                      int contents)
 {
     /* Ragged, all entries are one long one; how long, only the contents know. */
     const int some = s->batch > 0, q_batch = a->q_cum ? 1 : s->batch;
@@ -2216,13 +2395,15 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     attn__spans spans, *all = contents ? &spans : NULL;
     attn_status status;
     int i;
+    /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
     if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
         (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
         return status;
     for (i = 1; i < (a->kv && !appends ? 2 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
-    if (!contents && a->kv && !a->n_k) return ATTN_OK;            /* the width of a mask is not known yet */
+    /* Without contents nobody knows yet how wide the mask beside a cache will be. */
+    if (!contents && a->kv && !a->n_k) return ATTN_OK;
     if ((a->mask || a->keep || a->bias) &&
         (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
         return status;
@@ -2231,11 +2412,12 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     return attn__check_overlap(why, &spans);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
-/* Validates all of *a before anything is written and resolves every default into *s. On an error one
-   sentence that names the field and the values goes to `why` (may be NULL).
+/* ---- the whole ------------------------------------------------------------------------------- */
+/* Validates all of *a before anything is written and resolves every default into *s. On an error
+   one sentence that names the field and the values goes to `why` (may be NULL).
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
-   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the contents. */
+   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
+   contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     attn_status status;
@@ -2252,8 +2434,8 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
-        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space", "",
-                          0, 0, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
+                          "", 0, 0, 0);
     if (a->work && a->work_size < need)
         return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)need, 0);
@@ -2261,7 +2443,8 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
 }
 
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
-static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own, char **at)
+static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
+                                char **at)
 {
     *own = NULL;
     if (mem && mem_size < need) return ATTN_E_WORK;
@@ -2283,12 +2466,14 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
     return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
 }
 
-/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b to the K/V entry,
-   and a cache from there to the slot that holds it now. Bottom-right puts the last row that exists at the last key, so
-   it counts keys up to their END: with k_starts, positions are still those in the buffer. */
+/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
+   to the K/V entry, and a cache from there to the slot that holds it now. Bottom-right puts the
+   last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
+   are still those in the buffer. */
 static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
-    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;   /* ragged entries begin at a row */
+    /* Ragged entries begin at a row. */
+    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
 
     e->rows = a->q_cum ? a->q_cum[b + 1] - first : a->q_lengths ? a->q_lengths[b] : s->n_q;
     e->q = attn__at(a->q, first * s->q[d]);
@@ -2312,7 +2497,8 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     if (a->k_lengths) e->end = e->start + a->k_lengths[b];
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
-    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT) e->pos += e->end - e->rows;
+    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
+        e->pos += e->end - e->rows;
 }
 
 /* What a call with these (valid) arguments will do, in one line. */
@@ -2325,30 +2511,33 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
-        { a->window_left > 0 || a->window_right > 0, "window" }, { a->q_pos || a->q_pos_each, "q_pos" },
-        { a->q_lengths != NULL, "q_lengths" }, { a->k_lengths != NULL, "k_lengths" },
-        { a->k_starts != NULL, "k_starts" }, { a->k_map != NULL, "k_map" },
-        { a->q_cum != NULL, "ragged queries" }, { a->k_cum != NULL, "ragged keys" },
-        { a->mask != NULL, "mask" }, { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
+        { a->window_left > 0 || a->window_right > 0, "window" },
+        { a->q_pos || a->q_pos_each, "q_pos" }, { a->q_lengths != NULL, "q_lengths" },
+        { a->k_lengths != NULL, "k_lengths" }, { a->k_starts != NULL, "k_starts" },
+        { a->k_map != NULL, "k_map" }, { a->q_cum != NULL, "ragged queries" },
+        { a->k_cum != NULL, "ragged keys" }, { a->mask != NULL, "mask" },
+        { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
         { a->alibi_slopes != NULL, "alibi" }, { a->sinks != NULL, "sinks" },
         { a->weights != NULL, "writes weights" }, { a->lse != NULL, "writes lse" },
         { a->masked_rows != NULL, "writes masked_rows" }
     };
     attn_backend backend = a->backend;
     int i;
+    /* So it begins even where memory was missing: printed then, it must mislead nobody. */
     attn__put(t, "these arguments are fine");
     if (s->batch == 0 || s->n_q == 0) {
         attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend), a->exec ? a->exec->width : 1,
-               s->batch, 0);
+    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend),
+               a->exec ? a->exec->width : 1, s->batch, 0);
     attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
     attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
         if (feature[i].on) attn__tell(t, ", $", feature[i].name, 0, 0, 0);
-    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "", (long long)work, 0, 0);
+    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
+               (long long)work, 0, 0);
 }
 
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);        /* section 8 */
@@ -2363,7 +2552,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     answer.asked = 1;
     answer.text = attn__text_at(why, why_size);
     if ((status = attn__check(a, &shape, &answer, 1)) != ATTN_OK) return status;
-    work = attn__plan_bytes(a, &shape);           /* what this very call needs, not what it could grow to */
+    work = attn__plan_bytes(a, &shape);           /* of this very call, not what it could grow to */
     if ((status = attn__check_work(a, work, &answer)) != ATTN_OK) return status;
     attn__describe(a, &shape, work, &answer.text);
     return ATTN_OK;
@@ -2379,7 +2568,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
  * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
  * ============================================================================================== */
 
-/* Floats or ints, of which at least one is read or written if there are bytes: not NULL, aligned. */
+/* An argument behind which floats or ints lie. Nothing is asked of it where nothing lies. */
 static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
     if (bytes == 0) return ATTN_OK;
@@ -2416,8 +2605,10 @@ static attn_status attn__check_matrix(attn__why *why, const char *name, const fl
     return attn__check_given(why, name, m, *bytes);
 }
 
+/* The only two values that the builders write. */
 ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
+/* Positions are long long: i + pos may leave an int. */
 static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
     int i, j;
@@ -2450,6 +2641,7 @@ ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
     attn__why why;
     attn_status status;
     size_t bytes;
+    /* attn_mask_window would refuse under its own name. */
     attn__why_open(&why, "attn_mask_causal", NULL);
     if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
     attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
@@ -2469,6 +2661,7 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
     if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
         (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
         return status;
+    /* One row of ids for all rows of a matrix: columns are hidden, never rows. */
     for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
             for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(ids[j] != pad_id);
@@ -2506,7 +2699,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
         return status;
-    for (b = 0; b < batch; b++)
+    for (b = 0; b < batch; b++)                           /* all, before one cell is written */
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
             return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
                               k_lengths[b], n_k);
@@ -2518,7 +2711,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
-    const size_t bytes = cells * sizeof *m;
+    const size_t bytes = cells * sizeof *m;               /* may wrap: checked before it is used */
     attn__why why;
     attn_status status;
     size_t c;
@@ -2527,6 +2720,7 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
         return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
                           0);
     if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
+    /* Bytes have no alignment, so attn__check_given does not suit them. */
     if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
     if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
         return status;
@@ -2568,7 +2762,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;   /* batch > 0: there are cells */
     if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
         return status;
@@ -2601,6 +2795,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
                 return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
                                   "length says that, attn_mask_padding does", "", b, j, 0);
         }
+    /* Behind the first pad nothing but pads is left, so where it stands is the length. */
     for (b = 0; b < batch; b++) {
         for (j = 0; j < n && ids[(ptrdiff_t)b * n + j] != pad_id; ) j++;
         lengths[b] = j;
@@ -2656,13 +2851,14 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
-    for (c = 0; c <= exact; c++) first[c] = c;
+    for (c = 0; c <= exact; c++) first[c] = c;            /* a bucket for each of these distances */
+    /* Boundaries do not fall, so each is searched from the one before it on. */
     for (t = 1; t < steps; t++) {
         int low = first[exact + t - 1], high = max;       /* between these: max reaches every t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
-        while (low < high) {
+        while (low < high) {              /* the smallest distance whose power reaches goal */
             const int middle = low + (high - low) / 2;
             attn__big power = { 1, { 1 } };
             attn__big_mul(&power, middle, steps);
@@ -2690,7 +2886,8 @@ static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance,
     return ATTN_OK;
 }
 
-/* One head. first: the boundaries; stride: heads, from bucket to bucket of the table. */
+/* One head; the table has `stride` floats from bucket to bucket. From key to key the distance moves
+   by one, so the bucket is walked along its boundaries instead of being searched. */
 static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
                            int one_way, int n_q, int n_k, int pos)
 {
@@ -2712,7 +2909,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
                                  int one_way, int heads, int n_q, int n_k, int pos)
 {
     const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    int first[ATTN__T5_BUCKETS], side, h;
+    int first[ATTN__T5_BUCKETS], side, h;                 /* 1 KB of stack */
     attn__why why;
     attn_status status;
     size_t bytes, table_bytes;
@@ -2726,6 +2923,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
         (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
                                     table_bytes)) != ATTN_OK)
         return status;
+    /* Boundaries are the same for all heads; only the column of the table differs. */
     attn__t5_boundaries(first, side, max_distance);
     for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
         attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
@@ -2733,7 +2931,8 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
-/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. */
+/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. One picture for both,
+   so what is printed cannot differ from what is formatted. */
 typedef void attn__writer(void *to, const char *s, size_t n);
 
 /* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
@@ -2783,18 +2982,20 @@ static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, 
     if (!m || cells == 0) return;
     for (i = 0; row_names && i < n_q; i++)
         if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
+    /* First all cells are measured, then the rows are drawn: nothing is kept for long texts. */
     for (c = 0; c < cells; c++) {
         attn__text cell = attn__text_at(text, sizeof text);
         attn__put_float(&cell, m[c]);
         if (cell.len > widest) widest = cell.len;
     }
-    for (i = col_names ? -1 : 0; i < n_q; i++) {
+    for (i = col_names ? -1 : 0; i < n_q; i++) {          /* row -1: the names of the columns */
         const float *row = i < 0 ? m : m + (size_t)i * columns;
         if (row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
         attn__draw_row(put, to, row, i, n_k, row_names != NULL, col_names, widest);
     }
 }
 
+/* The two writers. attn__put_bytes counts what does not fit, as snprintf does. */
 static void attn__write_text(void *to, const char *s, size_t n)
 {
     attn__put_bytes((attn__text *)to, s, n);
@@ -2829,8 +3030,10 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
  * ============================================================================================== */
 
+/* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
+/* The first check of every function of this section. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
     if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
@@ -2861,6 +3064,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_
     int k_rows, v_rows, v_width;
     *total = 0;
     if (status != ATTN_OK) return status;
+    /* K has panels of 16 keys, V chunks of 128; attn__check_all left room for rounding up. */
     k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
     v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
     v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
@@ -2897,8 +3101,8 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                    /* first: a may be &c->shape */
-    memset(c, 0, sizeof *c);              /* after an error every call refuses it, and free is fine */
+    if (a) shape = *a;                    /* before c is zeroed: a may be &c->shape */
+    memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
     if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
@@ -2911,6 +3115,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
                           (long long)total, 0, 0);
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
     c->shape = shape;
+    /* `at` begins a cache line and all parts but the last are whole lines. */
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
     c->slots = (int *)(void *)(at + k_bytes + v_bytes);
@@ -2947,6 +3152,7 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     rows.n = n;
     rows.counts = counts;
     rows.cum = cum;
+    /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
@@ -2963,8 +3169,8 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel that
-   is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel
+   that is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
 static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
                               int head_dim)
 {
@@ -2984,6 +3190,7 @@ static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, in
                                 int v_head_dim)
 {
     const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
+    /* Inside a chunk a panel holds the same 16 columns of 128 keys. */
     for (; count > 0; count--, length++, v += row) {
         const int in_chunk = length % ATTN__CHUNK;
         float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
@@ -3006,8 +3213,9 @@ static void attn__kv_put(void *arg, int task)
     const int b = task / s->kv_heads, head = task % s->kv_heads;
     const int count = attn__kv_count(rows, b), length = c->lengths[b];
     const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
+    /* Ragged, entry b begins `first` rows behind the beginning, otherwise `first` entries. */
     const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
-    const int d = rows->cum ? 1 : 0;      /* ragged: entry b begins so many rows behind the first */
+    const int d = rows->cum ? 1 : 0;
     attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
                       rows->k + first * rows->k_stride[d] + head * rows->k_stride[2],
                       rows->k_stride[1], count, length, s->head_dim);
@@ -3016,7 +3224,7 @@ static void attn__kv_put(void *arg, int task)
                         rows->v_stride[1], count, length, s->v_head_dim);
 }
 
-/* Every check is behind us: this cannot fail. */
+/* Every check is behind us: this cannot fail. Lengths grow last, since the tasks read them. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
@@ -3030,6 +3238,7 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
 {
     attn_status status;
     int b;
+    /* All counts first: a count that makes no sense says nothing about room. */
     for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
@@ -3047,6 +3256,7 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
     const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
     size_t steps, floats;
     attn_status status;
+    /* Rows that overlap each other can only be a mistake. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
                           stride, (long long)width, 0);
@@ -3075,6 +3285,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     if (row_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
                           row_stride, 0, 0);
+    /* counts are read to see whether there is room; the rows are not looked at before that. */
     status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
     if (status != ATTN_OK) return status;
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
@@ -3091,7 +3302,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     return ATTN_OK;
 }
 
-/* ---- what is there: cut, renamed, copied -------------------------------------------------------- */
+/* ---- what is there: cut, renamed, copied ----------------------------------------------------- */
 /* attn_kv_truncate and attn_kv_reset */
 static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
 {
@@ -3103,11 +3314,11 @@ static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int lengt
                           c->shape.batch - 1, 0);
     first = entry < 0 ? 0 : entry;
     last = entry < 0 ? c->shape.batch - 1 : entry;
-    for (b = first; b <= last; b++)
+    for (b = first; b <= last; b++)                       /* all of them, or none is cut */
         if (length < 0 || length > c->lengths[b])
             return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
                               length, b, c->lengths[b]);
-    for (b = first; b <= last; b++) c->lengths[b] = length;
+    for (b = first; b <= last; b++) c->lengths[b] = length;     /* what is behind is never read */
     return ATTN_OK;
 }
 
@@ -3136,6 +3347,7 @@ static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
     const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
     const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
     size_t head, x;
+    /* Keys behind `length` in the last panel of K come along: that costs less than a choice. */
     for (head = 0; head < kv_heads; head++) {
         const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
         const float *v_from = c->v_panels + x_from * v_size;
@@ -3155,7 +3367,7 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
     int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
     int b, idle = 0;
-    memset(wanted, 0, (size_t)batch * sizeof(int));
+    memset(wanted, 0, (size_t)batch * sizeof(int));       /* by old entry: does it live on? */
     for (b = 0; b < batch; b++) {
         new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
         new_lengths[b] = c->lengths[map[b]];
@@ -3163,10 +3375,11 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     }
     for (b = 0; b < batch; b++) {
         if (new_slots[b] >= 0) continue;
-        while (wanted[idle]) idle++;
+        while (wanted[idle]) idle++;      /* as many are idle as are wanted more than once */
         new_slots[b] = c->slots[idle++];
         attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
     }
+    /* Nothing has looked at the old names since the last copy. */
     memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
     memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
 }
@@ -3203,802 +3416,1348 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     if (length < 0 || length > c->lengths[from])
         return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
                           from, c->lengths[from]);
+    /* Onto itself there is nothing to copy, and memcpy may not. */
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
- * A block is up to plan.each rows of the heads that share one K/V head (row r is position r / group, head r % group:
- * the rows of a group stand side by side, so K and V stream once for all of them); where these are few, it is the rows
- * of several K/V heads, one head after the other. For each chunk of 128 keys the block packs K and V (unless they come
- * packed from a cache, or the rows are too few to pay for it), then takes its rows in groups: scores, probabilities,
- * outputs, fold. Blocks know nothing of each other.
+ *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
+ *   head    a query head; a K/V head is shared by a group of heads
+ *   group   the heads / kv_heads query heads of one K/V head
+ *   block   rows that go through the chunks together: rows of one K/V head, or of several K/V heads
+ *           where each has few. Row r of a K/V head is position r / group, head r % group: the rows
+ *           of a group stand side by side, so that K and V are read once for all of them
+ *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in
+ *           L1
+ *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
+ *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
+ *   tile    the rows and columns of a product that are held in registers
+ *   slot    the work memory of one task
+ *   item    what a task takes next: a block, or a part of a block's chunks
+ *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *
- * When there are fewer blocks than threads and few rows, a block's chunks are dealt out as parts; their states
- * (m, l, o) are kept and folded in key order afterwards: the same operations, so the same bits.
- * ========================================================================================================== */
-enum { ATTN__GROUP = 48 };                          /* rows taken together at most: whole vectors everywhere */
-enum { ATTN__FEW = 40 };                            /* up to so many rows read V in place; heads share blocks */
-enum { ATTN__DIRECT = 4 };                          /* up to so many read K where it lies, too */
-enum { ATTN__TURN = 16 };                           /* keys of every head that are read in turn there */
-enum { ATTN__SPLIT = 24 };                          /* rows of a block whose chunks can be dealt out */
-enum { ATTN__HEADS = 32, ATTN__HEADS_DIM = 512 };   /* most K/V heads of a block; most components of a packed key */
+ * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
+ * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
+ * very few also K, where it lies (attn__chunk_few). Panels of a cache serve both as they are.
+ *
+ * When there are fewer blocks than threads and few rows, the chunks of a block are dealt out as
+ * parts. Their states are kept and folded in key order afterwards: the same operations, so the
+ * same bits.
+ * ============================================================================================== */
+enum {
+    ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
+    ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
+                                             lies */
+    ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
+    ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
+    ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
+    ATTN__SHARING = 32,                   /* K/V heads of a block at most */
+    ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
+                                             cache */
+    ATTN__STATE_O = 80  /* in a state: m, l, seen [SPLIT] each, in use; outputs from here */
+};
+
+/* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
+   q' and outputs, which are read once a chunk, stay closer. */
+#define ATTN__BLOCK_FLOATS 67584
+
+/* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
+
+/* One way to cut entries into blocks, and the layout of a slot for it, in floats from its
+   beginning. */
+typedef struct attn__cut {
+    int kv_heads;                         /* K/V heads of a block */
+    int spans;                            /* blocks side by side that take all K/V heads */
+    int each;                             /* rows of each K/V head in a block */
+    size_t q, o;                          /* rows: queries times scale, outputs */
+    size_t M, L;                          /* rows, ATTN__BAND for each band: the fold so far */
+    size_t ranges;                        /* rows: ints from, to, seen */
+    size_t scores, visible;               /* [rows of a band][128] */
+    size_t chains;                        /* rows of a band: outputs of a chunk between two
+                                             slices */
+    size_t k, v;                          /* packed K and V of a chunk */
+    size_t k_head, v_head;                /* floats from head to head of them */
+    size_t size;                          /* of the slot */
+} attn__cut;
 
 typedef struct attn__plan {
-    int heads, spans;                               /* K/V heads of a block; blocks side by side for all of them */
-    int each, blocks;                               /* rows of a head in a block; blocks one after the other */
-    int most;                                       /* rows of a block at most */
-    int slots, parts, chunks;                       /* tasks at once; parts of a block (1: not split); chunks at most */
-    int dv16;
-    ptrdiff_t q_row;                                /* floats from row to row of q', free of cache aliases */
-    size_t q, o, t, M, L, k, v, s, vis, ranges, slot;   /* offsets inside a slot and its size, in floats */
-    size_t k_head, v_head;                          /* floats from head to head of packed K and V */
-    size_t state;                                   /* floats of one chunk state */
-    size_t bytes;                                   /* of the whole workspace */
+    attn__cut few, many;                  /* for entries of up to ATTN__FEW rows, and of more
+                                             (attn__cut_of) */
+    int slots;                            /* tasks at once */
+    int parts;                            /* items that share the chunks of a block; 1: blocks
+                                             are not split */
+    int chunks;                           /* of the longest entry */
+    int chunk_keys;                       /* room for keys in a packed chunk */
+    int block_rows;                       /* rows of a block at most */
+    int dv16;                             /* v_head_dim in whole panels */
+    ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache
+                                             aliases */
+    size_t state;                         /* floats of one state */
+    size_t table, slot;                   /* floats of the table of items, and of one slot */
+    size_t bytes;                         /* of the whole workspace: table, slots, states */
 } attn__plan;
 
+static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
+
+/* The next n * width floats of a slot, in whole lines. */
+ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long long width)
+{
+    const unsigned long long here = *at;
+    *at += ((unsigned)n * width + 15) / 16 * 16;
+    return (size_t)here;
+}
+
+/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size, SIZE_MAX when that
+   cannot be addressed. 1536 rows at most, or 48 of any width: 64 bits always suffice to add it
+   up. */
+static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                               attn__cut *cut, int kv_heads)
+{
+    const int few = cut->each <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
+    const int rows = attn__min(kv_heads * cut->each, plan->block_rows),
+        band = attn__min(rows, ATTN__BAND);
+    const int bands = kv_heads * ((cut->each - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
+    const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
+    const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
+        : (unsigned)ATTN__PACKED_WIDTH;
+    const unsigned dv16 = (unsigned)plan->dv16;
+    unsigned long long at = 16;  /* the count of empty rows stands first */
+
+    cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
+    cut->o = attn__reserve(&at, rows, dv16);
+    cut->M = attn__reserve(&at, bands, ATTN__BAND);
+    cut->L = attn__reserve(&at, bands, ATTN__BAND);
+    cut->ranges = attn__reserve(&at, rows, 3);
+    cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
+    cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
+    cut->chains = cut->k = cut->v = (size_t)at;
+    if (!a->kv) {
+        if (few) cut->chains = attn__reserve(&at, band, dv16);
+        if (cut->each > ATTN__DIRECT)
+            cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
+    }
+    cut->k_head = (size_t)keys * (size_t)s->head_dim;
+    cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : dv16);
+    /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only
+       where keys may have to be left out) */
+    if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
+        cut->v = attn__reserve(&at, kv_heads, cut->v_head);
+    at += 16;  /* slots at other places of their pages */
+    return at < (size_t)-1 ? (size_t)at : (size_t)-1;
+}
+
+/* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
+   that runs where it is, with the same bits. */
+static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
+{
+    double scores;
+    if (!a->exec || a->exec->width <= 1) return 1;
+    scores = (double)s->batch * s->heads * s->n_q * n_k;
+    if (scores * 2.0 * ((double)s->head_dim + s->v_head_dim) < (double)ATTN_SERIAL_FLOPS) return 1;
+    return attn__min(a->exec->width, INT_MAX / 4);
+}
+
+/* Few rows: K/V heads share a block, as long as no thread idles for it. `all` rows of each K/V
+   head. */
+static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
+                           int threads)
+{
+    attn__cut *cut = &plan->few;
+    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
+    const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
+    const int fit = a->kv ? most
+                  : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
+    int split;
+
+    cut->each = attn__min(all, ATTN__FEW);
+    for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
+        cut->spans = (s->kv_heads - 1) / cut->kv_heads + 1;
+        cut->kv_heads = (s->kv_heads - 1) / cut->spans + 1;  /* the same number in every block */
+        split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1;
+        if (threads == 1 || cut->kv_heads == 1) break;
+        if ((long long)s->batch * cut->spans * (split ? plan->chunks : 1) >= 4ll * threads) break;
+    }
+    if (threads > 1 && split && s->batch > 0 && s->batch * cut->spans < 2ll * threads) {
+        const long long parts = 2ll * threads / (s->batch * cut->spans);
+        plan->parts = parts < plan->chunks ? (int)parts : plan->chunks;
+    }
+    cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
+}
+
+/* Many rows: smaller blocks when threads would idle, and equal ones. */
+static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
+                            int threads)
+{
+    attn__cut *cut = &plan->many;
+    const long long pairs = (long long)s->batch * s->kv_heads;
+    int blocks;
+
+    cut->kv_heads = 1;
+    cut->spans = s->kv_heads;
+    cut->each = attn__min(all, plan->block_rows);
+    if (threads > 1) {
+        while (cut->each > 2 * ATTN__BAND && ((all - 1) / cut->each + 1) * pairs < 3ll * threads)
+            cut->each = (cut->each / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
+        blocks = (all - 1) / cut->each + 1;
+        cut->each = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->each);
+    }
+    cut->size = attn__cut_layout(a, s, plan, cut, 1);
+}
+
+/* The size of the workspace. It depends on sizes only and never shrinks when they grow: room for as
+   many tasks as this call and every smaller one can have, each with the largest slot. Returns 1 on
+   overflow. */
+static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
+{
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
+    const int rows = attn__clamp(all, 1, plan->block_rows), threads = attn__threads(a, s, n_k);
+    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
+    const long long pairs = (long long)s->batch * s->kv_heads,
+        chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
+    const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
+    const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
+    size_t states = 0, bytes;
+    attn__cut cut;
+
+    plan->slots = (int)slots;
+    cut.each = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
+    plan->slot = all <= ATTN__FEW && plan->few.kv_heads == sharing
+               ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
+    if (slots > 1 && chunks > 1) {
+        const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
+        if (attn__mul(plan->state, (size_t)chunks, &states) ||
+            attn__mul(states, (size_t)split, &states)) return 1;
+    }
+    if (attn__mul(plan->slot, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
+
+    if (all > ATTN__FEW) {
+        size_t many;
+        cut.each = rows;
+        many = plan->many.each == rows ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
+        if (many > plan->slot) plan->slot = many;
+        if (attn__mul(many, slots, &many)) return 1;
+        if (many > bytes) bytes = many;
+    }
+    if (plan->slot == (size_t)-1 || attn__add(bytes, plan->table, &bytes) ||
+        attn__mul(bytes, sizeof(float), &bytes)) return 1;
+    return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
+}
+
+/* Everything about the shape of a call. Returns 1 when there is an overflow. */
+static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
+{
+    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k, threads = attn__threads(a, s, s->n_k);
+    const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
+
+    plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
+                                   ATTN__BAND, 32 * ATTN__BAND);
+    plan->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
+    plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
+    plan->chunks = (s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    plan->chunk_keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
+    plan->state = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->dv16;
+    plan->table = attn__up((size_t)s->batch + 1, 16);
+    plan->parts = 1;
+    if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
+
+    /* entries that bring their own numbers of rows may be of both kinds */
+    if (all <= ATTN__FEW || a->q_cum || a->q_lengths)
+        attn__plan_few(a, s, plan, all > 0 ? (int)all : 1, threads);
+    if (all > ATTN__FEW) {
+        attn__plan_many(a, s, plan, (int)all, threads);
+        if (((all - 1) / plan->many.each + 1) * pairs > INT_MAX / 4) return 1;
+    }
+    if (attn__plan_work(a, s, plan, (int)all)) return 1;
+    plan->slots = attn__min(plan->slots, threads);
+    return 0;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* A call that is being worked on: what all tasks read. */
 typedef struct attn__work {
     const attn_args *a;
     const attn__shape *s;
-    const attn__plan *p;
+    const attn__plan *plan;
     const attn__kernels *kernels;
+    int *first_item;                      /* [batch + 1]: entry b has items first_item[b] .. [b +
+                                             1] - 1 */
+    int padding;                          /* rows that do not exist are written all the same */
     float *slots, *states;
-    void (*item)(const struct attn__work *w, int item, int slot);
-    int items, next;                                /* work items; the first that nobody has taken */
+    void (*run_item)(const struct attn__work *w, int item, int slot);
+    int items, next;                      /* items there are; the first that no task has taken */
 } attn__work;
 
 typedef struct attn__block {
     const attn__work *w;
+    const attn__cut *cut;
     attn__entry e;
-    int b, g, heads, first;                         /* K/V heads g .. g + heads - 1, rows of each from `first` on */
-    int each, rows;                                 /* rows that exist: of a head, of all (row r is of head r / each) */
-    int padded;                                     /* rows of a head with those that do not exist */
-    int most;                                       /* rows of a group */
-    int whole;                                      /* every row sees every key, as far as positions tell */
-    float *q, *o, *t, *M, *L, *k, *v, *s, *vis;
-    int *from, *to;                                 /* per row of a head: keys seen by position, counted from e.start */
-    int *seen;                                      /* per row: has it seen a key so far? */
-    size_t *empty;                                  /* rows that masks left nothing to see */
+    int b;                                /* the entry */
+    int kv_head, kv_heads;                /* its K/V heads kv_head .. kv_head + kv_heads - 1 */
+    int first, each;                      /* of each K/V head the rows first .. first + each - 1 */
+    int rows;                             /* in all; row r of the block belongs to its K/V head r
+                                             / each */
+    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
+                                             written here */
+    int few, direct;                      /* V is read where it lies; K is, too (not with a
+                                             cache) */
+    int band;                             /* rows of a band at most */
+    int arrays;                           /* mask, keep or bias may hide keys */
+    int all_scores;                       /* scores of hidden keys are wanted, too */
+    int whole;                            /* every row sees every key, as far as positions tell */
+    int lo, hi;                           /* keys that some row may see by position, counted from
+                                             e.start */
+    int *from, *to;                       /* [each] the same for each row of a K/V head; unless
+                                             whole */
+    int *seen;                            /* [rows] 1: the row has seen a key */
+    float *q, *o, *chains, *M, *L, *k, *v, *scores, *visible;    /* as in attn__cut */
+    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
+                                             to see */
 } attn__block;
 
-/* A block's rows times the width of a head: the more rows, the fewer packings; q' and o pass by once a chunk. */
-#define ATTN__BLOCK_FLOATS 67584
-
-static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
-
-/* Lays out a slot for `each` rows of `heads` heads; returns its size in floats, 0 on overflow. Heads that share a block
- * are not so many that their packed K would leave the cache. */
-static size_t attn__plan_slot(const attn_args *a, const attn__shape *s, attn__plan *p, int heads, int each, int keys)
+/* rows: of a K/V head of an entry */
+static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
-    const size_t n = (size_t)attn__min(heads * each, p->most), dv16 = (size_t)p->dv16;
-    const size_t groups = (size_t)heads * (((size_t)each + ATTN__SPLIT - 1) / ATTN__SPLIT);
-    const size_t few = n < ATTN__GROUP ? n : (size_t)ATTN__GROUP;
-    const size_t wide = (size_t)heads * (size_t)s->head_dim;
-    size_t at, more;
-    p->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
-    p->q = 16;                                              /* before it the count of empty rows */
-    if (attn__mul(n, (size_t)p->q_row + dv16, &more) || attn__add(p->q + 48, more, &at)) return 0;
-    p->o = p->q + attn__up(n * (size_t)p->q_row, 16);
-    p->M = p->o + n * dv16;
-    p->L = p->M + groups * ATTN__GROUP;
-    p->ranges = p->L + groups * ATTN__GROUP;
-    p->s = p->ranges + attn__up(3 * n, 16);
-    p->vis = p->s + few * ATTN__CHUNK;
-    p->t = p->vis + few * ATTN__CHUNK;
-    p->k = p->v = at = p->t + (each > ATTN__FEW || a->kv ? 0 : few * dv16);
-    if (!a->kv) {
-        const size_t least = (size_t)(s->head_dim > ATTN__HEADS_DIM ? s->head_dim : (int)ATTN__HEADS_DIM);
-        p->k_head = (size_t)keys * (size_t)s->head_dim;
-        p->v_head = ATTN__CHUNK * (each > ATTN__FEW ? dv16 : 16);
-        if (each > ATTN__DIRECT &&
-            (attn__mul((size_t)keys, wide < least ? wide : least, &more) || attn__add(at, more, &at))) return 0;
-        p->v = at;
-        if ((each > ATTN__FEW || s->v_head_dim % 16) &&
-            (attn__mul((size_t)heads, p->v_head, &more) || attn__add(at, more, &at))) return 0;
-    }
-    return attn__up(at, 16) + 16;                           /* an odd number of lines: slots do not alias */
+    return rows <= ATTN__FEW ? &plan->few : &plan->many;
 }
 
-/* Everything about the shape of the work. The workspace depends on sizes only and never shrinks when they grow: it is
- * the larger of what whole blocks need and what the blocks of few rows need. Returns 1 on overflow. */
-static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *p)
+/* Counts the items of every entry. An entry has blocks for the rows that exist, and at least one
+   when it has padding to write. */
+static int attn__list_items(const attn__work *w)
 {
-    const int wide = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim, width = a->exec && a->exec->width > 1 ? a->exec->width : 1;
-    const int most = attn__clamp(ATTN__BLOCK_FLOATS / wide / ATTN__GROUP * ATTN__GROUP, ATTN__GROUP, 32 * ATTN__GROUP);
-    const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;     /* a cache may grow: ask once */
-    const int keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
-    const size_t chunks = ((size_t)n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    const int rows = all > most ? most : all > 0 ? (int)all : 1, few = attn__min(rows, ATTN__FEW);
-    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__HEADS), heads = attn__clamp(most / few, 1, sharing);
-    size_t slot, states = 0;
-
-    p->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
-    p->chunks = (int)(((size_t)s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK);
-    p->slots = width;
-    p->most = most;
-    p->parts = p->heads = 1;
-    p->spans = s->kv_heads;
-    p->each = rows;
-    if (all > INT_MAX - 2 * most || (all > 0 && pairs > INT_MAX / 4)) return 1;
-    if (all > 0 && all <= ATTN__FEW) {                      /* heads share a block, as long as no thread idles */
-        const int fit = a->kv ? heads : rows <= ATTN__DIRECT ? ATTN__GROUP / rows : ATTN__HEADS_DIM / s->head_dim;
-        int split;
-        for (p->heads = attn__clamp(fit, 1, heads);; p->heads /= 2) {
-            p->spans = (s->kv_heads - 1) / p->heads + 1;
-            p->heads = (s->kv_heads - 1) / p->spans + 1;
-            split = p->heads * rows <= ATTN__SPLIT && p->chunks > 1;
-            if (width == 1 || p->heads == 1) break;
-            if ((long long)s->batch * p->spans * (split ? p->chunks : 1) >= 4ll * width) break;
-        }
-        if (width > 1 && split && s->batch > 0 && s->batch * p->spans < 2ll * width) {
-            const long long parts = 2ll * width / (s->batch * p->spans);
-            p->parts = parts < p->chunks ? (int)parts : p->chunks;
-        }
-    } else if (width > 1 && all > 0) {                      /* smaller blocks when threads would idle, and equal ones */
-        while (p->each > 2 * ATTN__GROUP && (all + p->each - 1) / p->each * pairs < 3ll * width)
-            p->each = (p->each / 2 + ATTN__GROUP - 1) / ATTN__GROUP * ATTN__GROUP;
-        p->blocks = (int)((all + p->each - 1) / p->each);
-        p->each = attn__min(((int)all / p->blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, p->each);
+    const attn_args *a = w->a;
+    int b, items = 0;
+    for (b = 0; b < w->s->batch; b++) {
+        const int rows = w->s->group * (a->q_cum ? a->q_cum[b + 1] - a->q_cum[b]
+                                        : a->q_lengths ? a->q_lengths[b] : w->s->n_q);
+        const attn__cut *cut = attn__cut_of(w->plan, rows);
+        w->first_item[b] = items;
+        if (rows > 0) items += ((rows - 1) / cut->each + 1) * cut->spans;
+        else if (w->padding) items += cut->spans;
     }
-    p->blocks = (int)((all + p->each - 1) / p->each);
-    if ((long long)p->blocks * pairs > INT_MAX / 4) return 1;
-
-    p->state = attn__up(3 * ATTN__SPLIT + 1, 16) + (size_t)ATTN__SPLIT * (size_t)p->dv16;
-    if (width > 1 && chunks > 1 && (attn__mul(p->state, chunks, &states) ||
-        attn__mul(states, (size_t)(pairs < 2ll * width ? pairs : 2ll * width), &states)))
-        return 1;
-    p->slot = attn__plan_slot(a, s, p, sharing, few, keys);
-    if (!p->slot || attn__mul(p->slot, (size_t)width, &p->bytes) || attn__add(p->bytes, states, &p->bytes)) return 1;
-    if (all > ATTN__FEW) {
-        p->slot = attn__plan_slot(a, s, p, 1, rows, keys);
-        if (!p->slot || attn__mul(p->slot, (size_t)width, &slot)) return 1;
-        if (slot > p->bytes) p->bytes = slot;
-    }
-    if (p->heads != sharing || p->each != few) p->slot = attn__plan_slot(a, s, p, p->heads, p->each, keys);
-    if (attn__mul(p->bytes, sizeof(float), &p->bytes)) return 1;
-    return attn__add(p->bytes, 64, &p->bytes);
+    w->first_item[b] = items;
+    return items;
 }
 
-/* Head and position of row r of a K/V head of the block. */
-static void attn__row_at(const attn__block *k, int head, int r, int *h, int *i)
+/* Which entry, heads and rows an item is. */
+static void attn__block_at(attn__block *block, const attn__work *w, int item)
 {
-    const int group = k->w->s->group, at = k->first + r;
+    const attn__shape *s = w->s;
+    const attn__cut *cut;
+    int b = 0, above = s->batch, all, blocks, later;
+    while (above - b > 1) {  /* the last entry that begins at or before item */
+        const int middle = b + (above - b) / 2;
+        if (w->first_item[middle] <= item) b = middle;
+        else above = middle;
+    }
+    attn__entry_at(w->a, s, b, &block->e);
+    all = s->group * block->e.rows;
+    block->w = w;
+    block->b = b;
+    block->cut = cut = attn__cut_of(w->plan, all);
+
+    item -= w->first_item[b];
+    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->spans;
+    block->kv_head = item / blocks * cut->kv_heads;
+    block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
+    /* the last rows first: with causal masks they take longest, and the shorter blocks fill the
+       gaps */
+    later = item % blocks;
+    block->first = (blocks - 1 - later) * cut->each;
+    block->each = attn__clamp(all - block->first, 0, cut->each);
+    block->rows = block->each * block->kv_heads;
+    block->pad_from = all;
+    block->pad_to = w->padding && later == 0 ? s->group * s->n_q : all;
+}
+
+/* Head and position of row r of the block's K/V head number `local`. */
+static void attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
+{
+    const int group = block->w->s->group, at = block->first + r;
     *i = group > 1 ? at / group : at;
-    *h = (k->g + head) * group + (at - *i * group);
+    *h = (block->kv_head + local) * group + (at - *i * group);
 }
 
-/* ---- one chunk ------------------------------------------------------------------------------------------------ */
-
-/* one K/V head of a chunk, as the right-hand sides of the products have it */
-typedef struct attn__side {
-    const float *k;                                 /* K panels of the chunk, or its first row */
-    const float *v, *v_tail;                        /* V: whole panels; the last, partial one when V is read in place */
-    ptrdiff_t v_step, v_panel;
-    int dirty;                                      /* V holds a non-finite value: 0 no, 1 yes, -1 nobody looked */
-} attn__side;
-
-/* A chunk, as one group of rows after the other meets it */
-typedef struct attn__now {
-    attn__side side[ATTN__HEADS];
-    int c0, lo, hi;                                 /* its first key; keys lo <= j < hi of it that the block needs */
-    int direct;                                     /* K is read where it lies */
-    int k_turns, v_turns;                           /* heads take turns every 16 keys: that is how memory lies */
-} attn__now;
-
-static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *k, int head, int key)
+/* How many rows of the block from r on, below `end`, lie one stride apart, and along which axis:
+   all heads of a single position, the heads of a group, or the positions of one head. */
+static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, int *i, int *axis)
 {
-    return rows + (k->g + head) * step[2] + (k->e.start + key) * step[1];
-}
-
-static void attn__sides(attn__block *k, attn__now *d)
-{
-    const attn_args *a = k->w->a;
-    const attn__shape *s = k->w->s;
-    const attn__plan *p = k->w->p;
-    const attn__kernels *f = k->w->kernels;
-    const int lo = d->lo / 16 * 16, few = p->each <= ATTN__FEW;
-    int head, j, n;
-    for (head = 0; head < k->heads; head++) {
-        attn__side *x = d->side + head;
-        x->v_tail = NULL;
-        x->dirty = -1;
-        if (a->kv) {
-            const size_t at = (size_t)k->e.kv * (size_t)s->kv_heads + (size_t)(k->g + head);
-            ATTN__COUNT(CACHE);
-            x->k = a->kv->k_panels + at * attn__kv_k_size(&a->kv->shape) + (size_t)d->c0 * (size_t)s->head_dim;
-            x->v = a->kv->v_panels + at * attn__kv_v_size(&a->kv->shape) + (size_t)d->c0 * (size_t)p->dv16;
-            x->v_step = 16;
-            x->v_panel = ATTN__CHUNK * 16;
-            continue;
-        }
-        x->k = d->direct ? attn__plain(k->e.k, s->k, k, head, d->c0) : k->k + (size_t)head * p->k_head;
-        x->v = attn__plain(k->e.v, s->v, k, head, d->c0);
-        if (!few) {
-            ATTN__COUNT(PACKED);
-            x->dirty = f->pack_v(k->v + lo * 16, x->v + lo * s->v[1], s->v[1], d->hi - lo, s->v_head_dim);
-            x->v = k->v;
-            x->v_step = 16;
-            x->v_panel = ATTN__CHUNK * 16;
-        } else {
-            ATTN__COUNT(ROWS);
-            x->v_step = s->v[1];
-            x->v_panel = 16;
-            if (s->v_head_dim % 16) {
-                const int whole = s->v_head_dim / 16 * 16;
-                float *tail = k->v + (size_t)head * p->v_head;
-                (void)f->pack_v(tail + lo * 16, x->v + lo * s->v[1] + whole, s->v[1], d->hi - lo, s->v_head_dim - whole);
-                x->v_tail = tail;
-            }
-        }
-    }
-    if (a->kv || d->direct) return;
-    for (j = lo; j < d->hi; j += n) {
-        n = attn__min(d->k_turns ? (int)ATTN__TURN : (int)ATTN__CHUNK, d->hi - j);
-        for (head = 0; head < k->heads; head++)
-            f->pack_k(k->k + (size_t)head * p->k_head + (size_t)j * (size_t)s->head_dim,
-                      attn__plain(k->e.k, s->k, k, head, d->c0 + j), s->k[1], n, s->head_dim);
-    }
-}
-
-/* Scores of a few rows, straight from plain K. Where the rows of all heads lie side by side, memory is read from end to
- * end: 16 keys of every head. */
-static void attn__scores(const attn__block *k, const attn__now *d, int keys)
-{
-    const attn__shape *s = k->w->s;
-    const attn__plan *p = k->w->p;
-    attn__gemm g;
-    int j, n;
-    memset(&g, 0, sizeof g);
-    g.a_row = p->q_row;
-    g.b_step = s->k[1];
-    g.c_row = ATTN__CHUNK;
-    g.rows = k->each;
-    g.depth = s->head_dim;
-    g.a = k->q;
-    for (j = d->lo / 16 * 16; j < d->hi; j += n) {
-        n = attn__min(d->k_turns ? (int)ATTN__TURN : (int)ATTN__CHUNK, d->hi - j);
-        g.b = d->side[0].k + j * s->k[1];
-        g.c = k->s + j;
-        g.ahead = NULL;
-        if (d->k_turns && j + n < d->hi && d->c0 + j + 2 * n <= keys) g.ahead = g.b + n * s->k[1];
-        if (d->v_turns && j + n == d->hi && d->lo + 16 <= d->hi && s->v[1] == s->k[1])
-            g.ahead = d->side[0].v + d->lo * s->v[1];
-        k->w->kernels->scores(&g, n, k->heads, k->each * p->q_row, s->k[2], (ptrdiff_t)k->each * ATTN__CHUNK);
-    }
-}
-
-/* o (+)= p V for the rows of one head over keys lo .. hi-1 of the chunk; holes: a row hides some of them */
-static void attn__outputs(const attn__block *k, attn__now *d, int head, attn__gemm *g, int lo, int hi, int holes,
-                          int arrays, const attn__row *row, float *vis)
-{
-    const attn__kernels *f = k->w->kernels;
-    attn__side *x = d->side + head;
-    const int v_head_dim = k->w->s->v_head_dim, whole = x->v_tail ? v_head_dim / 16 : k->w->p->dv16 / 16;
-    int part, r, j;
-    if (holes && k->w->p->each > ATTN__DIRECT && x->dirty < 0) {  /* look once for all groups of the block */
-        attn__gemm all = *g;
-        all.b = x->v + d->lo * x->v_step;
-        all.b_step = x->v_step;
-        all.b_panel = x->v_panel;
-        all.panels = whole;
-        all.depth = d->hi - d->lo;
-        x->dirty = f->dirty(&all);
-        if (!x->dirty && x->v_tail) {
-            all.b = x->v_tail + d->lo * 16;
-            all.b_step = 16;
-            all.panels = 1;
-            x->dirty = f->dirty(&all);
-        }
-    }
-    if (k->w->p->each > ATTN__DIRECT) holes = holes && x->dirty;    /* hidden keys: p = 0 adds nothing to finite V */
-    if (holes && !arrays)
-        for (r = 0; r < g->rows; r++)
-            for (j = lo; j < hi; j++) vis[r * ATTN__CHUNK + j] = j >= row[r].lo && j < row[r].hi ? 1.0f : 0.0f;
-    g->a_row = ATTN__CHUNK;
-    g->depth = hi - lo;
-    for (part = 0; part < 2; part++) {                      /* whole panels, then the tail that was packed alone */
-        g->b = part ? x->v_tail + lo * 16 : x->v + lo * x->v_step;
-        g->b_step = part ? 16 : x->v_step;
-        g->b_panel = x->v_panel;
-        g->panels = part ? 1 : whole;
-        if (g->panels > 0) {
-            if (holes) { ATTN__COUNT(SELECT); f->select(g, vis + lo); }
-            else f->gemm(g);
-        }
-        if (!x->v_tail) break;
-        g->c += whole * 16;
-        if (g->from) g->from += whole * 16;
-        g->ahead = NULL;
-    }
-}
-
-/* How many rows from r0 on make a group: whole heads, or rows of one head. */
-static int attn__group(const attn__block *k, int r0)
-{
-    const int left = k->each - r0 % k->each, whole = k->most / k->each * k->each;
-    return whole > 0 ? attn__min(whole, k->rows - r0) : attn__min(k->most, left);
-}
-
-/* What is read after K panels of a head: those of the next head, at last V of the first. Where plain K was packed, its
- * part of V of the chunk, which lies in one piece. NULL when nobody knows, or when many rows make up for the wait. */
-static const float *attn__after_k(const attn__block *k, const attn__now *d, int head, int first, int last, int n)
-{
-    const attn__shape *s = k->w->s;
-    if (k->w->p->each > ATTN__FEW) return NULL;
-    if (k->w->a->kv) return head + 1 < last ? d->side[head + 1].k : d->side[first].v;
-    return n == ATTN__CHUNK && s->v[1] == k->heads * (ptrdiff_t)s->v_head_dim
-         ? d->side[0].v + (ptrdiff_t)head * n * s->v_head_dim : NULL;
-}
-
-/* What is read after keys j .. end-1 of V of a head: when heads take turns, the same keys of the next head or the next
- * 16 keys (where lines of 16 keys share a set of L1, what lies on and on); V of the next head of a cache; at last K of
- * the next chunk. */
-static void attn__after_v(attn__gemm *g, const attn__block *k, const attn__now *d, int first, int head, int last, int j,
-                          int end, int hi, int keys)
-{
-    const attn__shape *s = k->w->s;
-    const attn__side *x = d->side;
-    const int part = d->v_turns ? end - j : ATTN__CHUNK, more = d->c0 + ATTN__CHUNK + part <= keys;
-    g->ahead = NULL;
-    g->ahead_row = 0;
-    if (k->w->p->each > ATTN__FEW) return;
-    if (k->w->a->kv) {
-        if (head + 1 < k->heads) g->ahead = head + 1 < last ? x[head + 1].v : x[head + 1].k;
-        else if (d->c0 + ATTN__CHUNK < keys) g->ahead = x[0].k + (ptrdiff_t)ATTN__CHUNK * s->head_dim;
-    } else if (d->v_turns && !ATTN__ALIASES(s->v[1])) {
-        g->ahead_row = s->v[1];
-        if (head + 1 < last) g->ahead = x[head + 1].v + j * s->v[1];
-        else if (end + part <= hi) g->ahead = x[first].v + end * s->v[1];
-        else if (more && s->k[1] == s->v[1]) g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK);
-    } else if (end < hi) {
-        if (s->v[1] == k->heads * (ptrdiff_t)s->v_head_dim && d->c0 + end + part <= keys)
-            g->ahead = x[0].v + end * s->v[1] + (ptrdiff_t)head * part * s->v_head_dim;
-    } else if (more && s->k[1] == k->heads * (ptrdiff_t)s->head_dim) {
-        g->ahead = attn__plain(k->e.k, s->k, k, 0, d->c0 + ATTN__CHUNK) + (ptrdiff_t)head * part * s->head_dim;
-    }
-}
-
-/* One chunk for the whole block. state NULL: fold at once; else keep (m, l, seen, o) there (one group of rows). */
-static void attn__chunk(attn__block *k, int chunk, float *state)
-{
-    const attn_args *a = k->w->a;
-    const attn__shape *s = k->w->s;
-    const attn__plan *p = k->w->p;
-    const attn__kernels *f = k->w->kernels;
-    const int c0 = chunk * ATTN__CHUNK, keys = k->e.end - k->e.start, each = k->each;
-    const int n = attn__min(keys - c0, ATTN__CHUNK);
-    const int all_scores = attn__wants_raw(a);
-    const int holes = a->mask || a->keep || a->bias;
-    attn__row row[ATTN__GROUP];
-    float m[ATTN__GROUP], l[ATTN__GROUP], fa[ATTN__GROUP], fb[ATTN__GROUP];
-    attn__now d;
-    attn__soft soft;
-    attn__gemm g;
-    int r0, r, i, j, rows, head, group = 0, packed = 0, end;
-
-    d.c0 = c0;
-    d.lo = n;
-    d.hi = 0;
-    for (i = 0; i < each && !k->whole; i++) {               /* what the block needs of this chunk */
-        if (k->from[i] >= k->to[i] || k->to[i] <= c0 || k->from[i] >= c0 + n) continue;
-        if (k->from[i] - c0 < d.lo) d.lo = k->from[i] - c0;
-        if (k->to[i] - c0 > d.hi) d.hi = k->to[i] - c0;
-    }
-    if (all_scores || k->whole) { d.lo = 0; d.hi = n; }
-    d.lo = d.lo < 0 ? 0 : d.lo;
-    d.hi = d.hi > n ? n : d.hi;
-    d.direct = !a->kv && p->each <= ATTN__DIRECT;
-    d.k_turns = !a->kv && k->heads > 1 && s->k[2] < s->k[1];
-    d.v_turns = d.direct && k->heads > 1 && s->v[2] < s->v[1];
-    memset(m, 0, sizeof m);
-    memset(l, 0, sizeof l);
-    soft.s = k->s;
-    soft.m = m;
-    soft.l = l;
-    soft.n = n;
-    soft.alibi = a->alibi_slopes != NULL;
-    soft.stage = a->weights_stage;
-    soft.softcap = a->softcap;
-    soft.simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
-    soft.arrays = holes || !soft.simple;
-    soft.row = k->whole && !soft.arrays ? NULL : row;
-
-    for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
-        int glo = n, ghi = 0, ragged = 0, first, last, part;
-        rows = attn__group(k, r0);
-        first = r0 / each;                                  /* its heads, and how many rows each of them has */
-        last = (r0 + rows - 1) / each + 1;
-        part = last - first > 1 ? each : rows;
-        for (r = 0, i = r0 % each; r < rows && soft.row; r++, i = i + 1 < each ? i + 1 : 0) {
-            row[r].lo = 0;
-            row[r].hi = n;
-            if (k->whole) continue;
-            if (k->from[i] > c0) row[r].lo = k->from[i] - c0;
-            if (k->to[i] - c0 < n) row[r].hi = k->to[i] - c0;
-            if (row[r].lo >= row[r].hi) { row[r].lo = row[r].hi = 0; continue; }
-            glo = row[r].lo < glo ? row[r].lo : glo;
-            ghi = row[r].hi > ghi ? row[r].hi : ghi;
-        }
-        if (all_scores || k->whole) { glo = 0; ghi = n; }
-        if (glo >= ghi) { ATTN__COUNT(SKIP); continue; }
-        if (!packed) {
-            attn__sides(k, &d);
-            if (d.direct) attn__scores(k, &d, keys);
-            soft.vis = d.side[0].dirty ? k->vis : NULL;     /* clean V: nobody will ask */
-            packed = 1;
-        }
-
-        soft.lo = glo / 16 * 16;                            /* scores */
-        soft.end = (ghi + 15) / 16 * 16;
-        soft.rows = rows;
-        soft.seen = k->seen + r0;
-        if (part == 1) ATTN__COUNT(ONE_ROW);
-        else if (s->group > 1) ATTN__COUNT(GROUP);
-        g.rows = part;
-        g.c_row = ATTN__CHUNK;
-        g.from = NULL;
-        g.from_row = 0;
-        g.fold_a = g.fold_b = NULL;
-        for (head = first; head < last && !d.direct; head++) {
-            const int at = head > first ? head * each - r0 : 0;
-            g.a = k->q + (r0 + at) * p->q_row;
-            g.a_row = p->q_row;
-            g.b = d.side[head].k + (size_t)soft.lo * (size_t)s->head_dim;
-            g.b_step = 16;
-            g.b_panel = (ptrdiff_t)16 * s->head_dim;
-            g.c = k->s + at * ATTN__CHUNK + soft.lo;
-            g.panels = (soft.end - soft.lo) / 16;
-            g.depth = s->head_dim;
-            g.ahead = attn__after_k(k, &d, head, first, last, n);
-            g.ahead_row = 0;
-            f->gemm(&g);
-        }
-
-        for (r = 0; r < rows && !k->whole; r++)             /* probabilities */
-            if (row[r].lo != glo || row[r].hi != ghi) ragged = 1;
-        if (soft.arrays) {
-            ATTN__COUNT(MASKED);
-            soft.ahead = s->group > 1 || r0 + 2 * rows > k->rows || part != rows ? 0
-                         : rows * (a->mask ? s->mask[2] : s->bias[2]);
-            for (r = 0, j = r0 % each, head = first; r < rows; r++, j++) {
-                const int key = k->e.start + c0;
-                int h;
-                if (j == each) { j = 0; head++; }
-                attn__row_at(k, head, j, &h, &i);
-                row[r].mask = a->mask ? a->mask + k->b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
-                row[r].bias = a->bias ? a->bias + k->b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
-                row[r].keep = a->keep ? a->keep + k->b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
-                row[r].weights = a->weights ? a->weights + attn__place(s, k->b, h, i) * (size_t)s->n_k + key : NULL;
-                row[r].slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-                row[r].dist = (float)(k->e.pos + i - key);
-            }
-        }
-        f->soft(&soft);
-        if (all_scores) {                                   /* the scores were wanted, the hidden keys are not */
-            glo = n;
-            ghi = 0;
-            for (r = 0; r < rows; r++) {
-                if (row[r].lo >= row[r].hi) continue;
-                glo = row[r].lo < glo ? row[r].lo : glo;
-                ghi = row[r].hi > ghi ? row[r].hi : ghi;
-            }
-            if (glo >= ghi) continue;
-        }
-        if (state) {                                        /* outputs: kept, or folded as they leave the tile */
-            memcpy(state, m, ATTN__SPLIT * sizeof(float));
-            memcpy(state + ATTN__SPLIT, l, ATTN__SPLIT * sizeof(float));
-            for (r = 0; r < ATTN__SPLIT; r++) state[2 * ATTN__SPLIT + r] = r < rows && k->seen[r0 + r] ? 1.0f : 0.0f;
-            state[3 * ATTN__SPLIT] = 1.0f;
-        } else {
-            f->fold(k->M + group * ATTN__GROUP, k->L + group * ATTN__GROUP, m, l, fa, fb, rows);
-        }
-        g.c_row = g.from_row = p->dv16;
-        for (j = glo; j < ghi; j = end) {
-            end = d.v_turns ? attn__min(j / 16 * 16 + 16, ghi) : ghi;
-            for (head = first; head < last; head++) {
-                const int at = head > first ? head * each - r0 : 0;
-                const ptrdiff_t o = (ptrdiff_t)at * p->dv16;
-                g.a = k->s + at * ATTN__CHUNK + j;
-                g.rows = part;
-                g.from = j > glo ? k->t + o : NULL;         /* a chain that has begun goes on, and ends in the fold */
-                g.c = end < ghi ? k->t + o : state ? state + attn__up(3 * ATTN__SPLIT + 1, 16) + o
-                                                   : k->o + (ptrdiff_t)r0 * p->dv16 + o;
-                g.fold_a = state || end < ghi ? NULL : fa + at;
-                g.fold_b = fb + at;
-                attn__after_v(&g, k, &d, first, head, last, j, end, ghi, keys);
-                attn__outputs(k, &d, head, &g, j, end, holes || ragged, soft.arrays, row + at,
-                              k->vis + at * ATTN__CHUNK);
-            }
-        }
-    }
-}
-
-/* ---- one block ------------------------------------------------------------------------------------------------ */
-
-/* How many rows from r on, below `end`, lie at one stride, and which it is: all heads of a single position, the grouped
- * heads of one position, or the positions of one head. */
-static int attn__run_of_rows(const attn__block *k, int r, int end, int *h, int *i, int *axis)
-{
-    const attn__shape *s = k->w->s;
-    const int in_head = r % k->each;
-    int n = k->each - in_head;
-    attn__row_at(k, r / k->each, in_head, h, i);
+    const attn__shape *s = block->w->s;
+    const int in_head = r % block->each;
+    int n = block->each - in_head;
+    attn__row_at(block, r / block->each, in_head, h, i);
     *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
     if (s->n_q == 1) n = end - r;
-    else if (s->group > 1) n = s->group - (k->first + in_head) % s->group;
+    else if (s->group > 1) n = s->group - (block->first + in_head) % s->group;
     return attn__min(n, end - r);
 }
 
-/* which entry, heads and rows an item is */
-static void attn__block_at(attn__block *k, const attn__work *w, int item)
+/* What the rows of a block may see by position. */
+static void attn__block_ranges(attn__block *block)
 {
-    const attn__shape *s = w->s;
-    const attn__plan *p = w->p;
-    const int most = s->group * s->n_q, span = item / p->blocks % p->spans;
-    k->w = w;
-    k->b = item / p->blocks / p->spans;
-    k->g = span * p->heads;
-    k->heads = attn__min(p->heads, s->kv_heads - k->g);
-    k->first = (p->blocks - 1 - item % p->blocks) * p->each;    /* causal: the longest rows first, the rest fills up */
-    attn__entry_at(w->a, s, k->b, &k->e);
-    k->padded = attn__min(p->each, most - k->first);
-    k->each = attn__clamp(s->group * k->e.rows - k->first, 0, k->padded);
-    k->rows = k->each * k->heads;
+    const attn_args *a = block->w->a;
+    const int keys = block->e.end - block->e.start;
+    int r;
+    block->whole = 1;
+    block->lo = 0;
+    block->hi = keys;
+    if (a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 && a->window_right <= 0) return;
+    block->lo = keys;
+    block->hi = 0;
+    for (r = 0; r < block->each; r++) {
+        int *from = block->from + r, *to = block->to + r;
+        attn__visible(a, &block->e, (block->first + r) / block->w->s->group, from, to);
+        if (*from > 0 || *to < keys) block->whole = 0;
+        if (*from >= *to) continue;
+        if (*from < block->lo) block->lo = *from;
+        if (*to > block->hi) block->hi = *to;
+    }
 }
 
-/* The rows of a block: lays out the slot, copies q * scale, finds what each row may see by position.
- * Returns 0 when none of them exists; rows of padding are written in attn__block_end. */
-static int attn__block_begin(attn__block *k, const attn__work *w, int item, int slot)
+/* Opens a block: lays out the slot, copies q * scale, finds what each row may see by position.
+   Returns 0 when none of its rows exists. */
+static int attn__block_open(attn__block *block, const attn__work *w, int item, int slot)
 {
-    const attn_args *a = w->a;
     const attn__shape *s = w->s;
-    const attn__plan *p = w->p;
-    float *at = w->slots + (size_t)slot * p->slot;
+    const attn__plan *plan = w->plan;
+    const attn__cut *cut;
+    float *at = w->slots + (size_t)slot * plan->slot;
     int r, n, h, i, axis;
 
-    attn__block_at(k, w, item);
-    k->most = p->each > ATTN__FEW ? 4 * w->kernels->rows : ATTN__GROUP;
-    k->empty = (size_t *)(void *)at;
-    k->q = at + p->q;
-    k->o = at + p->o;
-    k->t = at + p->t;
-    k->M = at + p->M;
-    k->L = at + p->L;
-    k->k = at + p->k;
-    k->v = at + p->v;
-    k->s = at + p->s;
-    k->vis = at + p->vis;
-    k->from = (int *)(void *)(at + p->ranges);
-    k->to = k->from + p->each;
-    k->seen = k->to + p->each;
+    attn__block_at(block, w, item);
+    cut = block->cut;
+    block->few = block->each <= ATTN__FEW;
+    block->direct = block->each <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
+    block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
+    block->arrays = w->a->mask || w->a->keep || w->a->bias;
+    block->all_scores = attn__wants_raw(w->a);
+    block->empty = (size_t *)(void *)at;
+    block->q = at + cut->q;
+    block->o = at + cut->o;
+    block->M = at + cut->M;
+    block->L = at + cut->L;
+    block->from = (int *)(void *)(at + cut->ranges);
+    block->to = block->from + cut->each;
+    block->seen = block->to + cut->each;
+    block->scores = at + cut->scores;
+    block->visible = at + cut->visible;
+    block->chains = at + cut->chains;
+    block->k = at + cut->k;
+    block->v = at + cut->v;
 
-    for (r = 0; r < k->rows; r += n) {
-        n = attn__run_of_rows(k, r, k->rows, &h, &i, &axis);
-        w->kernels->scale(k->q + r * p->q_row, p->q_row, k->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
+    for (r = 0; r < block->rows; r += n) {
+        n = attn__run_of_rows(block, r, block->rows, &h, &i, &axis);
+        w->kernels->scale(block->q + r * plan->q_row, plan->q_row,
+                          block->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
                           s->scale);
-        for (i = 0; i < n; i++) k->seen[r + i] = 0;
+        for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
-    k->whole = 1;
-    for (r = 0; r < k->each; r++) {
-        attn__visible(a, &k->e, (k->first + r) / s->group, k->from + r, k->to + r);
-        if (k->from[r] > 0 || k->to[r] < k->e.end - k->e.start) k->whole = 0;
-    }
-    return k->rows;
+    attn__block_ranges(block);
+    return block->rows;
 }
 
-/* what stands in a cell until its score arrives; what stands there when nothing exists */
+/* How many rows from `start` on make a band: whole K/V heads, or rows of one. */
+static int attn__band_rows(const attn__block *block, int start)
+{
+    if (block->few) return attn__min(block->band / block->each * block->each, block->rows - start);
+    return attn__min(block->band, block->rows - start);
+}
+
+/* Before the first chunk: nothing is folded yet. */
+static void attn__block_clear(attn__block *block)
+{
+    const int dv16 = block->w->plan->dv16;
+    int start, r, rows, band = 0;
+    for (start = 0; start < block->rows; start += rows, band++) {
+        rows = attn__band_rows(block, start);
+        for (r = band * ATTN__BAND; r < band * ATTN__BAND + (rows + 15) / 16 * 16; r++) {
+            block->M[r] = -attn__inf();
+            block->L[r] = 0.0f;
+        }
+    }
+    memset(block->o, 0, (size_t)block->rows * (size_t)dv16 * sizeof(float));
+}
+
+/* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
+
+/* Where one K/V head's part of a chunk is read. */
+typedef struct attn__kv_source {
+    const float *k;                       /* panels of K, or the chunk's first row where it lies */
+    const float *v;                       /* panels of V, or its first row where it lies */
+    const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
+                                             packed */
+    int panels;                           /* of v, whole ones */
+    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
+                                             next */
+    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
+                                             nobody looked */
+} attn__kv_source;
+
+/* A chunk as a block sees it. */
+typedef struct attn__chunk_view {
+    attn__kv_source source[ATTN__SHARING];
+    int first, keys;                      /* its first key, counted from e.start; how many exist */
+    int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
+    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
+                                             wanted */
+    int gaps;                             /* some of lo..hi are hidden from every row of a K/V
+                                             head */
+    unsigned char needed[ATTN__CHUNK];    /* with arrays: K/V heads of the block that need the
+                                             key */
+    int k_slices, v_slices;               /* read 16 keys of every head, then the next 16: as
+                                             memory lies */
+} attn__chunk_view;
+
+/* The keys of `left` [n] that these cells hide stay in it; the others are needed by `heads` more
+   K/V heads. Returns how many stay. */
+static int attn__keys_left(const attn__row *row, int heads, unsigned char *left, int n,
+                           unsigned char *needed)
+{
+    int x, stay = 0;
+    for (x = 0; x < n; x++) {
+        const int j = left[x];
+        const int hidden = j < row->lo || j >= row->hi ||
+                           (row->mask && row->mask[j] == -attn__inf()) ||
+                           (row->bias && row->bias[j] == -attn__inf()) ||
+                           (row->keep && !row->keep[j]);
+        left[stay] = (unsigned char)j;
+        stay += hidden;
+        needed[j] = (unsigned char)(needed[j] + (hidden ? 0 : heads));
+    }
+    return stay;
+}
+
+/* The cells of mask, bias and keep for row i of head h, at the chunk that begins at `first`. */
+ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int h, int i,
+                                   int first)
+{
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const int b = block->b, key = block->e.start + first;
+    row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
+    row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
+    row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
+}
+
+/* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
+   last row comes first, for it often sees all of them; the search ends when no key is left. */
+static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
+{
+    const attn__shape *s = block->w->s;
+    const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
+    const int by_row = s->mask[2] || s->bias[2] || s->keep[2];
+    const int heads = by_head ? s->group : 1;               /* that differ, in each K/V head */
+    const int top = block->first / s->group, bottom = (block->first + block->each - 1) / s->group;
+    unsigned char left[ATTN__CHUNK];
+    attn__row row;
+    int local, i, j, h, n;
+
+    memset(view->needed, 0, sizeof view->needed);
+    for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
+        for (j = view->lo, n = 0; j < view->hi; j++) left[n++] = (unsigned char)j;
+        for (i = bottom; i >= (by_row ? top : bottom) && n > 0; i--) {
+            const int r = i > top ? i * s->group - block->first : 0;  /* a row of this position */
+            row.lo = view->lo;
+            row.hi = view->hi;
+            if (by_row && !block->whole) {
+                row.lo = block->from[r] - view->first;
+                row.hi = block->to[r] - view->first;
+            }
+            for (h = 0; h < heads && n > 0; h++) {
+                attn__row_arrays(block, &row, (block->kv_head + local) * s->group + h, i,
+                                 view->first);
+                n = attn__keys_left(&row, by_head ? 1 : block->kv_heads, left, n, view->needed);
+            }
+        }
+    }
+
+    while (view->lo < view->hi && !view->needed[view->lo]) view->lo++;
+    while (view->lo < view->hi && !view->needed[view->hi - 1]) view->hi--;
+    for (j = view->lo; j < view->hi; j++)
+        if (view->needed[j] < block->kv_heads) view->gaps = 1;
+}
+
+/* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every
+   row is as if it did not exist: nobody reads its V, which may not even be initialised. */
+static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
+{
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const int first = chunk * ATTN__CHUNK;
+    int r;
+    view->first = first;
+    view->keys = attn__min(block->e.end - block->e.start - first, ATTN__CHUNK);
+    view->gaps = 0;
+    view->lo = 0;
+    view->hi = view->keys;
+    if (!block->whole) {
+        int lo = view->keys, hi = 0;
+        for (r = 0; r < block->each; r++) {
+            const int from = block->from[r] - first, to = block->to[r] - first;
+            if (from >= to || to <= 0 || from >= view->keys) continue;
+            lo = from < lo ? from : lo;
+            hi = to > hi ? to : hi;
+        }
+        view->lo = lo < 0 ? 0 : lo;
+        view->hi = attn__min(hi, view->keys);
+    }
+    /* one to four rows always leave out what they do not see, and need not know */
+    if (block->arrays && block->each > ATTN__DIRECT && view->lo < view->hi)
+        attn__chunk_needs(block, view);
+
+    if (view->lo >= view->hi) view->lo = view->hi = 0;
+    view->score_lo = block->all_scores ? 0 : view->lo;
+    view->score_hi = block->all_scores ? view->keys : view->hi;
+    view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
+    view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1];
+    return view->score_lo < view->score_hi;
+}
+
+/* Row `key` (counted from e.start) of K or V where it lies. */
+static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
+                                int local, int key)
+{
+    return rows + (block->kv_head + local) * step[2] + (block->e.start + key) * step[1];
+}
+
+/* Panels of a cache are read as they are. */
+static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
+{
+    const attn_kv *kv = block->w->a->kv;
+    const attn__shape *s = block->w->s;
+    const int dv16 = block->w->plan->dv16;
+    const size_t k_size = attn__kv_k_size(&kv->shape), v_size = attn__kv_v_size(&kv->shape);
+    const size_t at = (size_t)block->e.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
+    const float *k = kv->k_panels + at * k_size + (size_t)view->first * (size_t)s->head_dim;
+    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)dv16;
+    attn__kv_source *source = view->source, *end = source + block->kv_heads;
+    ATTN__COUNT(CACHE);
+    for (; source < end; source++, k += k_size, v += v_size) {
+        source->k = k;
+        source->v = v;
+        source->v_step = 16;
+        source->v_panel = ATTN__CHUNK * 16;
+        source->panels = dv16 / 16;
+        source->v_tail = NULL;
+        source->not_finite = -1;
+    }
+}
+
+/* Packs K of the chunk for every K/V head of the block. */
+static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
+{
+    const attn__shape *s = block->w->s;
+    const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    int local, j, n;
+    for (j = view->score_lo / 16 * 16; j < view->score_hi; j += n) {
+        n = attn__min(most, view->score_hi - j);
+        for (local = 0; local < block->kv_heads; local++)
+            block->w->kernels->pack_k(
+                block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
+                attn__plain(block->e.k, s->k, block, local, view->first + j), s->k[1], n,
+                s->head_dim);
+    }
+}
+
+/* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
+
+/* Rows of a block that go through a chunk together. What does not change is set once for a
+   block. */
+typedef struct attn__band {
+    int number;                           /* in its block */
+    int start, rows;                      /* rows start .. start + rows - 1 of the block */
+    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
+                                             first */
+    int per_head;                         /* rows of each of them */
+    int lo, hi;                           /* keys of the chunk that some of these rows see by
+                                             position */
+    int uneven;                           /* its rows differ in what they see by position */
+    attn__soft soft;
+    attn__row row[ATTN__BAND];
+    float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
+    /* factors of the outputs so far, and of the chunk's */
+    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
+} attn__band;
+
+static void attn__band_for(attn__band *band, const attn__block *block)
+{
+    const attn_args *a = block->w->a;
+    attn__soft *soft = &band->soft;
+    memset(band->m, 0, sizeof band->m);
+    memset(band->l, 0, sizeof band->l);
+    soft->s = block->scores;
+    soft->m = band->m;
+    soft->l = band->l;
+    soft->ahead = 0;
+    soft->alibi = a->alibi_slopes != NULL;
+    soft->stage = a->weights_stage;
+    soft->softcap = a->softcap;
+    soft->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
+    soft->arrays = block->arrays || !soft->simple;
+    soft->row = block->whole && !soft->arrays ? NULL : band->row;
+}
+
+/* What each row of the band may see of the chunk by position. */
+static void attn__band_ranges(const attn__block *block, attn__band *band,
+                              const attn__chunk_view *view)
+{
+    int r, i = block->few ? 0 : band->start;                /* few: a band begins with a K/V head */
+    band->lo = view->keys;
+    band->hi = 0;
+    band->uneven = 0;
+    for (r = 0; r < band->rows; r++, i = i + 1 < block->each ? i + 1 : 0) {
+        attn__row *row = band->row + r;
+        row->lo = view->lo;
+        row->hi = view->hi;
+        if (!block->whole) {
+            const int from = block->from[i] - view->first, to = block->to[i] - view->first;
+            if (from > row->lo) row->lo = from;
+            if (to < row->hi) row->hi = to;
+            if (row->lo >= row->hi) row->lo = row->hi = 0;
+        }
+        if (row->lo < row->hi) {
+            band->lo = row->lo < band->lo ? row->lo : band->lo;
+            band->hi = row->hi > band->hi ? row->hi : band->hi;
+        }
+        if (row->lo != band->row->lo || row->hi != band->row->hi) band->uneven = 1;
+    }
+}
+
+/* Opens the band that begins at row `start`; 0 when no score of it is wanted. */
+static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
+                           int start)
+{
+    const int all = block->all_scores;
+    int lo, hi;
+    band->start = start;
+    band->rows = attn__band_rows(block, start);
+    band->first_head = block->few ? start / block->each : 0;
+    band->end_head = block->few ? band->first_head + band->rows / block->each : 1;
+    band->per_head = block->few ? block->each : band->rows;
+    band->lo = view->lo;
+    band->hi = view->hi;
+    band->uneven = 0;
+    if (band->soft.row) attn__band_ranges(block, band, view);
+    lo = all ? 0 : band->lo;
+    hi = all ? view->keys : band->hi;
+    if (lo >= hi) { ATTN__COUNT(SKIP); return 0; }
+
+    if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
+    else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
+    band->soft.lo = lo / 16 * 16;
+    band->soft.end = (hi + 15) / 16 * 16;
+    band->soft.n = view->keys;
+    band->soft.rows = band->rows;
+    band->soft.seen = block->seen + start;
+    /* when all of V is finite, hidden keys add exact zeros: nobody asks which they were */
+    band->soft.vis = block->few || view->source->not_finite ? block->visible : NULL;
+    return 1;
+}
+
+/* Mask, bias, keep, ALiBi and weights of every row of the band. */
+static void attn__band_arrays(const attn__block *block, attn__band *band,
+                              const attn__chunk_view *view)
+{
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const int key = block->e.start + view->first;
+    int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
+    ATTN__COUNT(MASKED);
+    band->soft.ahead = 0;                                   /* to the same row of the next band */
+    if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
+        band->end_head - band->first_head == 1)
+        band->soft.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
+    for (r = 0; r < band->rows; r++, in_head++) {
+        attn__row *row = band->row + r;
+        if (in_head == block->each) { in_head = 0; local++; }
+        attn__row_at(block, local, in_head, &h, &i);
+        attn__row_arrays(block, row, h, i, view->first);
+        row->weights = NULL;
+        if (a->weights)
+            row->weights = a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k + key;
+        row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
+        row->dist = (float)(block->e.pos + i - key);
+    }
+}
+
+/* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or
+   NULL. */
+static void attn__band_scores(const attn__block *block, const attn__band *band,
+                              const attn__kv_source *source, int local, const float *ahead)
+{
+    const attn__shape *s = block->w->s;
+    const int row = (local - band->first_head) * band->per_head, lo = band->soft.lo;
+    attn__gemm g;
+    g.a = block->q + (band->start + row) * block->w->plan->q_row;
+    g.a_row = block->w->plan->q_row;
+    g.b = source->k + (size_t)lo * (size_t)s->head_dim;
+    g.b_step = 16;
+    g.b_panel = (ptrdiff_t)16 * s->head_dim;
+    g.from = NULL;
+    g.from_row = 0;
+    g.c = block->scores + row * ATTN__CHUNK + lo;
+    g.c_row = ATTN__CHUNK;
+    g.fold_a = g.fold_b = NULL;
+    g.ahead = ahead;
+    g.ahead_row = 0;
+    g.rows = band->per_head;
+    g.panels = (band->soft.end - lo) / 16;
+    g.depth = s->head_dim;
+    block->w->kernels->gemm(&g);
+}
+
+/* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
+   (the band is the whole block then). Returns 0 when no row sees a key. */
+static int attn__band_fold(const attn__block *block, attn__band *band, const attn__chunk_view *view,
+                           float *state)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    const int at = band->number * ATTN__BAND;
+    int r;
+    if (band->soft.arrays) attn__band_arrays(block, band, view);
+    kernels->soft(&band->soft);
+    if (band->lo >= band->hi) return 0;                     /* only the scores were wanted */
+    if (!state) {
+        kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
+                      band->rows);
+        return 1;
+    }
+    memcpy(state, band->m, ATTN__SPLIT * sizeof(float));
+    memcpy(state + ATTN__SPLIT, band->l, ATTN__SPLIT * sizeof(float));
+    for (r = 0; r < ATTN__SPLIT; r++)
+        state[2 * ATTN__SPLIT + r] = r < band->rows && block->seen[r] ? 1.0f : 0.0f;
+    state[3 * ATTN__SPLIT] = 1.0f;
+    return 1;
+}
+
+/* ---- a band's outputs ------------------------------------------------------------------------ */
+
+/* Is some of V not finite, among the keys that the block needs? */
+static int attn__look_at_v(const attn__block *block, const attn__chunk_view *view,
+                           const attn__kv_source *source)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    attn__gemm g;
+    memset(&g, 0, sizeof g);
+    g.b = source->v + view->lo * source->v_step;
+    g.b_step = source->v_step;
+    g.b_panel = source->v_panel;
+    g.panels = source->panels;
+    g.depth = view->hi - view->lo;
+    if (kernels->dirty(&g)) return 1;
+    if (!source->v_tail) return 0;
+    g.b = source->v_tail + view->lo * 16;
+    g.b_step = 16;
+    g.panels = 1;
+    return kernels->dirty(&g);
+}
+
+/* Must each row choose its keys, because a product with 0 would not be 0, or would read a V that it
+   must not read? All of V finite: hidden keys add exact zeros, so no row needs the per-row
+   select. */
+static int attn__must_select(const attn__block *block, const attn__band *band,
+                             const attn__chunk_view *view, attn__kv_source *source)
+{
+    if (!band->uneven && !block->arrays) return 0;
+    if (block->each <= ATTN__DIRECT) return 1;  /* fewer steps, and nobody needs to look at V */
+    if (view->gaps && block->few) return 1;
+    if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
+    return source->not_finite;
+}
+
+/* What the products of a band with V have in common. */
+ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band *band,
+                                     attn__gemm *g)
+{
+    g->a_row = ATTN__CHUNK;
+    g->c_row = g->from_row = block->w->plan->dv16;
+    g->rows = band->per_head;
+    g->from = g->ahead = NULL;
+    g->ahead_row = 0;
+}
+
+/* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where
+   they go: from, c, the fold, and what is read next. */
+static void attn__band_outputs(const attn__block *block, const attn__band *band,
+                               attn__chunk_view *view, int local, int lo, int hi, attn__gemm *g)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    attn__kv_source *source = view->source + local;
+    const int first = (local - band->first_head) * band->per_head;
+    const int select = attn__must_select(block, band, view, source);
+    float *visible = block->visible + first * ATTN__CHUNK;
+    int r, j;
+    if (select && !band->soft.arrays)  /* the soft-max has not written who sees whom */
+        for (r = 0; r < band->per_head; r++) {
+            const attn__row *row = band->row + first + r;
+            for (j = lo; j < hi; j++)
+                visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
+        }
+    g->a = block->scores + first * ATTN__CHUNK + lo;
+    g->b = source->v + lo * source->v_step;
+    g->b_step = source->v_step;
+    g->b_panel = source->v_panel;
+    g->panels = source->panels;
+    g->depth = hi - lo;
+    if (select) ATTN__COUNT(SELECT);
+    if (select) kernels->select(g, visible + lo);
+    else kernels->gemm(g);
+    if (!source->v_tail) return;
+    g->b = source->v_tail + lo * 16;                        /* the columns that were packed alone */
+    g->b_step = 16;
+    g->c += source->panels * 16;
+    if (g->from) g->from += source->panels * 16;
+    g->ahead = NULL;
+    g->panels = 1;
+    if (select) kernels->select(g, visible + lo);
+    else kernels->gemm(g);
+}
+
+/* ---- many rows: K and V packed, one K/V head ------------------------------------------------- */
+
+/* Packs K and V of the chunk. V of keys that no row needs is not read: it is 0. A cache is packed
+   already, and its V is copied only where keys must be left out. */
+static void attn__many_source(const attn__block *block, attn__chunk_view *view)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kernels *kernels = block->w->kernels;
+    const unsigned char *needed = view->gaps ? view->needed + view->lo : NULL;
+    const int lo = view->lo, n = view->hi - view->lo;
+    attn__kv_source *source = view->source;
+    int x;
+    if (block->w->a->kv) {
+        const float *v;
+        attn__cache_sources(block, view);
+        if (!needed) return;
+        v = source->v + lo * 16;
+        source->v = block->v;
+        source->not_finite = 0;
+        for (x = 0; x < block->w->plan->dv16; x += 16, v += source->v_panel)
+            source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n,
+                                                  16, needed);
+        return;
+    }
+    ATTN__COUNT(PACKED);
+    attn__pack_k(block, view);
+    source->k = block->k;
+    source->v = block->v;
+    source->v_tail = NULL;
+    source->panels = block->w->plan->dv16 / 16;
+    source->v_step = 16;
+    source->v_panel = ATTN__CHUNK * 16;
+    source->not_finite = kernels->pack_v(
+        block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo), s->v[1], n,
+        s->v_head_dim, needed);
+}
+
+static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
+{
+    const int dv16 = block->w->plan->dv16;
+    attn__chunk_view view;
+    attn__gemm g;
+    int start;
+    if (!attn__chunk_open(block, chunk, &view)) return;
+    attn__many_source(block, &view);
+    band->number = 0;
+    for (start = 0; start < block->rows; start += band->rows, band->number++) {
+        if (!attn__band_open(block, band, &view, start)) continue;
+        attn__band_scores(block, band, view.source, 0, NULL);
+        if (!attn__band_fold(block, band, &view, NULL)) continue;
+        attn__band_product(block, band, &g);
+        g.c = block->o + (ptrdiff_t)start * dv16;
+        g.fold_a = band->fold_a;
+        g.fold_b = band->fold_b;
+        attn__band_outputs(block, band, &view, 0, band->lo, band->hi, &g);
+    }
+}
+
+/* ---- few rows: K and V where they lie, or in the cache --------------------------------------- */
+
+/* Where the chunk is read. Columns behind the last whole panel are packed, so that no vector reads
+   past the end of a row; so is K, unless it is read where it lies. */
+static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
+{
+    const attn__shape *s = block->w->s;
+    const int whole = s->v_head_dim / 16 * 16, lo = view->lo;
+    int local;
+    if (block->w->a->kv) { attn__cache_sources(block, view); return; }
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        float *tail = block->v + (size_t)local * block->cut->v_head;
+        ATTN__COUNT(ROWS);
+        source->k = block->direct ? attn__plain(block->e.k, s->k, block, local, view->first)
+                                  : block->k + (size_t)local * block->cut->k_head;
+        source->v = attn__plain(block->e.v, s->v, block, local, view->first);
+        source->v_step = s->v[1];
+        source->v_panel = 16;
+        source->v_tail = whole < s->v_head_dim ? tail : NULL;
+        source->panels = whole / 16;
+        source->not_finite = -1;
+        if (source->v_tail)
+            (void)block->w->kernels->pack_v(tail + lo * 16, source->v + lo * s->v[1] + whole,
+                                            s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
+    }
+    if (!block->direct) attn__pack_k(block, view);
+}
+
+/* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by
+   side, memory is read from end to end: 16 keys of every head, then the next 16. */
+static void attn__direct_scores(const attn__block *block, const attn__chunk_view *view)
+{
+    const attn__shape *s = block->w->s;
+    const ptrdiff_t q_row = block->w->plan->q_row;
+    const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int keys = block->e.end - block->e.start, end = view->score_hi;
+    attn__gemm g;
+    int j, n;
+    memset(&g, 0, sizeof g);
+    g.a = block->q;
+    g.a_row = q_row;
+    g.b_step = s->k[1];
+    g.c_row = ATTN__CHUNK;
+    g.rows = block->each;
+    g.depth = s->head_dim;
+    for (j = view->score_lo / 16 * 16; j < end; j += n) {
+        n = attn__min(most, end - j);
+        g.b = view->source->k + j * s->k[1];
+        g.c = block->scores + j;
+        g.ahead = NULL;  /* the next 16 keys; behind the last ones V */
+        if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
+            g.ahead = g.b + n * s->k[1];
+        if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
+            g.ahead = view->source->v + view->lo * s->v[1];
+        block->w->kernels->scores(&g, n, block->kv_heads, block->each * q_row, s->k[2],
+                                  (ptrdiff_t)block->each * ATTN__CHUNK);
+    }
+}
+
+/* What is read after the K panels of head `local`: those of the next head, behind the last one V of
+   the first. Where plain K was packed, a share of V of the chunk, if V lies in one piece; else
+   NULL. */
+static const float *attn__ahead_of_k(const attn__block *block, const attn__band *band,
+                                     const attn__chunk_view *view, int local)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kv_source *source = view->source;
+    if (block->w->a->kv)
+        return local + 1 < band->end_head ? source[local + 1].k : source[band->first_head].v;
+    if (view->keys < ATTN__CHUNK || s->v[1] != block->kv_heads * (ptrdiff_t)s->v_head_dim)
+        return NULL;
+    return source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
+}
+
+/* What is read after keys lo .. hi-1 of V of head `local` goes into g->ahead: with slices the same
+   keys of the next head or the next 16 keys; V of the next head of a cache; at last K of the next
+   chunk. */
+static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
+                             const attn__chunk_view *view, int local, int lo, int hi, attn__gemm *g)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kv_source *source = view->source;
+    const int last = local + 1 == band->end_head, keys = block->e.end - block->e.start;
+    const int share = view->v_slices ? hi - lo : ATTN__CHUNK;    /* keys to ask for */
+    const int next = view->first + ATTN__CHUNK;             /* the next chunk */
+    const int more = next + share <= keys;
+    g->ahead = NULL;
+    g->ahead_row = 0;
+    if (block->w->a->kv) {
+        if (local + 1 < block->kv_heads)
+            g->ahead = last ? source[local + 1].k : source[local + 1].v;
+        else if (next < keys) g->ahead = source[0].k + (ptrdiff_t)ATTN__CHUNK * s->head_dim;
+    } else if (view->v_slices && !ATTN__ALIASES(s->v[1])) {
+        g->ahead_row = s->v[1];
+        if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
+        else if (hi + share <= band->hi) g->ahead = source[band->first_head].v + hi * s->v[1];
+        else if (more && s->k[1] == s->v[1])
+            g->ahead = attn__plain(block->e.k, s->k, block, 0, next);
+    } else if (hi < band->hi) {
+        /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
+           evict the current ones: each head asks for a share of the memory that follows */
+        if (s->v[1] == block->kv_heads * (ptrdiff_t)s->v_head_dim &&
+            view->first + hi + share <= keys)
+            g->ahead = source[0].v + hi * s->v[1] + (ptrdiff_t)local * share * s->v_head_dim;
+    } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
+        g->ahead = attn__plain(block->e.k, s->k, block, 0, next)
+            + (ptrdiff_t)local * share * s->head_dim;
+    }
+}
+
+/* Outputs of the band, slice by slice where V is read so: a chain that has begun goes on in
+   `chains`, and the last slice folds it, or keeps it when there is a `state`. */
+static void attn__few_outputs(const attn__block *block, const attn__band *band,
+                              attn__chunk_view *view, float *state)
+{
+    const int dv16 = block->w->plan->dv16;
+    attn__gemm g;
+    int j, end, local;
+    attn__band_product(block, band, &g);
+    for (j = band->lo; j < band->hi; j = end) {
+        end = band->hi;
+        if (view->v_slices) end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
+        for (local = band->first_head; local < band->end_head; local++) {
+            const int row = (local - band->first_head) * band->per_head;
+            float *chains = block->chains + (ptrdiff_t)row * dv16;
+            g.from = j > band->lo ? chains : NULL;
+            g.c = chains;
+            g.fold_a = NULL;
+            g.fold_b = NULL;
+            if (end == band->hi && state) {
+                g.c = state + ATTN__STATE_O + (ptrdiff_t)row * dv16;
+            } else if (end == band->hi) {
+                g.c = block->o + (ptrdiff_t)(band->start + row) * dv16;
+                g.fold_a = band->fold_a + row;
+                g.fold_b = band->fold_b + row;
+            }
+            attn__ahead_of_v(block, band, view, local, j, end, &g);
+            attn__band_outputs(block, band, view, local, j, end, &g);
+        }
+    }
+}
+
+/* state NULL: fold at once; else keep (m, l, seen, outputs) there. */
+static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, float *state)
+{
+    attn__chunk_view view;
+    int start, local;
+    if (!attn__chunk_open(block, chunk, &view)) return;
+    attn__few_sources(block, &view);
+    if (block->direct) attn__direct_scores(block, &view);
+    band->number = 0;
+    for (start = 0; start < block->rows; start += band->rows, band->number++) {
+        if (!attn__band_open(block, band, &view, start)) continue;
+        for (local = band->first_head; local < band->end_head && !block->direct; local++)
+            attn__band_scores(block, band, view.source + local, local,
+                              attn__ahead_of_k(block, band, &view, local));
+        if (attn__band_fold(block, band, &view, state))
+            attn__few_outputs(block, band, &view, state);
+    }
+}
+
+/* ---- a block's results ----------------------------------------------------------------------- */
+
+/* What stands in a cell of the weights until its score arrives. */
 static float attn__cell_before(const attn_args *a)
 {
     return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
 }
-static float attn__cell_nothing(const attn_args *a)
+
+/* Columns first .. last-1 of the weights of row r of a K/V head. */
+static void attn__block_fill(const attn__block *block, int local, int r, int first, int last,
+                             float cell)
 {
-    return a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
+    const attn__shape *s = block->w->s;
+    float *weights;
+    int j, h, i;
+    attn__row_at(block, local, r, &h, &i);
+    weights = block->w->a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k;
+    for (j = first; j < last; j++) weights[j] = cell;
 }
 
-/* Columns first .. last-1 of the weights of rows from .. to-1 of a head, before scores come or where none will. */
-static void attn__block_blank(const attn__block *k, int head, int from, int to, int first, int last, float cell)
+/* The same of all rows, before the scores of the chunks that begin in these columns. */
+static void attn__block_before(const attn__block *block, int first, int last)
 {
-    const attn__shape *s = k->w->s;
-    int r, j, h, i;
-    if (!k->w->a->weights) return;
-    for (r = from; r < to; r++) {
-        float *w;
-        attn__row_at(k, head, r, &h, &i);
-        w = k->w->a->weights + attn__place(s, k->b, h, i) * (size_t)s->n_k;
-        for (j = first; j < last; j++) w[j] = cell;
-    }
-}
-
-/* the same before the scores of the chunks that begin at these columns */
-static void attn__block_before(const attn__block *k, int first, int last)
-{
-    int head;
-    for (head = 0; head < k->heads; head++)
-        attn__block_blank(k, head, 0, k->each, first, last, attn__cell_before(k->w->a));
+    int r;
+    if (!block->w->a->weights) return;
+    for (r = 0; r < block->rows; r++)
+        attn__block_fill(block, r / block->each, r % block->each, first, last,
+                         attn__cell_before(block->w->a));
 }
 
 /* A row without a single visible key (it exists and is counted), or a row of padding. */
-static void attn__block_nothing(const attn__block *k, int head, int r, int exists)
+static void attn__block_nothing(const attn__block *block, int local, int r, int exists)
 {
-    const attn_args *a = k->w->a;
-    const attn__shape *s = k->w->s;
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
     int h, i, x;
-    attn__row_at(k, head, r, &h, &i);
-    if (exists) ++*k->empty;
-    for (x = 0; (exists || !a->q_cum) && x < s->v_head_dim; x++)         /* ragged: no padding, perhaps not even an out */
-        k->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-    if (a->lse) a->lse[attn__place(s, k->b, h, i)] = -attn__inf();
-    if (!exists || a->weights_stage == ATTN_PROBABILITIES)
-        attn__block_blank(k, head, r, r + 1, 0, s->n_k, attn__cell_nothing(a));
+    attn__row_at(block, local, r, &h, &i);
+    if (exists) ++*block->empty;
+    if (exists || !a->q_cum)  /* ragged: out has no room for padding */
+        for (x = 0; x < s->v_head_dim; x++) block->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
+    if (a->lse) a->lse[attn__place(s, block->b, h, i)] = -attn__inf();
+    if (!a->weights) return;
+    if (a->weights_stage == ATTN_PROBABILITIES) attn__block_fill(block, local, r, 0, s->n_k, 0.0f);
+    else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
-/* Sinks, the division, lse, weights; empty rows; rows of padding behind those that exist. */
-static void attn__block_end(attn__block *k)
+/* The sinks of a band's heads: a key each that has a score and no value. */
+static void attn__block_sinks(attn__block *block, int start, int rows, float *M, float *L)
 {
-    const attn_args *a = k->w->a;
-    const attn__shape *s = k->w->s;
-    const attn__plan *p = k->w->p;
-    const attn__kernels *f = k->w->kernels;
-    int r0, r, n, x, h, i, axis, rows, head, group = 0;
-    for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
-        float *M = k->M + group * ATTN__GROUP, *L = k->L + group * ATTN__GROUP;
-        rows = attn__group(k, r0);
-        if (a->sinks) {
-            float sink[ATTN__GROUP], one[ATTN__GROUP], fa[ATTN__GROUP], fb[ATTN__GROUP];
-            for (x = 0; x < ATTN__GROUP; x++) {
-                r = attn__min(r0 + x, k->rows - 1);
-                attn__row_at(k, r / k->each, r % k->each, &h, &i);
-                sink[x] = a->sinks[h];
-                one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
-            }
-            f->fold(M, L, sink, one, fa, fb, rows);
-            for (r = 0; r < rows; r++)
-                f->fold_out(k->o + (size_t)(r0 + r) * (size_t)p->dv16, NULL, fa[r], fb[r], p->dv16);
-        }
-        for (r = r0; r < r0 + rows; r += n) {
-            n = attn__run_of_rows(k, r, r0 + rows, &h, &i, &axis);
-            f->finish(k->e.out + h * s->out[2] + i * s->out[1], s->out[axis], k->o + (size_t)r * (size_t)p->dv16,
-                      p->dv16, L + (r - r0), n, s->v_head_dim);
-        }
-        for (r = 0; r < rows; r++) {
-            const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
-            size_t cell;
-            if (k->seen[r0 + r] && !a->lse && !probabilities) continue;
-            attn__row_at(k, (r0 + r) / k->each, (r0 + r) % k->each, &h, &i);
-            cell = attn__place(s, k->b, h, i);
-            if (!k->seen[r0 + r]) { attn__block_nothing(k, (r0 + r) / k->each, (r0 + r) % k->each, 1); continue; }
-            if (a->lse) a->lse[cell] = attn__clean(M[r] + attn__log(L[r]));
-            if (probabilities)
-                f->weigh(a->weights + cell * (size_t)s->n_k, s->n_k, M[r], L[r]);
-        }
+    const attn__kernels *kernels = block->w->kernels;
+    const int dv16 = block->w->plan->dv16;
+    float sink[ATTN__BAND], one[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
+    int x, h, i;
+    for (x = 0; x < ATTN__BAND; x++) {
+        const int r = attn__min(start + x, block->rows - 1);
+        attn__row_at(block, r / block->each, r % block->each, &h, &i);
+        sink[x] = block->w->a->sinks[h];
+        one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
     }
-    for (head = 0; head < k->heads; head++)
-        for (r = k->each; r < k->padded; r++) attn__block_nothing(k, head, r, 0);
+    kernels->fold(M, L, sink, one, a, b, rows);
+    for (x = 0; x < rows; x++)
+        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * dv16, NULL, a[x], b[x], dv16);
 }
 
-static void attn__block_clear(attn__block *k)
+/* lse and weights of row r of the block, and all of a row that has seen no key. */
+static void attn__block_row(const attn__block *block, int r, float M, float L)
 {
-    const attn__plan *p = k->w->p;
-    int r0, x, rows, group = 0;
-    for (r0 = 0; r0 < k->rows; r0 += rows, group++) {
-        rows = attn__group(k, r0);
-        for (x = 0; x < (rows + 15) / 16 * 16; x++) {
-            k->M[group * ATTN__GROUP + x] = -attn__inf();
-            k->L[group * ATTN__GROUP + x] = 0.0f;
-        }
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
+    size_t place;
+    int h, i;
+    if (!block->seen[r]) {
+        attn__block_nothing(block, r / block->each, r % block->each, 1);
+        return;
     }
-    memset(k->o, 0, (size_t)k->rows * (size_t)p->dv16 * sizeof(float));
+    if (!a->lse && !probabilities) return;
+    attn__row_at(block, r / block->each, r % block->each, &h, &i);
+    place = attn__place(s, block->b, h, i);
+    if (a->lse) a->lse[place] = attn__clean(M + attn__log(L));
+    if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
 }
 
-/* the chunks that some row of the block may see; all of them when raw scores are wanted */
-static void attn__block_chunks(const attn__block *k, int *first, int *last)
+/* After the last chunk: sinks, the division, and what else is asked for; the rows of padding. */
+static void attn__block_close(attn__block *block)
 {
-    const attn_args *a = k->w->a;
-    int r, lo = INT_MAX, hi = 0;
-    for (r = 0; r < k->each; r++) {
-        if (k->from[r] >= k->to[r]) continue;
-        if (k->from[r] < lo) lo = k->from[r];
-        if (k->to[r] > hi) hi = k->to[r];
+    const attn__shape *s = block->w->s;
+    const int dv16 = block->w->plan->dv16;
+    int start, r, n, h, i, axis, rows, local, band = 0;
+    for (start = 0; start < block->rows; start += rows, band++) {
+        float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
+        rows = attn__band_rows(block, start);
+        if (block->w->a->sinks) attn__block_sinks(block, start, rows, M, L);
+        for (r = start; r < start + rows; r += n) {
+            n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
+            block->w->kernels->finish(block->e.out + h * s->out[2] + i * s->out[1], s->out[axis],
+                                      block->o + (ptrdiff_t)r * dv16, dv16, L + (r - start), n,
+                                      s->v_head_dim);
+        }
+        for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
     }
-    if (attn__wants_raw(a)) {
-        lo = 0;
-        hi = k->e.end - k->e.start;
-    }
+    for (local = 0; local < block->kv_heads; local++)
+        for (r = block->pad_from; r < block->pad_to; r++)
+            attn__block_nothing(block, local, r - block->first, 0);
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+/* The chunks that some row of the block may see; all of them when raw scores are wanted. */
+static void attn__block_chunks(const attn__block *block, int *first, int *last)
+{
+    const int lo = block->all_scores ? 0 : block->lo;
+    const int hi = block->all_scores ? block->e.end - block->e.start : block->hi;
     *first = lo / ATTN__CHUNK;
     *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
 }
 
-static void attn__block_run(const attn__work *w, int item, int slot)
+/* An item is a block. */
+static void attn__item_block(const attn__work *w, int item, int slot)
 {
-    attn__block k;
+    attn__block block;
+    attn__band band;
     int chunk, last;
-    if (attn__block_begin(&k, w, item, slot)) {
-        attn__block_clear(&k);
-        attn__block_before(&k, 0, w->s->n_k);
-        for (attn__block_chunks(&k, &chunk, &last); chunk < last; chunk++) attn__chunk(&k, chunk, NULL);
+    ATTN__COUNT(ITEM);
+    if (attn__block_open(&block, w, item, slot)) {
+        attn__block_clear(&block);
+        attn__block_before(&block, 0, w->s->n_k);
+        attn__band_for(&band, &block);
+        attn__block_chunks(&block, &chunk, &last);
+        for (; chunk < last; chunk++) {
+            if (block.few) attn__chunk_few(&block, &band, chunk, NULL);
+            else attn__chunk_many(&block, &band, chunk);
+        }
     }
-    attn__block_end(&k);
+    attn__block_close(&block);
 }
 
-/* Split: a part of a block leaves the states of its chunks, attn__block_fold puts them together. */
+/* Where the state of a chunk is kept until all of its block are there. */
 static float *attn__state(const attn__work *w, int item, int chunk)
 {
-    return w->states + ((size_t)item * (size_t)w->p->chunks + (size_t)chunk) * w->p->state;
+    return w->states + ((size_t)item * (size_t)w->plan->chunks + (size_t)chunk) * w->plan->state;
 }
 
-static int attn__column(const attn__block *k, int chunk)    /* of the weights, where a chunk begins */
+/* The column of the weights where a chunk begins. */
+static int attn__column(const attn__block *block, int chunk)
 {
-    const long long j = k->e.start + (long long)chunk * ATTN__CHUNK;
-    return j < k->w->s->n_k ? (int)j : k->w->s->n_k;
+    const long long j = block->e.start + (long long)chunk * ATTN__CHUNK;
+    return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-static void attn__block_part(const attn__work *w, int item, int slot)
+/* An item is a part of a block's chunks, and leaves their states. */
+static void attn__item_part(const attn__work *w, int item, int slot)
 {
-    const int part = item % w->p->parts;
-    attn__block k;
+    const int parts = w->plan->parts, part = item % parts;
+    attn__block block;
+    attn__band band;
     int chunk, first, last, lo, hi;
-    item /= w->p->parts;
-    if (!attn__block_begin(&k, w, item, slot)) return;
-    attn__block_chunks(&k, &first, &last);
-    lo = (int)((long long)w->p->chunks * part / w->p->parts);
-    hi = (int)((long long)w->p->chunks * (part + 1) / w->p->parts);
-    attn__block_before(&k, part == 0 ? 0 : attn__column(&k, lo),
-                       part == w->p->parts - 1 ? w->s->n_k : attn__column(&k, hi));
+    item /= parts;
+    if (!attn__block_open(&block, w, item, slot)) return;
+    attn__band_for(&band, &block);
+    attn__block_chunks(&block, &first, &last);
+    lo = (int)((long long)w->plan->chunks * part / parts);
+    hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
+    attn__block_before(&block, part == 0 ? 0 : attn__column(&block, lo),
+                       part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
     for (chunk = lo; chunk < hi; chunk++) {
         float *state = attn__state(w, item, chunk);
         state[3 * ATTN__SPLIT] = 0.0f;
-        if (chunk >= first && chunk < last) attn__chunk(&k, chunk, state);
+        if (chunk >= first && chunk < last) attn__chunk_few(&block, &band, chunk, state);
     }
 }
 
-static void attn__block_fold(const attn__work *w, int item, int slot)
+/* An item is a block again: the states of its chunks are folded in key order. */
+static void attn__item_fold(const attn__work *w, int item, int slot)
 {
-    attn__block k;
+    const int dv16 = w->plan->dv16;
+    attn__block block;
     int chunk, r;
-    if (attn__block_begin(&k, w, item, slot)) {
+    if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
-        attn__block_clear(&k);
-        for (chunk = 0; chunk < w->p->chunks; chunk++) {
-            const float *state = attn__state(w, item, chunk), *o = state + attn__up(3 * ATTN__SPLIT + 1, 16);
-            float m[ATTN__GROUP], l[ATTN__GROUP], fa[ATTN__GROUP], fb[ATTN__GROUP];
+        attn__block_clear(&block);
+        for (chunk = 0; chunk < w->plan->chunks; chunk++) {
+            const float *state = attn__state(w, item, chunk);
+            float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
             if (state[3 * ATTN__SPLIT] == 0.0f) continue;
             memset(m, 0, sizeof m);
             memset(l, 0, sizeof l);
             memcpy(m, state, ATTN__SPLIT * sizeof(float));
             memcpy(l, state + ATTN__SPLIT, ATTN__SPLIT * sizeof(float));
-            w->kernels->fold(k.M, k.L, m, l, fa, fb, k.rows);
-            for (r = 0; r < k.rows; r++) {
-                const ptrdiff_t at = (ptrdiff_t)r * w->p->dv16;
-                w->kernels->fold_out(k.o + at, o + at, fa[r], fb[r], w->p->dv16);
-                if (state[2 * ATTN__SPLIT + r] > 0.0f) k.seen[r] = 1;
+            w->kernels->fold(block.M, block.L, m, l, a, b, block.rows);
+            for (r = 0; r < block.rows; r++) {
+                const ptrdiff_t at = (ptrdiff_t)r * dv16;
+                w->kernels->fold_out(block.o + at, state + ATTN__STATE_O + at, a[r], b[r], dv16);
+                if (state[2 * ATTN__SPLIT + r] > 0.0f) block.seen[r] = 1;
             }
         }
     }
-    attn__block_end(&k);
+    attn__block_close(&block);
 }
 
-/* the specification, row by row */
-static void attn__block_scalar(const attn__work *w, int item, int slot)
+/* An item is a block; the specification does it row by row. */
+static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
-    attn__block k;
-    int head, r, h, i;
-    k.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->p->slot);
-    attn__block_at(&k, w, item);
-    for (head = 0; head < k.heads; head++)
-        for (r = 0; r < k.padded; r++) {
-            attn__row_at(&k, head, r, &h, &i);
-            if (r >= k.each) { attn__block_nothing(&k, head, r, 0); continue; }
+    attn__block block;
+    int local, r, h, i;
+    attn__block_at(&block, w, item);
+    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot);
+    for (local = 0; local < block.kv_heads; local++) {
+        for (r = 0; r < block.each; r++) {
+            attn__row_at(&block, local, r, &h, &i);
             ATTN__COUNT(SCALAR);
-            *k.empty += (size_t)attn__scalar_row(w->a, w->s, &k.e, k.b, h, i);
+            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.e, block.b, h, i);
         }
+        for (r = block.pad_from; r < block.pad_to; r++)
+            attn__block_nothing(&block, local, r - block.first, 0);
+    }
 }
 
-/* ---- tasks ---------------------------------------------------------------------------------------------------- */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 /* The next item that nobody has taken, or with a compiler that has no atomics a fixed share. */
 static int attn__take(attn__work *w, int slot, int round)
@@ -4008,7 +4767,7 @@ static int attn__take(attn__work *w, int slot, int round)
     (void)round;
     return __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
 #else
-    return slot + round * w->p->slots;
+    return slot + round * w->plan->slots;
 #endif
 }
 
@@ -4016,29 +4775,57 @@ static void attn__task(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
     int item, round;
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++) w->item(w, item, slot);
+    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++)
+        w->run_item(w, item, slot);
 }
 
-static void attn__work_run(attn__work *w, const attn_exec *exec, void (*item)(const attn__work *, int, int), int items)
+static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
 {
-    w->item = item;
+    w->run_item = run_item;
     w->items = items;
     w->next = 0;
-    attn__run(exec, attn__min(items, w->p->slots), attn__task, w);
+    attn__run(w->a->exec, attn__min(items, w->plan->slots), attn__task, w);
 }
 
-/* Threads cost microseconds to wake: a call that takes no longer than that runs where it is (with the same bits). */
-static int attn__worth_threads(const attn__shape *s)
+/* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were
+   empty. */
+static size_t attn__work_all(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                             char *at)
 {
-    const double pairs = (double)s->batch * s->heads * s->n_q * s->n_k;
-    return pairs * 2.0 * ((double)s->head_dim + s->v_head_dim) >= (double)ATTN_SERIAL_FLOPS;
+    size_t empty = 0;
+    attn__work w;
+    int i, items;
+    at += (64 - ((size_t)at & 63)) & 63;
+    w.a = a;
+    w.s = s;
+    w.plan = plan;
+    w.kernels = attn__table(a->backend);
+    w.first_item = (int *)(void *)at;
+    w.padding = !a->q_cum || a->lse || a->weights;
+    w.slots = (float *)(void *)at + plan->table;
+    w.states = w.slots + plan->slot * (size_t)plan->slots;
+    items = attn__list_items(&w);
+    for (i = 0; i < plan->slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * plan->slot) = 0;
+    if (w.kernels->backend == ATTN_SCALAR) {
+        attn__work_run(&w, attn__item_scalar, items);
+    } else if (plan->parts > 1) {
+        attn__work_run(&w, attn__item_part, items * plan->parts);
+        attn__work_run(&w, attn__item_fold, items);
+    } else {
+        attn__work_run(&w, attn__item_block, items);
+    }
+    for (i = 0; i < plan->slots; i++)
+        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot);
+    return empty;
 }
+
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 {
-    attn__plan p;
-    return attn__plan_make(a, s, &p) ? (size_t)-1 : p.bytes;
+    attn__plan plan;
+    return attn__plan_make(a, s, &plan) ? (size_t)-1 : plan.bytes;
 }
 
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
@@ -4058,7 +4845,8 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
     if (!why) return;
-    attn__say(why, "$ is 0: nothing is written", s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    attn__say(why, "$ is 0: nothing is written",
+              s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
     ATTN__DEBUG_PRINT(why->room);
 #else
     (void)s;
@@ -4066,54 +4854,32 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* A call that has been checked. The room on the stack of level 2 saves small calls the allocation. */
-static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room, size_t room_size, attn__why *why)
+/* A call that has been checked. `room`: memory that may be used instead of an allocation, or NULL. */
+static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+                                  size_t room_size, attn__why *why)
 {
-    attn__plan p;
-    attn__work w;
-    const attn_exec *exec;
+    attn__plan plan;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    int i, items;
-    attn_status status;
-    if (attn__plan_make(a, s, &p)) p.bytes = (size_t)-1;
-    if ((status = attn__check_work(a, p.bytes, why)) != ATTN_OK) return status;
+    if (attn__plan_make(a, s, &plan)) return attn__check_work(a, (size_t)-1, why);
+    if (a->work && a->work_size < plan.bytes) return attn__check_work(a, plan.bytes, why);
     if (s->batch == 0 || s->n_q == 0) {
         attn__nothing_to_do(s, why);
-        if (a->masked_rows) *a->masked_rows = 0;
-        return ATTN_OK;
-    }
-    exec = attn__worth_threads(s) ? a->exec : NULL;
-    if (!exec) p.parts = 1;
-    w.kernels = attn__table(a->backend);
-    at = a->work || p.bytes > room_size ? (char *)a->work : room;
-    if (!at) at = (char *)(own = ATTN_MALLOC(a->user, p.bytes));
-    if (!at)
-        return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace", "",
-                          (long long)p.bytes, 0, 0);
-    at += (64 - ((size_t)at & 63)) & 63;
-    w.a = a;
-    w.s = s;
-    w.p = &p;
-    w.slots = (float *)(void *)at;
-    w.states = w.slots + p.slot * (size_t)p.slots;
-    items = s->batch * p.spans * p.blocks;
-    for (i = 0; i < p.slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * p.slot) = 0;
-    if (w.kernels->backend == ATTN_SCALAR) {
-        attn__work_run(&w, exec, attn__block_scalar, items);
-    } else if (p.parts > 1) {
-        attn__work_run(&w, exec, attn__block_part, items * p.parts);
-        attn__work_run(&w, exec, attn__block_fold, items);
     } else {
-        attn__work_run(&w, exec, attn__block_run, items);
+        at = a->work || plan.bytes > room_size ? (char *)a->work : room;
+        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
+        if (!at)
+            return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
+                              "", (long long)plan.bytes, 0, 0);
+        empty = attn__work_all(a, s, &plan, at);
+        if (own) ATTN_FREE(a->user, own);
     }
-    for (i = 0; i < p.slots; i++) empty += *(size_t *)(void *)(w.slots + (size_t)i * p.slot);
     if (a->masked_rows) *a->masked_rows = empty;
-    if (own) ATTN_FREE(a->user, own);
     return ATTN_OK;
 }
 
+/* Every public call that attends, but the steps, comes here and has opened `why`. */
 static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
@@ -4128,10 +4894,10 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return attn__sdpa(a, NULL, 0, &why);
 }
 
-/* ---- level 2 -------------------------------------------------------------------------------------------------- */
-
-static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k, const float *v, int batch,
-                                 int heads, int head_dim, const float *mask, attn__why *why)
+/* The room on the stack saves small calls of level 2 the allocation. */
+static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
+                                 const float *v, int batch, int heads, int head_dim,
+                                 const float *mask, attn__why *why)
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     a->out = out;
@@ -4142,12 +4908,17 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
     a->heads = heads;
     a->head_dim = head_dim;
     a->mask = mask;
-    if (mask) { a->mask_shape[0] = batch; a->mask_shape[1] = 1; a->mask_shape[2] = a->n_q; }
+    if (mask) {
+        a->mask_shape[0] = batch;
+        a->mask_shape[1] = 1;
+        a->mask_shape[2] = a->n_q;
+    }
     return attn__sdpa(a, room.bytes, sizeof room, why);
 }
 
-ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch, int n, int heads,
-                              int head_dim, int causal, const int *lengths, const float *mask)
+ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
+                              int n, int heads, int head_dim, int causal, const int *lengths,
+                              const float *mask)
 {
     attn_args a;
     attn__why why;
@@ -4162,8 +4933,9 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
-ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v, int batch, int n_q, int n_k,
-                               int heads, int head_dim, const int *source_lengths, const float *mask)
+ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
+                               int batch, int n_q, int n_k, int heads, int head_dim,
+                               const int *source_lengths, const float *mask)
 {
     attn_args a;
     attn__why why;
@@ -4176,9 +4948,10 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
-/* ---- append and attend ------------------------------------------------------------------------ */
+/* ---- append and attend ----------------------------------------------------------------------- */
 
-/* What attn_self_step cannot do, in words that know what it does. */
+/* What attn_self_step cannot do. attn__check would say that kv and k are both set, or nothing: the
+   caller has given no kv, and k_lengths are legal beside one. */
 static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
 {
     const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
@@ -4186,11 +4959,11 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     if (a->kv && a->kv != c)
         return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c", "", 0, 0, 0);
     if (also)
-        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also, 0,
-                          0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also,
+                          0, 0, 0);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last ones: "
-                          "bottom-right, or 0", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: it "
+                          "must be bottom-right, or 0", "", 0, 0, 0);
     if (a->batch != c->shape.batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
                           c->shape.batch, 0);
@@ -4209,7 +4982,8 @@ static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, a
     rows.cum = step->q_cum;
     memcpy(rows.k_stride, s->k, sizeof s->k);
     memcpy(rows.v_stride, s->v, sizeof s->v);
-    attn__kv_write(&rows, attn__worth_threads(s) ? step->exec : NULL);
+    /* What is not worth other threads when it attends is not when it copies. */
+    attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
     step->k = step->v = NULL;             /* the attention finds them in the cache */
     memset(s->k, 0, sizeof s->k);
     memset(s->v, 0, sizeof s->v);
@@ -4228,13 +5002,15 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    /* The same checks as for attn_sdpa over the cache as it will be, k and v behind its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
     work = attn__plan_bytes(&step, &s);
     if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
-    if (!a->work && s.n_q > 0) {          /* before the append: without memory nothing has changed */
+    /* Before the append: when there is no memory nothing has changed. */
+    if (!a->work && s.n_q > 0) {
         step.work = own = ATTN_MALLOC(a->user, work);
         step.work_size = work;
         if (!own)
@@ -5170,16 +5946,17 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
     return attn__mha_plan(&r, &need) == ATTN_OK ? need : (size_t)-1;
 }
 
-/* ============================================================================================================
+/* =================================================================================================
  * 10  THREADS
- * ========================================================================================================== */
-
+ *
+ * The pool runs one job at a time; callers queue for it. A worker joins the job under the lock and
+ * leaves it under the lock; between, one atomic counter hands out the tasks. The caller works too,
+ * and when the counter has run out it closes the job (a worker that wakes late finds it closed) and
+ * waits for those who joined. Workers look for the next job for a few microseconds before they
+ * sleep, because the next one often follows at once.
+ * ============================================================================================== */
 #ifdef ATTN_THREADS
-/* ---- the pool --------------------------------------------------------------------------------------------------
-   One job at a time, the callers queue for it. A worker joins the job under the lock and leaves it under the lock;
-   between, tasks are handed out by one atomic counter. The caller works too, and when the counter has run out it closes
-   the job (whoever wakes late finds it closed) and waits for those who joined. Workers look for the next job a few
-   microseconds long, since the next one often follows at once, then they sleep. */
+/* ---- what the system gives: a lock, bells to sleep by, threads ------------------------------- */
 #if defined(_WIN32)
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -5191,7 +5968,6 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, int batch, int n_q, int n_k
 typedef SRWLOCK            attn__lock;
 typedef CONDITION_VARIABLE attn__bell;
 typedef HANDLE             attn__thread;
-typedef DWORD              attn__name;
 #define ATTN__WORKER       DWORD WINAPI
 #define ATTN__WORKER_END   0
 static int  attn__lock_make(attn__lock *l) { InitializeSRWLock(l); return 1; }
@@ -5200,7 +5976,10 @@ static void attn__lock_take(attn__lock *l) { AcquireSRWLockExclusive(l); }
 static void attn__lock_give(attn__lock *l) { ReleaseSRWLockExclusive(l); }
 static int  attn__bell_make(attn__bell *b) { InitializeConditionVariable(b); return 1; }
 static void attn__bell_drop(attn__bell *b) { (void)b; }
-static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)SleepConditionVariableSRW(b, l, INFINITE, 0); }
+static void attn__bell_wait(attn__bell *b, attn__lock *l)
+{
+    (void)SleepConditionVariableSRW(b, l, INFINITE, 0);
+}
 static void attn__bell_ring(attn__bell *b) { WakeConditionVariable(b); }
 static void attn__bell_ring_all(attn__bell *b) { WakeAllConditionVariable(b); }
 static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *arg)
@@ -5208,15 +5987,18 @@ static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *
     *t = CreateThread(NULL, 0, f, arg, 0, NULL);
     return *t != NULL;
 }
-static void attn__thread_join(attn__thread t) { (void)WaitForSingleObject(t, INFINITE); (void)CloseHandle(t); }
-static attn__name attn__name_mine(void) { return GetCurrentThreadId(); }
-static int  attn__name_same(attn__name a, attn__name b) { return a == b; }
-static int  attn__processors(void)
+static void attn__thread_join(attn__thread t)
+{
+    (void)WaitForSingleObject(t, INFINITE);
+    (void)CloseHandle(t);
+}
+static int attn__processors(void)
 {
     SYSTEM_INFO info;
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
+static long attn__process(void) { return 0; }        /* nothing forks here */
 #elif !defined(__unix__) && !defined(__APPLE__) && !defined(__HAIKU__)
 #error "attn.h: ATTN_THREADS knows pthreads and Win32; here give an attn_exec of your own"
 #else
@@ -5224,7 +6006,7 @@ static int  attn__processors(void)
 #include <unistd.h>
 typedef pthread_mutex_t attn__lock;
 typedef pthread_cond_t  attn__bell;
-typedef pthread_t       attn__thread, attn__name;
+typedef pthread_t       attn__thread;
 #define ATTN__WORKER     void *
 #define ATTN__WORKER_END NULL
 static int  attn__lock_make(attn__lock *l) { return pthread_mutex_init(l, NULL) == 0; }
@@ -5241,14 +6023,16 @@ static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg)
     return pthread_create(t, NULL, f, arg) == 0;
 }
 static void attn__thread_join(attn__thread t) { (void)pthread_join(t, NULL); }
-static attn__name attn__name_mine(void) { return pthread_self(); }
-static int  attn__name_same(attn__name a, attn__name b) { return pthread_equal(a, b) != 0; }
 static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+static long attn__process(void) { return (long)getpid(); }
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
-static int  attn__atomic_next(attn__atomic *x) { return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED); }
+static int  attn__atomic_next(attn__atomic *x)
+{
+    return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED);
+}
 static int  attn__atomic_get(attn__atomic *x) { return __atomic_load_n(x, __ATOMIC_RELAXED); }
 static void attn__atomic_set(attn__atomic *x, int to) { __atomic_store_n(x, to, __ATOMIC_RELAXED); }
 #else
@@ -5258,6 +6042,7 @@ static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
+/* tells the processor that this thread is only looking */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define ATTN__BREATHE() __asm__ __volatile__("pause")
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -5268,48 +6053,69 @@ static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchang
 #define ATTN__BREATHE() ((void)0)
 #endif
 
+/* Is this thread inside a task of any pool? A task that waited for a pool could wait for itself, by
+   way of other pools even; so it never waits. Without thread-local variables nobody knows, and so
+   nobody waits for a busy pool (ATTN_NO_THREAD_LOCAL: define it where the compiler has none). */
+#if defined(ATTN_NO_THREAD_LOCAL)
+#elif defined(__GNUC__) || defined(__clang__)
+static __thread int attn__in_task;
+#define ATTN__IN_TASK attn__in_task
+#elif defined(_MSC_VER)
+static __declspec(thread) int attn__in_task;
+#define ATTN__IN_TASK attn__in_task
+#endif
+
+/* ---- the pool -------------------------------------------------------------------------------- */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
 
 struct attn_pool {
     attn__lock lock;                      /* guards everything but the three atomics */
-    attn__bell job, done, idle;           /* a job is there; nobody works on it any more; the next caller may come */
-    attn__atomic next, number, inside;    /* the next task; of the latest job; workers who joined it */
-    int workers, looks, sleeping, busy, open, stop;
+    attn__bell job, done, idle;           /* a job is there; nobody is inside; the next caller */
+    attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
+    int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
+    int looks;                            /* how often a thread looks before it sleeps */
+    int busy, open, stop;                 /* a job runs; it may still be joined; the end */
+    long process;                         /* that created the pool: only there it has threads */
     int n;                                /* the job */
     void (*task)(void *arg, int i);
     void *arg;
-    attn__name caller;                    /* whose job it is */
     attn__thread thread[ATTN__POOL_MOST];
-    attn__name name[ATTN__POOL_MOST];     /* of the workers that have begun */
-    int named;
 };
 
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
+#ifdef ATTN__IN_TASK
+    ATTN__IN_TASK = 1;
+#endif
     while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
+#ifdef ATTN__IN_TASK
+    ATTN__IN_TASK = 0;
+#endif
 }
 
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
-    int seen = 0, looks;
+    int seen = 0, looks;                  /* the number of the latest job that it knows */
     attn__lock_take(&p->lock);
-    p->name[p->named++] = attn__name_mine();
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
             attn__lock_give(&p->lock);
-            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--) ATTN__BREATHE();
+            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
+                ATTN__BREATHE();
             attn__lock_take(&p->lock);
         }
-        for (p->sleeping++; !p->stop && attn__atomic_get(&p->number) == seen;) attn__bell_wait(&p->job, &p->lock);
+        p->sleeping++;
+        while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
         if (!p->open) continue;
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
-        attn__pool_work(p, p->n, p->task, p->arg);           /* the job stays as it is while somebody is inside */
+        /* read without the lock: the job stays as it is while somebody is inside */
+        attn__pool_work(p, p->n, p->task, p->arg);
         attn__lock_take(&p->lock);
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
         if (!p->open && attn__atomic_get(&p->inside) == 0) attn__bell_ring(&p->done);
@@ -5318,37 +6124,39 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     return ATTN__WORKER_END;
 }
 
-/* Is this thread inside a task of this pool? Then waiting for the pool would be waiting for itself. */
-static int attn__pool_nested(const attn_pool *p)
+/* Makes the pool this caller's, waiting for its turn. 0: the tasks are to be run in place. */
+static int attn__pool_begin(attn_pool *p, int n)
 {
-    const attn__name me = attn__name_mine();
-    int i;
-    if (p->busy && attn__name_same(p->caller, me)) return 1;
-    for (i = 0; i < p->named; i++) if (attn__name_same(p->name[i], me)) return 1;
-    return 0;
+    if (!p || p->workers == 0 || n < 2) return 0;
+#ifdef ATTN__IN_TASK
+    if (ATTN__IN_TASK) return 0;
+#endif
+    if (p->process != attn__process()) return 0;     /* a child of fork(): even the lock is broken */
+    attn__lock_take(&p->lock);
+#ifdef ATTN__IN_TASK
+    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
+#else
+    if (p->busy) { attn__lock_give(&p->lock); return 0; }
+#endif
+    p->busy = p->open = 1;
+    return 1;                             /* and holds the lock */
 }
 
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks, alone = !p || p->workers == 0 || n < 2;
-    if (!alone) {
-        attn__lock_take(&p->lock);
-        alone = attn__pool_nested(p);
-        if (alone) attn__lock_give(&p->lock);
-    }
-    if (alone) {
+    int i, looks, number;
+    if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
     }
-    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-    p->busy = p->open = 1;
-    p->caller = attn__name_mine();
     p->n = n;
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
-    attn__atomic_set(&p->number, (int)(((unsigned)attn__atomic_get(&p->number) + 1u) & 0x7FFFFFFFu));
+    number = attn__atomic_get(&p->number);
+    attn__atomic_set(&p->number, number == INT_MAX ? 0 : number + 1);
+    /* no more threads are woken than there are tasks for them */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
     attn__lock_give(&p->lock);
@@ -5364,6 +6172,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__lock_give(&p->lock);
 }
 
+/* Gives back the first `made` of lock and bells, and the memory. */
 static void attn__pool_drop(attn_pool *p, int made)
 {
     if (made > 0) attn__lock_drop(&p->lock);
@@ -5375,17 +6184,19 @@ static void attn__pool_drop(attn_pool *p, int made)
 
 ATTNDEF attn_pool *attn_pool_create(int threads)
 {
-    const int processors = attn__processors();
+    const int processors = attn__processors(), most = attn__min(processors, ATTN__POOL_MOST);
     attn_pool *p;
     int made = 0;
     if (threads < 0 || threads > ATTN__POOL_MOST) return NULL;
-    if (threads == 0) threads = processors < 1 ? 1 : processors > ATTN__POOL_MOST ? ATTN__POOL_MOST : processors;
+    if (threads == 0) threads = most < 1 ? 1 : most;
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
     memset(p, 0, sizeof *p);
-    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;  /* else spinning would keep others from working */
-    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) || (made++, !attn__bell_make(&p->done)) ||
-        (made++, !attn__bell_make(&p->idle))) {
+    p->process = attn__process();
+    /* With more threads than processors, one that looks keeps another one from working. */
+    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;
+    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
+        (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
         attn__pool_drop(p, made);
         return NULL;
     }
@@ -5407,6 +6218,11 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 {
     int i;
     if (!p) return;
+    if (p->process != attn__process()) {
+        /* Nothing to join here, and the lock may have been held when the process forked. */
+        attn__pool_drop(p, 0);
+        return;
+    }
     attn__lock_take(&p->lock);
     p->stop = 1;
     attn__bell_ring_all(&p->job);
@@ -5417,7 +6233,16 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #endif /* ATTN_THREADS */
 
 #endif /* ATTN_IMPLEMENTATION */
-#else  /* ATTN__ISA: the kernel pass. Everything from here to the end is read once per instruction set. */
+#endif /* !ATTN__ISA */
+
+/* Editors see the kernels, too: as those of AVX2, once more, under names of their own. */
+#if (defined(__INTELLISENSE__) || defined(ATTN_IDE)) && defined(ATTN__X86) && \
+    !defined(ATTN__ISA) && !defined(ATTN__EDITOR)
+#define ATTN__ISA 3
+#define ATTN__EDITOR
+#endif
+
+#ifdef ATTN__ISA   /* the kernel pass: from here to the end, once for each instruction set */
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
@@ -5584,10 +6409,17 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+#ifndef ATTN__MSAN
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm256_blendv_ps(b, a, m);
 }
+#else                                     /* clang's sanitizer takes blendv for a sum of both */
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+    return _mm256_or_ps(_mm256_and_ps(m, a), _mm256_andnot_ps(m, b));
+}
+#endif
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
@@ -6080,14 +6912,20 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
     }
 }
 
-/* n rows of V into panels of 16 columns, 128 rows apart. Is one of the values not finite? */
+/* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL: all
+   are) may be uninitialised: zeros take their place. Is one of the values not finite? */
 static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n,
-                                         int v_head_dim)
+                                         int v_head_dim, const unsigned char *needed)
 {
     attn__vec odd = attn__vset(0.0f);                /* x - x is 0, or NaN where x is not finite */
     int j, x, i;
     for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
         float *to = panels;
+        if (needed && !needed[j]) {
+            for (x = 0; x < v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
+                memset(to, 0, ATTN__PANEL * sizeof(float));
+            continue;
+        }
         for (x = 0; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL) {
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
                 const attn__vec y = attn__vload(v + x + i);
@@ -6236,7 +7074,7 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
                                   int n)
 {
     int x;
-    for (x = n; x < 16; x++) c[x] = 0.0f;
+    for (x = 0; x < 16; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
                              attn__min(ATTN__LANES, n - x) - 1, NULL);

@@ -48,7 +48,7 @@ core.NullDereference                k->e.out[h *                      out may be
 core.NullDereference                kind > 0 && row->bias             kind > 0 where there are arrays: rows are given
 core.NullDereference                k[attn__min(i, last) * row + c]   `next` is NULL or some keys behind k; k is not
 core.NullDereference                struct __loadu_pd*)__p            the same, where keys are turned
-core.CallAndMessage                 const attn__v q = attn__vset(*a0)  in select n counts the steps of p written
+core.CallAndMessage                 const attn__vec q = attn__vset(*a0)  in select n counts the steps of p written
 '
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
@@ -118,8 +118,8 @@ for part in ${*:-tidy cppcheck gcc}; do
         command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
         # style: scopes and const of variables, a matter of taste. Not understood by this tool, and looked at by gcc,
         # MemorySanitizer and valgrind: structs filled through a pointer (uninitvar, ctuuninitvar), a loop that is left
-        # before its second turn (nullPointerArithmeticRedundantCheck), functions named by a macro: attn__vfours, whose
-        # second argument is 0, is taken for attn__vturn (ctunullpointer). `j % 16 < ATTN__LANES` is always true where
+        # before its second turn (nullPointerArithmeticRedundantCheck), functions named by a macro: attn__reduce_four, whose
+        # second argument is 0, is taken for attn__transpose (ctunullpointer). `j % 16 < ATTN__LANES` is always true where
         # a backend has 16 lanes, and only there (moduloAlwaysTrueFalse)
         result 'cppcheck: attn.h' "$(cppcheck -q --std=c99 --enable=warning,performance,portability --inline-suppr \
             --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \

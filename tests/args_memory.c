@@ -1,6 +1,5 @@
 /* Part of suite args: what needs hooks of its own. This file holds a second implementation (ATTN_STATIC) whose
    allocations are counted, filled with garbage, fenced, and made to fail one after the other. */
-#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #include <stddef.h>
 static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);
@@ -152,6 +151,7 @@ void args_allocation_fails(void)
         attn_status s;
         size_t need;
         hooks_reset(i, 0xFF, &a_user);
+        refusal_clear();
         s = run_case(c, list[b], e ? &exec : NULL, NULL, 0, &r1, &need);
         CHECKF(hooks.live == 0, "%s, %s: %d leaked when allocation %d fails", case_names[c], attn_backend_name(list[b]),
                hooks.live, i);
@@ -160,6 +160,8 @@ void args_allocation_fails(void)
         fails++;
         CHECKF(s == ATTN_E_MEMORY, "%s, %s: allocation %d fails: %s", case_names[c], attn_backend_name(list[b]), i,
                attn_status_str(s));
+        CHECKF(refusal_count() == 1 && refusal_status() == s && refusal_user() == hooks.user &&
+                   strstr(refusal_text(), ": ATTN_MALLOC has no "), "%s: says \"%s\"", case_names[c], refusal_text());
         CHECKF(untouched(&r1), "%s, %s: something written although allocation %d failed", case_names[c],
                attn_backend_name(list[b]), i);
     }

@@ -6,8 +6,3 @@
 #define ATTN_IMPLEMENTATION
 #include "hide.h"
 #include "attn.h"
-
-#ifdef ATTN_COUNTERS                      /* for test_bits.c: which paths were taken */
-const int test_counter_count = ATTN__C_COUNT;
-const char *const *const test_counter_names = attn_counter_names;
-#endif

@@ -15,7 +15,7 @@ for tool in $gcc $gcov python3; do
 done
 rm -rf $out
 mkdir -p $out
-flags='-std=c99 -I. -Itests -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0 -pthread -w'
+flags='-std=c99 -I. -Itests -DATTN_SERIAL_FLOPS=0 -pthread -w'
 count='-O0 --coverage -fprofile-update=atomic -Dalways_inline=noinline -fno-inline -DNDEBUG
        --param=logical-op-non-short-circuit=0'
 

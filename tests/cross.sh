@@ -144,7 +144,6 @@ one() # target: writes build/cross/<target>.rows
         esac
         files="$files $f"
     done
-    case $name in tcc) ;; *) more="$more -DATTN_COUNTERS" ;; esac
     threads=-pthread
     case $name in wasm*|msvc|clang-cl) threads= ;; esac
     if ! $1 $more -I. -Itests -DATTN_SERIAL_FLOPS=0 $files -o $out/$name-test$ext $link -lm $threads 2>>"$log"

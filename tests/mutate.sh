@@ -11,7 +11,7 @@
 cd "$(dirname "$0")/.." || exit 1
 list=tests/mutations.txt work=build/mutate
 CC=${CC:-cc} CFLAGS=${CFLAGS:--O1} LIMIT=${LIMIT:-60}
-flags="-std=c99 $CFLAGS -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0"   # as in the Makefile
+flags="-std=c99 $CFLAGS -DATTN_SERIAL_FLOPS=0"   # as in the Makefile
 
 # mistake number $1 made in attn.h; exit 1: stale
 apply()

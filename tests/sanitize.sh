@@ -14,7 +14,7 @@ out=build/sanitize
 mkdir -p $out
 passed=0 failed=0
 tests=$(ls tests/*.c | grep -v attn_impl)
-[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(math|pool)')       # these compile attn.h once more each
+[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(math|pool|paths)')       # these compile attn.h once more each
 quick='masks torch levels tokens steps golden empty minus wrong truncate reorder history workspace'
 threads='pool threads shared company split several steps backends'
 
@@ -23,8 +23,8 @@ build() # name, compiler, flags for attn.h alone, flags for all
     files=$tests
     case $1 in asan|msan) files=${small:-$tests} ;; esac
     rm -f $out/$1
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0 -c tests/attn_impl.c -o $out/$1.o && \
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests -DATTN_COUNTERS -DATTN_SERIAL_FLOPS=0 $files $out/$1.o -o $out/$1 -lm -pthread
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_SERIAL_FLOPS=0 -c tests/attn_impl.c -o $out/$1.o && \
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests -DATTN_SERIAL_FLOPS=0 $files $out/$1.o -o $out/$1 -lm -pthread
 }
 
 have() # tool, flags: can it compile and link with them?

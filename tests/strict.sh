@@ -66,7 +66,7 @@ SH
 for cc in gcc clang; do
     for std in c99 c11 c17 gnu99 gnu17; do compile "$cc -std=$std" $cc -std=$std -O2; done
     for o in -O0 -Og -O1 -O3 -Os '-O3 -march=native'; do compile "$cc $o" $cc -std=c99 $o; done
-    for d in ATTN_NO_SIMD ATTN_NO_STDIO ATTN_STATIC ATTN_COUNTERS NDEBUG ATTN_IDE; do
+    for d in ATTN_NO_SIMD ATTN_NO_STDIO ATTN_STATIC ATTN_COUNTERS ATTN_DEBUG NDEBUG ATTN_IDE; do
         compile "$cc -D$d" $cc -std=c99 -O2 -D$d
     done
     compile "$cc -m32" $cc -std=c99 -O2 -m32
@@ -196,6 +196,34 @@ gcc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c -o main && right ./main
 gcc -std=c99 -O1 -I"$ROOT" -c main.c
 nm main.o | grep -wE 'U (malloc|free|abort|__assert_fail)' || :
 SH
+check 'ATTN_DEBUG: refusals and forgotten sizes on stderr' <<'SH'
+need gcc
+cat > main.c <<'C'
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+int main(void)
+{
+    float x[4] = { 1, 2, 3, 4 };
+    attn_args a = { 0 };
+    attn_check(&a, NULL, 0);
+    attn_sdpa(&a);
+    a.heads = a.head_dim = 1;
+    attn_sdpa(&a);
+    attn_self(x, x, x, x, 1, 0, 1, 1, 0, NULL, NULL);
+    attn_self(x, x, x, x, 1, 1, 1, 1, 0, NULL, NULL);
+    return 0;
+}
+C
+cat > want <<'T'
+attn.h: attn_sdpa: heads is 0 but must be at least 1
+attn.h: attn_sdpa: batch is 0: nothing is written
+attn.h: attn_self: n is 0: nothing is written
+attn.h: attn_self: out overlaps q
+T
+gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -I"$ROOT" main.c -o main && ./main 2> got; cmp want got
+gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -DATTN_NO_STDIO -I"$ROOT" main.c -o main && ./main
+gcc -std=c99 -O1 -I"$ROOT" main.c -o main && ./main 2>&1
+SH
 # names that other people's headers turn into something else (windows.h, complex.h, sys/param.h)
 check 'hostile macros around it' <<'SH'
 need gcc g++
@@ -315,7 +343,7 @@ for cc in gcc clang; do
 need $cc
 for f in "\$ROOT"/tests/*.c "\$ROOT"/tests/*/*.c; do
     [ -f "\$f" ] || continue
-    $cc -std=c99 -fsyntax-only -DATTN_COUNTERS \$HARSH_TESTS -I"\$ROOT" -I"\$ROOT/tests" "\$f"
+    $cc -std=c99 -fsyntax-only \$HARSH_TESTS -I"\$ROOT" -I"\$ROOT/tests" "\$f"
 done
 SH
     check "$cc: examples" <<SH

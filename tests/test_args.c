@@ -263,13 +263,15 @@ static void backends(void)
 {
     attn_backend list[16];
     int n = attn_backends(list, 16), b, i, usable;
-    attn_backend few[2] = { ATTN_WASM, ATTN_WASM };
+    attn_backend few[2] = { ATTN_AUTO, ATTN_AUTO };
     CHECK(n >= 1 && n <= 16);
     CHECK(attn_backends(NULL, 0) == n);
-    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_WASM);
+    CHECK(attn_backends(few, -1) == n && few[0] == ATTN_AUTO);
     CHECK(attn_backends(few, 1) == n);
-    CHECK(few[0] == list[0] && few[1] == ATTN_WASM);
-    for (b = ATTN_SCALAR; b <= ATTN_WASM; b++) {
+    CHECK(few[0] == list[0] && few[1] == ATTN_AUTO);
+    /* all there are: those with a name. A usable one must have one. */
+    for (i = 0; i < n; i++) CHECK(strcmp(attn_backend_name(list[i]), "unknown") != 0);
+    for (b = ATTN_SCALAR; strcmp(attn_backend_name((attn_backend)b), "unknown") != 0; b++) {
         char words[64];
         attn_args a = good();
         for (usable = i = 0; i < n; i++) usable |= list[i] == (attn_backend)b;
@@ -875,10 +877,10 @@ static void overflow(void)
 static void overflow_of_work(void)
 {
     static const struct { int batch, n_q, n_k, head_dim, v_head_dim; } sizes[] = {
-        { 1, 2, 1, INT_MAX - 1023, 1 }, { 1, 2, 1000, INT_MAX - 1023, 1 << 24 },
+        { (1 << 29) - 1, 8, 1, INT_MAX - 1023, 1 }, { 1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24 },
         { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
         { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 },             /* two rows of q are 2^34 bytes for each thread */
-        { 1, 100, 128, 1 << 26, 1 << 26 } };                      /* whole blocks do not fit where few rows still do */
+        { 1 << 26, 100, 128, 1 << 26, 1 << 26 } };                     /* whole blocks do not fit where few rows still do */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -920,11 +922,11 @@ static void overflow_of_work(void)
     }
     a = tiny();                                                   /* a real call of that kind, its one entry empty */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
-    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 2; a.n_k = 1; exec.width = INT_MAX;
-    a.head_dim = INT_MAX - 1023;
-    a.out = NULL; a.q = a.k = a.v = NULL; a.lse = w.lse;
-    refused(__LINE__, "2^31 threads with 2^34 bytes each", &a, ATTN_E_OVERFLOW, "workspace");
-    no_workspace(__LINE__, "2^31 threads with 2^34 bytes each", &a);
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1 << 30; a.n_k = 1; exec.width = INT_MAX;
+    a.head_dim = a.v_head_dim = 1 << 30;
+    a.out = NULL; a.q = a.k = a.v = NULL;
+    refused(__LINE__, "2^24 blocks of 2^40 bytes", &a, ATTN_E_OVERFLOW, "workspace");
+    no_workspace(__LINE__, "2^24 blocks of 2^40 bytes", &a);
 }
 
 /* Products that overflow 32 bits and nothing else are ordinary sizes on a 64-bit machine. */

@@ -765,7 +765,7 @@ static void test_hostile(void)
 static void test_hostile(void) { test_skip("no way to set the floating-point control word is known here"); }
 #endif
 
-/* ---- 7  fixed cases and paths taken ---------------------------------------------------------------------- */
+/* ---- 7  fixed cases ---------------------------------------------------------------------- */
 
 static void test_golden(void)
 {
@@ -787,106 +787,6 @@ static void test_golden(void)
     }
 }
 
-#ifdef ATTN_COUNTERS
-extern long attn_counters[];
-extern const int test_counter_count;
-extern const char *const *const test_counter_names;
-
-static int counter(const char *name)
-{
-    for (int i = 0; i < test_counter_count; i++)
-        if (strcmp(test_counter_names[i], name) == 0) return i;
-    return -1;
-}
-
-/* A small call for each path through the driver: what it must take and what it must not. */
-enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, FAR = 16, PLAIN_C = 32, BIASED = 64 };
-static const struct {
-    const char *must, *must_not;
-    int heads, kv_heads, n_q, n_k, how;
-} paths[] = {
-    {"scalar", "packed rows cache split select", 2, 2, 5, 6, PLAIN_C},
-    {"packed", "rows masked select split scalar cache one_row", 2, 2, 60, 70, 0},
-    {"rows", "packed masked select split scalar cache one_row", 2, 2, 5, 6, 0},
-    {"one_row", "packed masked select split group", 2, 2, 1, 40, 0},
-    {"group", "packed split one_row", 4, 2, 2, 40, 0},
-    {"cache", "packed rows split", 4, 2, 30, 200, CACHED},
-    {"cache", "packed rows split group", 2, 2, 1, 200, CACHED},
-    {"split", "scalar packed", 2, 1, 1, 700, WIDE},
-    {"split", "scalar packed rows", 2, 1, 1, 700, WIDE | CACHED},
-    {"masked", "scalar split select", 2, 2, 48, 140, HOLES},
-    {"masked", "scalar split select", 2, 2, 48, 140, BIASED},
-    {"select", "scalar split rows", 2, 2, 48, 140, HOLES | DIRTY},
-    {"select", "scalar split packed", 2, 2, 5, 140, HOLES | DIRTY},
-    {"select", "scalar rows packed", 2, 2, 5, 140, HOLES | DIRTY | CACHED},
-    {"skip", "scalar split", 1, 1, 300, 300, FAR},
-};
-
-static void test_paths(void)
-{
-    enum { N = 700, H = 4, D = 20 };
-    static float q[300 * H * D], k[N * H * D], v[N * H * D], bias[300 * N];
-    static unsigned char keep[300 * N];
-    attn_backend list[16];
-    int n_list = test_one_answer_backends(list, 16), seen[64] = {0};
-    if (n_list < 2) {
-        test_skip("only the scalar backend runs here; the paths of the driver need another");
-        return;
-    }
-    rng r = rng_make(test_seed + 9);
-    rng_fill(&r, q, 300 * H * D);
-    rng_fill(&r, k, N * H * D);
-    rng_fill(&r, bias, 300 * N);
-    for (int i = 0; i < 300 * N; i++) keep[i] = (unsigned char)(i % 7 != 3);
-    for (size_t x = 0; x < sizeof paths / sizeof paths[0]; x++) {
-        rng_fill(&r, v, N * H * D);
-        int how = paths[x].how;
-        attn_args a;
-        memset(&a, 0, sizeof a);
-        attn_kv kv;
-        attn_exec exec = test_exec(4);
-        a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = paths[x].heads, a.kv_heads = paths[x].kv_heads;
-        a.n_q = paths[x].n_q, a.n_k = paths[x].n_k, a.head_dim = D;
-        if (how & HOLES) a.keep = keep;
-        if (how & BIASED) a.bias = bias, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = a.n_q;
-        if (how & DIRTY) v[3 * D * a.kv_heads] = INFINITY;
-        if (how & WIDE) a.exec = &exec;
-        if (how & FAR) a.causal = ATTN_CAUSAL_TOP_LEFT, a.window_left = 30;
-        a.backend = ATTN_SCALAR;
-        answer plain = answer_of(&a);
-        if (how & CACHED) {
-            attn_kv_args make;
-            memset(&make, 0, sizeof make);
-            make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
-            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, a.n_k, NULL, 0) == ATTN_OK);
-            a.k = a.v = NULL, a.kv = &kv;
-        }
-        for (int y = 0; y < n_list; y++) {
-            if ((list[y] == ATTN_SCALAR) != ((how & PLAIN_C) != 0)) continue;
-            a.backend = list[y];
-            memset(attn_counters, 0, (size_t)test_counter_count * sizeof attn_counters[0]);
-            answer p = answer_of(&a);
-            CHECKF(answer_same(&plain, &p), "path %s: %s", paths[x].must, difference(&plain, &p));
-            answer_free(&p);
-            int must = counter(paths[x].must);
-            CHECKF(must >= 0 && attn_counters[must] > 0, "line %d on %s: the path \"%s\" was not taken", (int)x,
-                   attn_backend_name(list[y]), paths[x].must);
-            if (must >= 0) seen[must] = 1;
-            for (int c = 0; c < test_counter_count; c++)
-                CHECKF(!attn_counters[c] || !strstr(paths[x].must_not, test_counter_names[c]),
-                       "line %d on %s: the path \"%s\" was taken, meant was \"%s\"", (int)x, attn_backend_name(list[y]),
-                       test_counter_names[c], paths[x].must);
-        }
-        answer_free(&plain);
-        if (how & CACHED) attn_kv_free(&kv);
-    }
-    for (int c = 0; c < test_counter_count; c++)
-        CHECKF(seen[c], "no call here takes the path \"%s\"", test_counter_names[c]);
-}
-#else
-static void test_paths(void) { test_skip("built without -DATTN_COUNTERS"); }
-#endif
-
 SUITE(bits) = {
     {"threads", test_threads, "work divided so that a sum depends on the width, races, a workspace too small"},
     {"backends", test_backends, "a backend that rounds, orders, selects or flushes otherwise than the scalar one"},
@@ -903,7 +803,6 @@ SUITE(bits) = {
     {"in place", test_in_place, "keys or heads taken for others where K and V are read where they lie"},
     {"levels", test_levels, "attn_self or attn_cross passing something on wrongly"},
     {"hostile", test_hostile, "flushing or rounding of the caller's threads reaching the result, or not put back"},
-    {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
     {"golden", test_golden, "any change of the arithmetic, on any compiler or machine"},
     {0},
 };

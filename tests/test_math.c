@@ -2,7 +2,6 @@
  * holds an implementation of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth
  * of a float's ulp; the limits are the promises of the documentation. `-n 10` and more visits every float of exp's
  * range. */
-#undef ATTN_COUNTERS                      /* the counters belong to attn_impl.c */
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
 #include "hide.h"

@@ -842,6 +842,105 @@ static void test_chunks(void)
                 }
 }
 
+/* ---- 9  keys that nobody has ever written -------------------------------------------------------------------- */
+
+enum { RAW_DIM = 20, RAW_HEADS = 4, RAW_KV = 2, RAW_KEYS = 300, RAW_ROWS = 130 };
+
+/* who hides: keep bytes for each row or for all rows alike, a mask for each head, a bias for each row */
+enum { RAW_KEEP, RAW_KEEP_ALL, RAW_MASK_HEADS, RAW_BIAS, RAW_KINDS };
+
+/* Draws who sees what. Of K/V head g, needed[g][j] says whether some row of its heads sees key j. */
+static void raw_draw(rng *r, int kind, int n_q, int n_k, unsigned char *sees, unsigned char (*needed)[RAW_KEYS])
+{
+    const int group = RAW_HEADS / RAW_KV, all_alike = kind == RAW_KEEP_ALL, by_head = kind == RAW_MASK_HEADS;
+    const int how = rng_int(r, 0, 3);
+    memset(needed, 0, RAW_KV * sizeof *needed);
+    for (int h = 0; h < RAW_HEADS; h++)
+        for (int i = 0; i < n_q; i++)
+            for (int j = 0; j < n_k; j++) {
+                unsigned char *cell = sees + (h * n_q + i) * n_k + j;
+                int hole = how == 0 ? j % 5 == 2 : how == 1 ? j >= n_k * 2 / 3 : how == 2 ? j / 40 % 2 == 0 : j % 16 < 5;
+                if (by_head && h / group == 1) hole = j % 3 == 1;
+                *cell = !hole && rng_int(r, 0, 3) > 0;
+                if (i > 0 && all_alike) *cell = cell[-n_k];
+                if (h > 0 && !by_head) *cell = cell[-n_q * n_k];
+                needed[h / group][j] |= *cell;
+            }
+}
+
+/* The call over K and V of which only needed rows were ever written, against the same with zeros there. */
+static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backend backend)
+{
+    static unsigned char sees[RAW_HEADS * RAW_ROWS * RAW_KEYS], needed[RAW_KV][RAW_KEYS];
+    static float cells[RAW_HEADS * RAW_ROWS * RAW_KEYS], q[RAW_ROWS * RAW_HEADS * RAW_DIM];
+    const size_t n = (size_t)n_k * RAW_KV * RAW_DIM;
+    answer one[2];
+    raw_draw(r, kind, n_q, n_k, sees, needed);
+    for (int x = 0; x < RAW_HEADS * n_q * n_k; x++) cells[x] = sees[x] ? 0.25f : -INF;
+    rng_fill(r, q, (size_t)(n_q * RAW_HEADS * RAW_DIM));
+    rng values = *r;
+    for (int zeros = 0; zeros < 2; zeros++) {
+        float *k = (float *)malloc(n * sizeof *k), *v = (float *)malloc(n * sizeof *v);
+        attn_kv kv;
+        attn_args a;
+        if (!k || !v) exit(3);
+        if (zeros) memset(k, 0, n * sizeof *k), memset(v, 0, n * sizeof *v);
+        rng again = values;
+        for (int j = 0; j < n_k; j++)
+            for (int g = 0; g < RAW_KV; g++)
+                if (needed[g][j]) {
+                    rng_fill(&again, k + (j * RAW_KV + g) * RAW_DIM, RAW_DIM);
+                    rng_fill(&again, v + (j * RAW_KV + g) * RAW_DIM, RAW_DIM);
+                    if (j % 50 == 3) v[(j * RAW_KV + g) * RAW_DIM] = INF;       /* so that somebody looks */
+                }
+        memset(&a, 0, sizeof a);
+        a.q = q, a.k = k, a.v = v, a.batch = 1, a.n_q = n_q, a.n_k = n_k, a.head_dim = RAW_DIM;
+        a.heads = RAW_HEADS, a.kv_heads = RAW_KV, a.backend = backend;
+        if (kind == RAW_KEEP || kind == RAW_KEEP_ALL) a.keep = sees;
+        if (kind == RAW_KEEP_ALL) a.keep_shape[0] = a.keep_shape[1] = a.keep_shape[2] = 1;
+        if (kind == RAW_MASK_HEADS) a.mask = cells, a.mask_shape[0] = 1, a.mask_shape[1] = RAW_HEADS, a.mask_shape[2] = n_q;
+        if (kind == RAW_BIAS) a.bias = cells, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = n_q;
+        if (cached) {
+            attn_kv_args make;
+            memset(&make, 0, sizeof make);
+            make.batch = 1, make.kv_heads = RAW_KV, make.head_dim = RAW_DIM, make.capacity = n_k;
+            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, n_k, NULL, 0) == ATTN_OK);
+            a.k = a.v = NULL, a.kv = &kv;
+        }
+        one[zeros] = answer_of(&a);
+        if (cached) attn_kv_free(&kv);
+        free(k);
+        free(v);
+    }
+    CHECKF(one[0].status == ATTN_OK && answer_same(&one[0], &one[1]), "%d x %d, %s, %s: other bits than over zeros", n_q,
+           n_k, cached ? "cache" : "rows", attn_backend_name(backend));
+    answer_free(&one[0]);
+    answer_free(&one[1]);
+}
+
+/* Valgrind and the memory sanitizer stop here when a hidden K or V reaches a branch or a result. */
+static void test_unwritten(void)
+{
+    static const int rows[] = {1, 3, 4, 5, 9, 20, 21, 47, 130};
+    attn_backend list[16];
+    rng r = rng_make(test_seed + 77);
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+    const int sse2 = 0;                       /* the sanitizer takes the assembly in its multiply-add for a use */
+#else
+    const int sse2 = 1;
+#endif
+#else
+    const int sse2 = 1;
+#endif
+    int n = sse2 ? test_all_backends(list, 16) : test_one_answer_backends(list, 16);
+    for (int y = 0; y < n; y++)
+        for (size_t x = 0; x < sizeof rows / sizeof *rows; x++)
+            for (int kind = 0; kind < RAW_KINDS; kind++)
+                for (int cached = 0; cached < 2; cached++)
+                    raw_call(&r, kind, rows[x], rng_int(&r, 1, RAW_KEYS), cached, list[y]);
+}
+
 SUITE(poison) = {
     {"random", test_random, "anything hidden from a row that reaches it, in any combination of features"},
     {"causal edge", test_causal_edge,
@@ -856,5 +955,6 @@ SUITE(poison) = {
     {"count", test_count, "masked_rows counting padded rows, or once for all heads"},
     {"finite", test_finite, "-1e9 or -FLT_MAX taken for hidden"},
     {"chunks", test_chunks, "a hidden chunk folded (first, middle, last), or a NaN chunk not selected per row"},
+    {"unwritten", test_unwritten, "V or K of hidden keys looked at: a branch on it, a product with it"},
     {0},
 };

@@ -34,7 +34,6 @@
 #endif
 
 /* ---- allocations, counted ----------------------------------------------------------------------------------- */
-#undef ATTN_COUNTERS
 static struct { long live, calls; int refuse, refused; } heap;         /* refuse: the n-th from now, 0: none */
 
 static void *heap_get(size_t n)

@@ -1,0 +1,139 @@
+#!/bin/sh
+# new_isa.sh: adds a made-up instruction set to a copy of attn.h, by the three steps that stand above
+# section 11, and runs the suite and the golden hashes on it. Its vectors are four floats in plain C,
+# with a true fma, and it is the best backend of all: whatever asks for none gets this one.
+# Last line: "new_isa: N passed, M failed".
+cd "$(dirname "$0")/.." || exit 1
+out=build/new_isa
+rm -rf $out
+mkdir -p $out
+cp -R Makefile tests $out || exit 1
+
+# the words, step 3
+cat > $out/block <<'BLOCK'
+#elif ATTN__ISA == 7
+/* ---- TOY ------------------------------------------------------------------------------------- */
+#define ATTN__FN(name) attn__##name##_toy
+#define ATTN__TARGET
+#define ATTN__LANES 4
+#define ATTN__ROWS 6
+#define ATTN__TRANSPOSED 4
+typedef struct attn__vec { float lane[4]; } attn__vec;
+typedef struct attn__vmask { int lane[4]; } attn__vmask;
+#define ATTN__EACH(type, value) \
+    { type r; int i; for (i = 0; i < 4; i++) r.lane[i] = value; return r; }
+ATTN__V attn__vec attn__vset(float x) ATTN__EACH(attn__vec, x)
+ATTN__V attn__vec attn__vload(const float *p) ATTN__EACH(attn__vec, p[i])
+ATTN__V void attn__vstore(float *p, attn__vec a) { memcpy(p, a.lane, sizeof a.lane); }
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) ATTN__EACH(attn__vec, a.lane[i] + b.lane[i])
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) ATTN__EACH(attn__vec, a.lane[i] - b.lane[i])
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) ATTN__EACH(attn__vec, a.lane[i] * b.lane[i])
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) ATTN__EACH(attn__vec, a.lane[i] / b.lane[i])
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b)
+ATTN__EACH(attn__vec, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
+ATTN__V attn__vec attn__vabs(attn__vec a)
+ATTN__EACH(attn__vec, attn__float(attn__bits(a.lane[i]) & 0x7fffffffu))
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+ATTN__EACH(attn__vec, attn__fma(a.lane[i], b.lane[i], c.lane[i]))
+ATTN__V attn__vec attn__vpow2(attn__vec t)
+ATTN__EACH(attn__vec, attn__float(attn__bits(t.lane[i]) << 23))
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
+ATTN__EACH(attn__vmask, a.lane[i] < b.lane[i])
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
+ATTN__EACH(attn__vmask, attn__bits(a.lane[i]) == attn__bits(b.lane[i]))
+ATTN__V attn__vmask attn__is_nan(attn__vec a) ATTN__EACH(attn__vmask, a.lane[i] != a.lane[i])
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+ATTN__EACH(attn__vec, m.lane[i] ? a.lane[i] : b.lane[i])
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
+ATTN__EACH(attn__vec, m.lane[i] ? 0.0f : a.lane[i])
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b)
+ATTN__EACH(attn__vmask, a.lane[i] || b.lane[i])
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vmask, p[i] == 0)
+ATTN__V int attn__any_lane(attn__vmask m) { return m.lane[0] || m.lane[1] || m.lane[2] || m.lane[3]; }
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+    return (a.lane[0] + a.lane[2]) + (a.lane[1] + a.lane[3]);
+}
+ATTN__V float attn__max_lane(attn__vec a)
+{
+    const float x = a.lane[0] > a.lane[2] ? a.lane[0] : a.lane[2];
+    const float y = a.lane[1] > a.lane[3] ? a.lane[1] : a.lane[3];
+    return x > y ? x : y;
+}
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+{
+    int c, i;
+    for (c = 0; c < 4; c++)
+        for (i = 0; i < 4; i++) x[c].lane[i] = from[attn__min(i, last) * row + c];
+}
+BLOCK
+
+# the steps: each line that is changed or added to must be there, once
+awk -v block="$out/block" '
+    function did(step) { done[step]++ }
+    # 1. the enumerator and the name
+    /ATTN_NEON, ATTN_WASM$/ { sub(/ATTN_WASM$/, "ATTN_WASM, ATTN_TOY"); did("enumerator") }
+    /"neon", "wasm" \};$/ { sub(/"wasm" \};$/, "\"wasm\", \"toy\" };"); did("name") }
+    # 2. that the compiler has it; its bit where processors differ; the kernel pass; the table
+    /^#ifdef ATTN__X86$/ && !done["macro"] { print "#define ATTN__TOY"; did("macro") }
+    /^    return \(word & ATTN_CPU_MASK\)/ { print "    word |= 1u << ATTN_TOY;"; did("bit") }
+    /^\/\* ---- dispatch -/ { print "#define ATTN__ISA 7\n#include ATTN_SELF\n"; did("pass") }
+    # 3. the block
+    /^#elif ATTN__ISA == 6$/ {
+        while ((getline text < block) > 0) print text
+        did("block")
+    }
+    { print }
+    /attn__tables\[\] = \{$/ { print "    &attn__kernels_toy,"; did("table") }
+    END {
+        n = split("enumerator name macro bit pass block table", step, " ")
+        for (i = 1; i <= n; i++)
+            if (done[step[i]] != 1) {
+                print "new_isa: step \"" step[i] "\" fits " done[step[i]] + 0 " places" > "/dev/stderr"
+                bad = 1
+            }
+        exit bad
+    }' attn.h > $out/attn.h || { echo 'new_isa: 0 passed, 1 failed'; exit 1; }
+
+# plain C with one instruction for fma where there is one: otherwise it takes minutes
+flags=-O2
+grep -qw fma /proc/cpuinfo 2> /dev/null && flags='-O2 -mfma'
+passed=0 failed=0
+check() # name, command ...
+{
+    name=$1
+    shift
+    if "$@" > $out/log 2>&1; then
+        passed=$((passed + 1))
+        echo "ok   $name: $(tail -n 1 $out/log)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $name"
+        grep -v '^ok ' $out/log | head -n 25
+    fi
+}
+
+cat > $out/asks.c <<'ASKS'
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+int main(void)                            /* AUTO takes it, by name it can be had, and it has its name */
+{
+    float x[2] = { 1.0f, 2.0f }, out[2];
+    attn_backend best;
+    attn_args a;
+    memset(&a, 0, sizeof a);
+    a.out = out, a.q = a.k = a.v = x, a.batch = a.heads = a.head_dim = 1, a.n_q = a.n_k = 2;
+    a.backend = ATTN_TOY;
+    return attn_backends(&best, 1) < 1 || best != ATTN_TOY || attn_sdpa(&a) != ATTN_OK ||
+           strcmp(attn_backend_name(ATTN_TOY), "toy") != 0;
+}
+ASKS
+check 'builds' ${CC:-cc} -std=c99 -Wall -Wextra -Wconversion -Wshadow -Werror $flags -I$out $out/asks.c -o $out/asks
+check 'asked for by name' $out/asks
+check 'golden builds' ${CC:-cc} -std=c99 $flags -DGOLDEN_MAIN -I$out -I$out/tests $out/tests/golden.c \
+    -o $out/golden
+check 'golden hashes' $out/golden
+check 'suite builds' make -s -C $out build/test CFLAGS="$flags"
+check 'suite' $out/build/test "$@"
+echo "new_isa: $passed passed, $failed failed"
+[ $failed = 0 ]
