@@ -165,7 +165,7 @@ typedef enum attn_status {
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
 ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
 
-/* ---- LOOK ----------------------------------------------------------------------------------------
+/* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
    Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to
    attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
@@ -187,7 +187,8 @@ ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of t
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
 
 /* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its
-   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative: ATTN_E_OPTION.
+   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative:
+   ATTN_E_OPTION.
        4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
                            1 0 0 0              1 1 0 0              1 1 1 1
                            1 1 0 0              1 1 1 0              0 1 1 1
@@ -222,8 +223,8 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
 
 /* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never
    a NaN from -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides:
-   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or
-   batch, else ATTN_E_SHAPE.
+   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all
+   entries) or batch, else ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
          1 1 0        1 1 1        1 1 0                                                          */
@@ -459,15 +460,15 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
-/* ---- CACHE ---------------------------------------------------------------------------------------
-   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own past
-   (append per token) and for an encoder's output (filled once). `batch` entries grow independently
-   of each other; attn_args.kv reads them, with the same bits as from plain rows. attn_kv is yours to
-   place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes (append,
-   truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone.
-   On an error the cache is as it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv
-   is refused by every call with ATTN_E_NULL. */
+/* ---- CACHE --------------------------------------------------------------------------------------
+   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own
+   past (append per token) and for an encoder's output (filled once). `batch` entries grow
+   independently of each other; attn_args.kv reads them, with the same bits as from plain rows.
+   attn_kv is yours to place; the memory behind it is the cache's.
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes
+   (append, truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step,
+   attn_mha_cross_fill) alone. On an error the cache is as it was, and ATTN_REFUSED is told a
+   sentence. A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched
@@ -524,14 +525,15 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 
 /* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a
-   rejected draft. What is appended next stands where the forgotten stood: as if they had never been.
-   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. reset is truncate to 0. */
+   rejected draft. What is appended next stands where the forgotten stood: as if they had never
+   been. reset is truncate to 0.
+   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
 /* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames
-   entries and copies only those that go to more than one place, and of them only the keys they hold.
-   Errors: MAP, NULL, OVERLAP, ALIGN. */
+   entries and copies only those that go to more than one place, and of them only the keys they
+   hold. Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
 /* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers.
@@ -900,12 +902,11 @@ typedef struct attn__entry {
 } attn__entry;
 
 /* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
-   likewise.
+   likewise with v_size. Inside:
        key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
        key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
                                  dv16: v_head_dim rounded up to 16
-   K panels are zeroed when their first key arrives; the columns of V from v_head_dim to dv16 are
-   zeros. */
+   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of V are zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -2687,7 +2688,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
  * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
  * ============================================================================================== */
 
-/* Floats or ints, of which at least one is read or written if there are bytes: not NULL, aligned. */
+/* An argument behind which floats or ints lie. Nothing is asked of it where nothing lies. */
 static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
     if (bytes == 0) return ATTN_OK;
@@ -2724,8 +2725,10 @@ static attn_status attn__check_matrix(attn__why *why, const char *name, const fl
     return attn__check_given(why, name, m, *bytes);
 }
 
+/* The only two values that the builders write. */
 ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
+/* Positions are long long: i + pos may leave an int. */
 static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
 {
     int i, j;
@@ -2758,6 +2761,7 @@ ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
     attn__why why;
     attn_status status;
     size_t bytes;
+    /* attn_mask_window would refuse under its own name. */
     attn__why_open(&why, "attn_mask_causal", NULL);
     if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
     attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
@@ -2777,6 +2781,7 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
     if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
         (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
         return status;
+    /* One row of ids for all rows of a matrix: columns are hidden, never rows. */
     for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
             for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(ids[j] != pad_id);
@@ -2814,7 +2819,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
         return status;
-    for (b = 0; b < batch; b++)
+    for (b = 0; b < batch; b++)                           /* all, before one cell is written */
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
             return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
                               k_lengths[b], n_k);
@@ -2826,7 +2831,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
-    const size_t bytes = cells * sizeof *m;
+    const size_t bytes = cells * sizeof *m;               /* may wrap: checked before it is used */
     attn__why why;
     attn_status status;
     size_t c;
@@ -2835,6 +2840,7 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
         return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
                           0);
     if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
+    /* Bytes have no alignment, so attn__check_given does not suit them. */
     if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
     if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
         return status;
@@ -2876,7 +2882,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;   /* batch > 0: there are cells */
     if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
         return status;
@@ -2909,6 +2915,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
                 return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
                                   "length says that, attn_mask_padding does", "", b, j, 0);
         }
+    /* Behind the first pad nothing but pads is left, so where it stands is the length. */
     for (b = 0; b < batch; b++) {
         for (j = 0; j < n && ids[(ptrdiff_t)b * n + j] != pad_id; ) j++;
         lengths[b] = j;
@@ -2964,13 +2971,14 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
-    for (c = 0; c <= exact; c++) first[c] = c;
+    for (c = 0; c <= exact; c++) first[c] = c;            /* a bucket for each of these distances */
+    /* Boundaries do not fall, so each is searched from the one before it on. */
     for (t = 1; t < steps; t++) {
         int low = first[exact + t - 1], high = max;       /* between these: max reaches every t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
-        while (low < high) {
+        while (low < high) {              /* the smallest distance whose power reaches goal */
             const int middle = low + (high - low) / 2;
             attn__big power = { 1, { 1 } };
             attn__big_mul(&power, middle, steps);
@@ -2998,7 +3006,8 @@ static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance,
     return ATTN_OK;
 }
 
-/* One head. first: the boundaries; stride: heads, from bucket to bucket of the table. */
+/* One head; the table has `stride` floats from bucket to bucket. From key to key the distance moves
+   by one, so the bucket is walked along its boundaries instead of being searched. */
 static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
                            int one_way, int n_q, int n_k, int pos)
 {
@@ -3020,7 +3029,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
                                  int one_way, int heads, int n_q, int n_k, int pos)
 {
     const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    int first[ATTN__T5_BUCKETS], side, h;
+    int first[ATTN__T5_BUCKETS], side, h;                 /* 1 KB of stack */
     attn__why why;
     attn_status status;
     size_t bytes, table_bytes;
@@ -3034,6 +3043,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
         (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
                                     table_bytes)) != ATTN_OK)
         return status;
+    /* Boundaries are the same for all heads; only the column of the table differs. */
     attn__t5_boundaries(first, side, max_distance);
     for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
         attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
@@ -3041,7 +3051,8 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
-/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. */
+/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. One picture for both,
+   so what is printed cannot differ from what is formatted. */
 typedef void attn__writer(void *to, const char *s, size_t n);
 
 /* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
@@ -3091,18 +3102,20 @@ static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, 
     if (!m || cells == 0) return;
     for (i = 0; row_names && i < n_q; i++)
         if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
+    /* First all cells are measured, then the rows are drawn: nothing is kept for long texts. */
     for (c = 0; c < cells; c++) {
         attn__text cell = attn__text_at(text, sizeof text);
         attn__put_float(&cell, m[c]);
         if (cell.len > widest) widest = cell.len;
     }
-    for (i = col_names ? -1 : 0; i < n_q; i++) {
+    for (i = col_names ? -1 : 0; i < n_q; i++) {          /* row -1: the names of the columns */
         const float *row = i < 0 ? m : m + (size_t)i * columns;
         if (row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
         attn__draw_row(put, to, row, i, n_k, row_names != NULL, col_names, widest);
     }
 }
 
+/* The two writers. attn__put_bytes counts what does not fit, as snprintf does. */
 static void attn__write_text(void *to, const char *s, size_t n)
 {
     attn__put_bytes((attn__text *)to, s, n);
@@ -3137,8 +3150,10 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
  * ============================================================================================== */
 
+/* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
+/* The first check of every function of this section. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
     if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
@@ -3169,6 +3184,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_
     int k_rows, v_rows, v_width;
     *total = 0;
     if (status != ATTN_OK) return status;
+    /* K has panels of 16 keys, V chunks of 128; attn__check_all left room for rounding up. */
     k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
     v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
     v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
@@ -3205,8 +3221,8 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                    /* first: a may be &c->shape */
-    memset(c, 0, sizeof *c);              /* after an error every call refuses it, and free is fine */
+    if (a) shape = *a;                    /* before c is zeroed: a may be &c->shape */
+    memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
     if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
@@ -3219,6 +3235,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
                           (long long)total, 0, 0);
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
     c->shape = shape;
+    /* `at` begins a cache line and all parts but the last are whole lines. */
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
     c->slots = (int *)(void *)(at + k_bytes + v_bytes);
@@ -3255,6 +3272,7 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     rows.n = n;
     rows.counts = counts;
     rows.cum = cum;
+    /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
@@ -3271,8 +3289,8 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel that
-   is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel
+   that is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
 static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
                               int head_dim)
 {
@@ -3292,6 +3310,7 @@ static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, in
                                 int v_head_dim)
 {
     const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
+    /* Inside a chunk a panel holds the same 16 columns of 128 keys. */
     for (; count > 0; count--, length++, v += row) {
         const int in_chunk = length % ATTN__CHUNK;
         float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
@@ -3314,8 +3333,9 @@ static void attn__kv_put(void *arg, int task)
     const int b = task / s->kv_heads, head = task % s->kv_heads;
     const int count = attn__kv_count(rows, b), length = c->lengths[b];
     const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
+    /* Ragged, entry b begins `first` rows behind the beginning, otherwise `first` entries. */
     const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
-    const int d = rows->cum ? 1 : 0;      /* ragged: entry b begins so many rows behind the first */
+    const int d = rows->cum ? 1 : 0;
     attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
                       rows->k + first * rows->k_stride[d] + head * rows->k_stride[2],
                       rows->k_stride[1], count, length, s->head_dim);
@@ -3324,7 +3344,7 @@ static void attn__kv_put(void *arg, int task)
                         rows->v_stride[1], count, length, s->v_head_dim);
 }
 
-/* Every check is behind us: this cannot fail. */
+/* Every check is behind us: this cannot fail. Lengths grow last, since the tasks read them. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
@@ -3338,6 +3358,7 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
 {
     attn_status status;
     int b;
+    /* All counts first: a count that makes no sense says nothing about room. */
     for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
@@ -3355,6 +3376,7 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
     const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
     size_t steps, floats;
     attn_status status;
+    /* Rows that overlap each other can only be a mistake. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
                           stride, (long long)width, 0);
@@ -3383,6 +3405,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     if (row_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
                           row_stride, 0, 0);
+    /* counts are read to see whether there is room; the rows are not looked at before that. */
     status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
     if (status != ATTN_OK) return status;
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
@@ -3399,7 +3422,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     return ATTN_OK;
 }
 
-/* ---- what is there: cut, renamed, copied -------------------------------------------------------- */
+/* ---- what is there: cut, renamed, copied ----------------------------------------------------- */
 /* attn_kv_truncate and attn_kv_reset */
 static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
 {
@@ -3411,11 +3434,11 @@ static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int lengt
                           c->shape.batch - 1, 0);
     first = entry < 0 ? 0 : entry;
     last = entry < 0 ? c->shape.batch - 1 : entry;
-    for (b = first; b <= last; b++)
+    for (b = first; b <= last; b++)                       /* all of them, or none is cut */
         if (length < 0 || length > c->lengths[b])
             return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
                               length, b, c->lengths[b]);
-    for (b = first; b <= last; b++) c->lengths[b] = length;
+    for (b = first; b <= last; b++) c->lengths[b] = length;     /* what is behind is never read */
     return ATTN_OK;
 }
 
@@ -3444,6 +3467,7 @@ static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
     const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
     const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
     size_t head, x;
+    /* Keys behind `length` in the last panel of K come along: that costs less than a choice. */
     for (head = 0; head < kv_heads; head++) {
         const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
         const float *v_from = c->v_panels + x_from * v_size;
@@ -3463,7 +3487,7 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
     int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
     int b, idle = 0;
-    memset(wanted, 0, (size_t)batch * sizeof(int));
+    memset(wanted, 0, (size_t)batch * sizeof(int));       /* by old entry: does it live on? */
     for (b = 0; b < batch; b++) {
         new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
         new_lengths[b] = c->lengths[map[b]];
@@ -3471,10 +3495,11 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     }
     for (b = 0; b < batch; b++) {
         if (new_slots[b] >= 0) continue;
-        while (wanted[idle]) idle++;
+        while (wanted[idle]) idle++;      /* as many are idle as are wanted more than once */
         new_slots[b] = c->slots[idle++];
         attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
     }
+    /* Nothing has looked at the old names since the last copy. */
     memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
     memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
 }
@@ -3511,6 +3536,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     if (length < 0 || length > c->lengths[from])
         return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
                           from, c->lengths[from]);
+    /* Onto itself there is nothing to copy, and memcpy may not. */
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
@@ -4975,7 +5001,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
     return ATTN_OK;
 }
 
-/* Every public call that attends comes here and has opened `why`. */
+/* Every public call that attends, but the steps, comes here and has opened `why`. */
 static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
@@ -5044,9 +5070,10 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
-/* ---- append and attend ------------------------------------------------------------------------ */
+/* ---- append and attend ----------------------------------------------------------------------- */
 
-/* What attn_self_step cannot do, in words that know what it does. */
+/* What attn_self_step cannot do. attn__check would say that kv and k are both set, or nothing: the
+   caller has given no kv, and k_lengths are legal beside one. */
 static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
 {
     const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
@@ -5054,11 +5081,11 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     if (a->kv && a->kv != c)
         return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c", "", 0, 0, 0);
     if (also)
-        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also, 0,
-                          0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also,
+                          0, 0, 0);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last ones: "
-                          "bottom-right, or 0", "", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: it "
+                          "must be bottom-right, or 0", "", 0, 0, 0);
     if (a->batch != c->shape.batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
                           c->shape.batch, 0);
@@ -5077,6 +5104,7 @@ static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, a
     rows.cum = step->q_cum;
     memcpy(rows.k_stride, s->k, sizeof s->k);
     memcpy(rows.v_stride, s->v, sizeof s->v);
+    /* What is not worth other threads when it attends is not when it copies. */
     attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
     step->k = step->v = NULL;             /* the attention finds them in the cache */
     memset(s->k, 0, sizeof s->k);
@@ -5096,13 +5124,15 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    /* The same checks as for attn_sdpa over the cache as it will be, k and v behind its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
     work = attn__plan_bytes(&step, &s);
     if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
-    if (!a->work && s.n_q > 0) {          /* before the append: without memory nothing has changed */
+    /* Before the append: when there is no memory nothing has changed. */
+    if (!a->work && s.n_q > 0) {
         step.work = own = ATTN_MALLOC(a->user, work);
         step.work_size = work;
         if (!own)
