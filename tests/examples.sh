@@ -37,7 +37,7 @@ for c in examples/*.c; do
     [ "$build" = "cc -O2 -I. $c" ] || { fail "$c: one plain cc line is the promise, but it says: $build"; continue; }
     case "$run " in "./a.out "*) ;; *) fail "$c: does not run ./a.out: $line"; continue;; esac
     rm -f a.out
-    [ -z "$QUICK" ] || build=$(echo " $build " | sed 's/ -O[1-3s] / -O0 /')       # bits do not depend on it
+    [ -z "$QUICK" ] || build=$(echo "$build" | sed 's/ -O[1-3s] / -O0 /')       # bits do not depend on it
     if ! sh -c "${CC:-cc} -Wall -Wextra ${build#cc }" > ../log 2>&1 || [ -s ../log ]; then
         fail "$c: does not build in silence: $build" ../log; continue
     fi
