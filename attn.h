@@ -116,7 +116,8 @@
 
    THREADS. No thread is started unless you give an executor. Every function may be called from many
    threads at once on different outputs; the contracts below say where objects are shared. The only
-   global is one cached word of CPU features.
+   globals are one cached word of CPU features and, with ATTN_THREADS, a flag of each thread that it
+   runs a task.
 
    VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
    the same inputs give the same bits in every version: they change only to mend a bug, and then the
@@ -2014,7 +2015,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     attn_status status = ATTN_OK;
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
         if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
-    if (c && (c->head_dim < 1 || !a->kv->lengths))
+    if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->slots))
         return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
                           0, 0, 0);
     s->batch = a->batch;
@@ -6763,7 +6764,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.kv_heads = m->shape.kv_heads;
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
-        cache.lengths = &lengths;
+        cache.lengths = cache.slots = &lengths;
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }

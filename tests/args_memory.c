@@ -100,8 +100,8 @@ static const char *const case_names[N_CASES] = { "toy", "prefill", "long row", "
                                                  "raw scores", "attn_self", "attn_cross" };
 
 /* Case c into *to, with a->work where the call takes one; SIZE_MAX as need means there is no such parameter. */
-static attn_status run_case(int c, attn_backend backend, const attn_exec *exec, void *work, size_t work_size, result *to,
-                            size_t *need)
+static attn_status run_case(int c, attn_backend backend, const attn_exec *exec, void *work, size_t work_size,
+                            result *to, size_t *need)
 {
     attn_args a;
     memset(&a, 0, sizeof a);

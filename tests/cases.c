@@ -210,7 +210,8 @@ static void draw_strides(rng *r, sdpa_case *c)
     int q_rows = a->q_cum ? a->q_cum[a->batch] : s.n_q, k_rows = a->k_cum ? a->k_cum[a->batch] : s.n_k;
     a->layout = HAS(BHSD) ? ATTN_BHSD : ATTN_BSHD;
     if (HAS(PACKED))
-        a->q_stride[1] = a->k_stride[1] = a->v_stride[1] = s.heads * s.head_dim + s.kv_heads * (s.head_dim + s.v_head_dim);
+        a->q_stride[1] = a->k_stride[1] = a->v_stride[1] =
+            s.heads * s.head_dim + s.kv_heads * (s.head_dim + s.v_head_dim);
     if (HAS(STRIDES)) {
         draw_stride(r, a->q_stride, a->layout, s.heads, q_rows, s.head_dim);
         draw_stride(r, a->k_stride, a->layout, s.kv_heads, k_rows, s.head_dim);
@@ -533,12 +534,13 @@ attn_status case_run(sdpa_case *c, attn_backend backend)
 const char *case_text(sdpa_case *c)
 {
     const attn_args *a = &c->a;
-    int n = snprintf(c->text, sizeof c->text,
-                     "case seed 0x%llx backend %s: batch %d heads %d/%d n_q %d n_k %d head_dim %d/%d q_pos %d window %d,%d "
-                     "stage %d width %d;",
-                     (unsigned long long)c->seed, attn_backend_name(a->backend), a->batch, c->s.heads, c->s.kv_heads,
-                     c->s.n_q, c->s.n_k, c->s.head_dim, c->s.v_head_dim, a->q_pos, a->window_left, a->window_right,
-                     a->weights_stage, a->exec ? a->exec->width : 0);
+    int n =
+        snprintf(c->text, sizeof c->text,
+                 "case seed 0x%llx backend %s: batch %d heads %d/%d n_q %d n_k %d head_dim %d/%d q_pos %d window %d,%d "
+                 "stage %d width %d;",
+                 (unsigned long long)c->seed, attn_backend_name(a->backend), a->batch, c->s.heads, c->s.kv_heads,
+                 c->s.n_q, c->s.n_k, c->s.head_dim, c->s.v_head_dim, a->q_pos, a->window_left, a->window_right,
+                 a->weights_stage, a->exec ? a->exec->width : 0);
     for (int f = 0; f < CASE_FEATURE_COUNT; f++)
         if ((c->features >> f & 1) && n > 0 && (size_t)n < sizeof c->text)
             n += snprintf(c->text + n, sizeof c->text - (size_t)n, " %s", feature_names[f]);

@@ -88,7 +88,8 @@ KV_MODEL kv_model kv_model_clone(const kv_model *from)
 KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v, int n, const int *counts,
                                      ptrdiff_t row_stride)
 {
-    const size_t k_step = row_stride ? (size_t)row_stride : m->k_row, v_step = row_stride ? (size_t)row_stride : m->v_row;
+    const size_t k_step = row_stride ? (size_t)row_stride : m->k_row,
+                 v_step = row_stride ? (size_t)row_stride : m->v_row;
     if (n < 0) return ATTN_E_SIZE;
     if (row_stride < 0) return ATTN_E_STRIDE;
     for (int b = 0; counts && b < m->shape.batch; b++)

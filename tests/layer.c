@@ -250,7 +250,8 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     float *v = floats((size_t)(batch * n_k * l->v.n_out)), *heads = floats(rows * (size_t)l->o.n_in);
     int pos[4] = {0, 0, 0, 0};
     attn_args a = o->attn;
-    for (int b = 0; a.k_starts && b < batch; b++) pos[b] = -a.k_starts[b];    /* they count from the first key that exists */
+    for (int b = 0; a.k_starts && b < batch; b++)
+        pos[b] = -a.k_starts[b]; /* they count from the first key that exists */
     CHECK(attn_linear_run(&l->q, q, x, batch * n_q, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, NULL) == ATTN_OK);

@@ -1,6 +1,6 @@
-/* Part of suites kv, step, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC) whose allocations
-   are counted, filled with garbage, and made to fail one after the other; with a stack of its own size, and the
-   default about threads. */
+/* Part of suites kv, step, mha and args: what needs hooks of its own. A second implementation (ATTN_STATIC)
+   whose allocations are counted, filled with garbage, and made to fail one after the other; with a
+   stack of its own size, and the default about threads. */
 #undef ATTN_SERIAL_FLOPS                  /* the other tests want threads for the smallest call */
 #define ATTN_STACK 50000
 #include <stddef.h>

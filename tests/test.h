@@ -45,8 +45,9 @@ int test_failed(void);                /* 1 when the running test has failed: lea
    with "attn_" must be its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
 #define REFUSED(call, status, words) \
     (refusal_clear(), test_refusal(__FILE__, __LINE__, #call, (int)(call), (status), (words)))
-#define REFUSED_SIZE(call, status, words) \
-    (refusal_clear(), test_refusal(__FILE__, __LINE__, #call, (call) == SIZE_MAX ? (int)(status) : 0, (status), (words)))
+#define REFUSED_SIZE(call, status, words)                                                                              \
+    (refusal_clear(),                                                                                                  \
+     test_refusal(__FILE__, __LINE__, #call, (call) == SIZE_MAX ? (int)(status) : 0, (status), (words)))
 void test_refusal(const char *file, int line, const char *call, int got, attn_status want, const char *words);
 void refusal_clear(void);
 int refusal_count(void);              /* how many since refusal_clear() */

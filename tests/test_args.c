@@ -44,7 +44,13 @@ static attn_args good(void)
     memcpy(w.q_cum, q_cum, sizeof q_cum); memcpy(w.k_cum, k_cum, sizeof k_cum);
     memset(&a, 0, sizeof a);
     a.out = w.out; a.q = w.q; a.k = w.k; a.v = w.v;
-    a.batch = BATCH; a.n_q = N_Q; a.n_k = N_K; a.heads = HEADS; a.kv_heads = KV_HEADS; a.head_dim = DIM; a.v_head_dim = DIM_V;
+    a.batch = BATCH;
+    a.n_q = N_Q;
+    a.n_k = N_K;
+    a.heads = HEADS;
+    a.kv_heads = KV_HEADS;
+    a.head_dim = DIM;
+    a.v_head_dim = DIM_V;
     return a;
 }
 
@@ -96,7 +102,8 @@ static void refused(int line, const char *how, const attn_args *a, attn_status s
     if (got != status)
         test_fail(__FILE__, line, "%s: attn_check gives %s, not %s: %s", how, attn_status_str(got), want, why);
     if (!says(why, words)) test_fail(__FILE__, line, "%s: the sentence does not say [%s]: %s", how, words, why);
-    if (strchr(why, '\n') || strncmp(why, "these arguments are fine", 24) == 0) test_fail(__FILE__, line, "%s: not a sentence: %s", how, why);
+    if (strchr(why, '\n') || strncmp(why, "these arguments are fine", 24) == 0)
+        test_fail(__FILE__, line, "%s: not a sentence: %s", how, why);
     if (attn_check(a, NULL, 0) != got) test_fail(__FILE__, line, "%s: another status without a buffer", how);
     refusal_clear();
     got = attn_sdpa(a);
@@ -445,6 +452,8 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     nothing.shape = cache.shape;                                  /* a shape does not make a cache */
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
+    nothing.lengths = cache.lengths;
+    WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.k_panels + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.v_panels + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.lengths);
@@ -572,7 +581,8 @@ static void k_starts_and_lengths(void)
 static void mask_strides(void)
 {
     enum { B = 2, H = 3, N = 4, MAX = 7, D = 2 };
-    static float plain[B * H * N * N], wide[B * MAX * MAX], turned[H * B * N * 5], q[B * N * H * D], out[2][B * N * H * D];
+    static float plain[B * H * N * N], wide[B * MAX * MAX], turned[H * B * N * 5], q[B * N * H * D],
+        out[2][B * N * H * D];
     static unsigned char keep[H * B * N * 5], plain_keep[B * H * N * N];
     attn_args a = attn_args_for(B, N, N, H, D);
     rng r = rng_make(test_seed);
@@ -616,9 +626,9 @@ static void mask_strides(void)
 /* The address of each float, int or size_t is looked at before what stands there. */
 static void alignment(void)
 {
-    static const char *const names[] = { "out", "q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "weights", "lse",
-                                         "q_pos_each", "q_lengths", "k_lengths", "k_starts", "k_map", "masked_rows",
-                                         "q_cum", "k_cum" };
+    static const char *const names[] = {"out",          "q",        "k",       "v",           "mask",       "bias",
+                                        "alibi_slopes", "sinks",    "weights", "lse",         "q_pos_each", "q_lengths",
+                                        "k_lengths",    "k_starts", "k_map",   "masked_rows", "q_cum",      "k_cum"};
     int x, by;
     for (x = 0; x < 18; x++) for (by = 1; by < 4; by++) {
         attn_args a = x < 16 ? full() : ragged();
@@ -628,7 +638,10 @@ static void alignment(void)
         p[7] = a.sinks; p[8] = a.weights; p[9] = a.lse; p[10] = a.q_pos_each; p[11] = a.q_lengths; p[12] = a.k_lengths;
         p[13] = a.k_starts; p[14] = a.k_map; p[15] = a.masked_rows; p[16] = a.q_cum; p[17] = a.k_cum;
         p[x] = (const char *)p[x] + by;
-        a.out = (float *)(uintptr_t)p[0]; a.q = (const float *)p[1]; a.k = (const float *)p[2]; a.v = (const float *)p[3];
+        a.out = (float *)(uintptr_t)p[0];
+        a.q = (const float *)p[1];
+        a.k = (const float *)p[2];
+        a.v = (const float *)p[3];
         a.mask = (const float *)p[4]; a.bias = (const float *)p[5]; a.alibi_slopes = (const float *)p[6];
         a.sinks = (const float *)p[7]; a.weights = (float *)(uintptr_t)p[8]; a.lse = (float *)(uintptr_t)p[9];
         a.q_pos_each = (const int *)p[10]; a.q_lengths = (const int *)p[11]; a.k_lengths = (const int *)p[12];
@@ -695,14 +708,18 @@ static void overlap_plain(void)
     RIGHT(good, a.k = w.q; a.v = w.q; a.v_head_dim = DIM; a.kv_heads = HEADS; a.n_k = N_Q);      /* inputs may share */
 }
 
-typedef struct box { ptrdiff_t at, stride[3]; int n[3], head_dim; } box;       /* elements of a strided tensor in an arena */
+typedef struct box {
+    ptrdiff_t at, stride[3];
+    int n[3], head_dim;
+} box; /* elements of a strided tensor in an arena */
 
 static void box_mark(const box *b, unsigned char *arena, unsigned char bit)
 {
     int i, j, h, c;
     for (i = 0; i < b->n[0]; i++) for (j = 0; j < b->n[1]; j++) for (h = 0; h < b->n[2]; h++)
         /* every box has a head_dim: NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
-        for (c = 0; c < b->head_dim; c++) arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
+        for (c = 0; c < b->head_dim; c++)
+            arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
 }
 
 /* strides that nest in any order of the axes, some with room between */
@@ -739,10 +756,12 @@ static void box_check(attn_args *a, const box *out, const box *in, int what, flo
     else { a->v = arena + in->at; memcpy(a->v_stride, in->stride, sizeof in->stride); }
     got = attn_check(a, why, sizeof why);
     /* in is one of the boxes of the call: NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage) */
-    CHECKF(got == want, "seed %llu: batch %d, %d rows, %d keys, heads %d and %d, head_dim %d and %d; out {%ld, %ld, %ld} at "
-           "%ld, %c {%ld, %ld, %ld} at %ld %s, but: %s", (unsigned long long)seed, a->batch, a->n_q, a->n_k, a->heads,
-           a->kv_heads, a->head_dim, a->v_head_dim, (long)out->stride[0], (long)out->stride[1], (long)out->stride[2],
-           (long)out->at, "qkv"[what], (long)in->stride[0], (long)in->stride[1], (long)in->stride[2], (long)in->at,
+    CHECKF(got == want,
+           "seed %llu: batch %d, %d rows, %d keys, heads %d and %d, head_dim %d and %d; out {%ld, %ld, %ld} at "
+           "%ld, %c {%ld, %ld, %ld} at %ld %s, but: %s",
+           (unsigned long long)seed, a->batch, a->n_q, a->n_k, a->heads, a->kv_heads, a->head_dim, a->v_head_dim,
+           (long)out->stride[0], (long)out->stride[1], (long)out->stride[2], (long)out->at, "qkv"[what],
+           (long)in -> stride[0], (long)in -> stride[1], (long)in -> stride[2], (long)in -> at,
            want ? "share a cell" : "share nothing", why);
 }
 
@@ -851,9 +870,10 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = a.heads = a.head_dim = big; a.kv_heads = 0);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.head_dim = big; a.kv_heads = 0);
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_k = a.heads = a.v_head_dim = big; a.kv_heads = 0);
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.head_dim = 4);       /* 2^64 bytes */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2);       /* 2^63 bytes */
-    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1; a.v_head_dim = 4);
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_q = half; a.heads = a.kv_heads = half; a.head_dim = 4); /* 2^64 bytes */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2); /* 2^63 bytes */
+    WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1;
+               a.v_head_dim = 4);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "out out_stride[1]", a.heads = a.n_q = a.head_dim = a.v_head_dim = big - 1023;
                a.kv_heads = 0);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
@@ -880,11 +900,12 @@ static void overflow(void)
 /* A workspace that no memory can hold, though every tensor fits: too many blocks, too many rows, too many threads. */
 static void overflow_of_work(void)
 {
-    static const struct { int batch, n_q, n_k, head_dim, v_head_dim; } sizes[] = {
-        { (1 << 29) - 1, 8, 1, INT_MAX - 1023, 1 }, { 1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24 },
-        { 32, 2, INT_MAX - 1023, 1 << 30, 1 << 30 },
-        { 64, 30, INT_MAX - 1023, 1 << 24, 1 << 30 },             /* two rows of q are 2^34 bytes for each thread */
-        { 1 << 26, 100, 128, 1 << 26, 1 << 26 } };                     /* whole blocks do not fit where few rows still do */
+    static const struct { int batch, n_q, n_k, head_dim, v_head_dim;
+    } sizes[] = {{(1 << 29) - 1, 8, 1, INT_MAX - 1023, 1},
+                 {1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24},
+                 {32, 2, INT_MAX - 1023, 1 << 30, 1 << 30},
+                 {64, 30, INT_MAX - 1023, 1 << 24, 1 << 30}, /* two rows of q are 2^34 bytes for each thread */
+                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit where few rows still do */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -1076,10 +1097,14 @@ static void workspace_grows_slowly(void)
             a.batch = rng_int(&r, 1, 5); a.n_q = rng_int(&r, 1, 60); a.n_k = rng_int(&r, 1, 400);
             for (j = 0; j < 60; j++, ++*grows) {
                 const size_t now = attn_sdpa_workspace(&a);
-                CHECKF(now != SIZE_MAX && now >= need, "heads %d/%d head_dim %d/%d width %d batch %d n_q %d n_k %d: %lu, "
-                       "and %lu with one %s less", a.heads, a.kv_heads, a.head_dim, a.v_head_dim, a.exec ? exec.width : 0,
-                       a.batch, a.n_q, a.n_k, (unsigned long)now, (unsigned long)need,
-                       axis == 0 ? "row" : axis == 1 ? "key" : "entry");
+                CHECKF(now != SIZE_MAX && now >= need,
+                       "heads %d/%d head_dim %d/%d width %d batch %d n_q %d n_k %d: %lu, "
+                       "and %lu with one %s less",
+                       a.heads, a.kv_heads, a.head_dim, a.v_head_dim, a.exec ? exec.width : 0, a.batch, a.n_q, a.n_k,
+                       (unsigned long)now, (unsigned long)need,
+                       axis == 0   ? "row"
+                       : axis == 1 ? "key"
+                                   : "entry");
                 need = now;
             }
         }
@@ -1216,7 +1241,8 @@ static void level_2_sentences(void)
     REFUSED(SELF(w.out, w.q, NULL, NULL, B, -1, H, D, 0), ATTN_E_SIZE, "attn_self: n is -1 but must be at least 0");
     REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, 0, D, 0), ATTN_E_SIZE, "attn_self: heads is 0 but must be at least 1");
     REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, H, 0, 0), ATTN_E_SIZE, "attn_self: head_dim is 0");
-    REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, H, D, 2), ATTN_E_OPTION, "attn_self: causal is 2 but its values are 0..1");
+    REFUSED(SELF(w.out, w.q, NULL, NULL, B, N, H, D, 2), ATTN_E_OPTION,
+            "attn_self: causal is 2 but its values are 0..1");
     REFUSED(SELF(w.out, w.q, len, NULL, B, N, H, D, 0), ATTN_E_LENGTHS, "attn_self: lengths[1] is 4 but n is 3");
     REFUSED(SELF((float *)len, w.q, len, NULL, B, N + 1, H, D, 0), ATTN_E_OVERLAP, "attn_self: out overlaps lengths");
     REFUSED(SELF(w.mask, w.q, NULL, w.mask, B, N, H, D, 0), ATTN_E_OVERLAP, "attn_self: out overlaps mask");
@@ -1227,12 +1253,14 @@ static void level_2_sentences(void)
     REFUSED(CROSS(w.out, w.q, NULL, NULL, B, -2, K, H, D), ATTN_E_SIZE, "attn_cross: n_q is -2");
     REFUSED(CROSS(w.out, w.q, NULL, NULL, B, N, -2, H, D), ATTN_E_SIZE, "attn_cross: n_k is -2");
     len[0] = 5;
-    REFUSED(CROSS(w.out, w.q, len, NULL, B, N, K, H, D), ATTN_E_LENGTHS, "attn_cross: source_lengths[0] is 5 but n_k is 4");
+    REFUSED(CROSS(w.out, w.q, len, NULL, B, N, K, H, D), ATTN_E_LENGTHS,
+            "attn_cross: source_lengths[0] is 5 but n_k is 4");
     len[0] = -1;
     REFUSED(CROSS(w.out, w.q, len, NULL, B, N, K, H, D), ATTN_E_LENGTHS, "attn_cross: source_lengths[0] is -1");
     len[0] = 4;
     REFUSED(CROSS(w.k, w.q, len, NULL, B, N, K, H, D), ATTN_E_OVERLAP, "attn_cross: out overlaps k");
-    REFUSED(CROSS((float *)len, w.q, len, NULL, B, N, K, H, D), ATTN_E_OVERLAP, "attn_cross: out overlaps source_lengths");
+    REFUSED(CROSS((float *)len, w.q, len, NULL, B, N, K, H, D), ATTN_E_OVERLAP,
+            "attn_cross: out overlaps source_lengths");
 #undef SELF
 #undef CROSS
     refusal_clear();

@@ -379,7 +379,8 @@ static int relaid(subject *t, int layout, int expand, attn_args *to)
     if (gaps) {
         int inner = to->layout == ATTN_BHSD ? 1 : 2, outer = 3 - inner, n_q = s->n_q > 0 ? s->n_q : 1, n_k = s->n_k;
         n_k = n_k > 0 ? n_k : 1;
-        to->q_stride[inner] = s->head_dim + 3, to->k_stride[inner] = s->head_dim + 1, to->v_stride[inner] = s->v_head_dim + 2;
+        to->q_stride[inner] = s->head_dim + 3, to->k_stride[inner] = s->head_dim + 1,
+        to->v_stride[inner] = s->v_head_dim + 2;
         to->q_stride[outer] = to->q_stride[inner] * (inner == 1 ? n_q : s->heads) + 5;
         to->k_stride[outer] = to->k_stride[inner] * (inner == 1 ? n_k : kvh) + 7;
         to->v_stride[outer] = to->v_stride[inner] * (inner == 1 ? n_k : kvh) + 1;
@@ -500,7 +501,8 @@ static void property_cache(subject *t)
                 for (int h = 0; h < s->kv_heads; h++) {
                     size_t row = ((size_t)e * (size_t)n + (size_t)j) * g + (size_t)h;
                     int head = h * (s->heads / s->kv_heads);
-                    memcpy(k + row * (size_t)s->head_dim, a.k + oracle_k_at(&a, s, b, head, from + j), (size_t)s->head_dim * 4);
+                    memcpy(k + row * (size_t)s->head_dim, a.k + oracle_k_at(&a, s, b, head, from + j),
+                           (size_t)s->head_dim * 4);
                     memcpy(v + row * (size_t)s->v_head_dim, a.v + oracle_v_at(&a, s, b, head, from + j),
                            (size_t)s->v_head_dim * 4);
                 }
@@ -538,7 +540,8 @@ static void test_split(void)
             for (int x = 0; x < 2 * n * D; x++) k[x] *= 3.0f;
             attn_args a;
             memset(&a, 0, sizeof a);
-            a.q = q, a.k = k, a.v = v, a.batch = 2, a.heads = heads, a.kv_heads = 1, a.n_q = 1, a.n_k = n, a.head_dim = D;
+            a.q = q, a.k = k, a.v = v, a.batch = 2, a.heads = heads, a.kv_heads = 1, a.n_q = 1, a.n_k = n,
+            a.head_dim = D;
             a.lse = &asked, a.weights = &asked, a.sinks = z % 2 ? sinks : NULL;
             a.backend = ATTN_SCALAR;
             a.window_left = z == 3 ? 400 : 0, a.q_pos = z == 3 ? n - 100 : 0;   /* whole chunks out of sight */
@@ -624,7 +627,8 @@ static void test_company(void)
         attn_exec exec = test_exec(widths[x % 3]);
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.q = q, a.k = k, a.v = v, a.batch = B, a.heads = H, a.n_q = N, a.n_k = M, a.head_dim = D, a.k_lengths = lengths;
+        a.q = q, a.k = k, a.v = v, a.batch = B, a.heads = H, a.n_q = N, a.n_k = M, a.head_dim = D,
+        a.k_lengths = lengths;
         a.causal = ATTN_CAUSAL_BOTTOM_RIGHT, a.lse = &asked, a.backend = list[x / 3], a.exec = &exec;
         answer all = answer_of(&a);
         a.batch = 1, a.exec = NULL;
@@ -648,7 +652,8 @@ static void test_company(void)
 /* A few rows over plain K and V, with every distance from key to key, are the same rows over a cache. */
 static void test_in_place(void)
 {
-    /* heads, head_dim, floats from key to key: with multiples of 1024, lines of all keys share a set of the first cache */
+    /* heads, head_dim, floats from key to key: with multiples of 1024, lines of all
+       keys share a set of the first cache */
     static const struct { int heads, head_dim, row; } shapes[] = {
         {8, 128, 1024}, {8, 64, 1024}, {8, 64, 512}, {8, 64, 640},
         {3, 128, 1024}, {4, 20, 96},   {14, 8, 112}, {5, 36, 1024},
@@ -660,7 +665,8 @@ static void test_in_place(void)
     for (int x = 0; x < 25 * 8 && !test_failed(); x++) {
         const int heads = shapes[x / 25].heads, head_dim = shapes[x / 25].head_dim, row = shapes[x / 25].row;
         const int n_q = rows[x % 5], n_k = keys[x / 5 % 5];
-        const size_t size = (size_t)(n_k - 1) * (size_t)row + (size_t)(heads * head_dim), nq = (size_t)(n_q * heads * head_dim);
+        const size_t size = (size_t)(n_k - 1) * (size_t)row + (size_t)(heads * head_dim),
+                     nq = (size_t)(n_q * heads * head_dim);
         float *q = guard_floats(nq), *k = guard_floats(size), *v = guard_floats(size);
         attn_kv_args shape = {0};
         attn_kv kv;
@@ -673,7 +679,8 @@ static void test_in_place(void)
         for (int b = 0; b < n_list; b++) {
             attn_args a;
             memset(&a, 0, sizeof a);
-            a.q = q, a.kv = &kv, a.batch = 1, a.heads = heads, a.n_q = n_q, a.n_k = n_k, a.head_dim = head_dim, a.lse = &asked;
+            a.q = q, a.kv = &kv, a.batch = 1, a.heads = heads, a.n_q = n_q, a.n_k = n_k, a.head_dim = head_dim,
+            a.lse = &asked;
             a.backend = list[b];
             answer cached = answer_of(&a);
             a.kv = NULL, a.k = k, a.v = v, a.k_stride[1] = a.v_stride[1] = row;
@@ -707,7 +714,8 @@ static void test_levels(void)
         int self = form & 1, causal = form >> 1 & 1;
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.q = q, a.k = k, a.v = v, a.out = out, a.batch = B, a.heads = H, a.n_q = N, a.n_k = self ? N : M, a.head_dim = D;
+        a.q = q, a.k = k, a.v = v, a.out = out, a.batch = B, a.heads = H, a.n_q = N, a.n_k = self ? N : M,
+        a.head_dim = D;
         if (form & 4) a.mask = mask, a.mask_shape[0] = B, a.mask_shape[1] = 1, a.mask_shape[2] = N;
         a.k_lengths = self ? own_lengths : lengths, a.q_lengths = self ? own_lengths : NULL;
         a.causal = self && causal ? ATTN_CAUSAL_TOP_LEFT : 0;

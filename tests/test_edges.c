@@ -101,7 +101,8 @@ static void test_kinds(void)
                 memset(&make, 0, sizeof make);
                 make.batch = 1, make.kv_heads = H, make.head_dim = D, make.capacity = n_k;
                 edges_fill(n_q, n_k);
-                a.out = out, a.q = q, a.k = k, a.v = v, a.batch = 1, a.n_q = n_q, a.n_k = n_k, a.heads = H, a.head_dim = D;
+                a.out = out, a.q = q, a.k = k, a.v = v, a.batch = 1, a.n_q = n_q, a.n_k = n_k, a.heads = H,
+                a.head_dim = D;
                 a.scale = 1.0f, a.weights = w, a.lse = lse, a.backend = backends[b];
                 if (cached) {
                     CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, n_k, NULL, 0) == ATTN_OK);
@@ -120,13 +121,15 @@ static void test_kinds(void)
 /* ---- one key, so that the answer is one number --------------------------------------------------------------- */
 
 /* q, k, v have one head of width head_dim, one row and n keys; what comes out in column 0, and lse */
-static float ask(attn_backend backend, int head_dim, int n, const float *from_q, const float *from_k, const float *from_v,
-                 float softcap, const float *sink, const float *bias, float *to_lse, float *weights)
+static float ask(attn_backend backend, int head_dim, int n, const float *from_q, const float *from_k,
+                 const float *from_v, float softcap, const float *sink, const float *bias, float *to_lse,
+                 float *weights)
 {
     attn_args a;
     float got[2] = {77.0f, 77.0f};
     memset(&a, 0, sizeof a);
-    a.out = got, a.q = from_q, a.k = from_k, a.v = from_v, a.batch = 1, a.n_q = 1, a.n_k = n, a.heads = 1, a.head_dim = head_dim;
+    a.out = got, a.q = from_q, a.k = from_k, a.v = from_v, a.batch = 1, a.n_q = 1, a.n_k = n, a.heads = 1,
+    a.head_dim = head_dim;
     a.v_head_dim = 1, a.scale = 1.0f, a.softcap = softcap, a.sinks = sink, a.bias = bias, a.lse = to_lse,
     a.weights = weights;
     a.backend = backend;
@@ -213,7 +216,8 @@ static void test_scales(void)
         float x = 3e38f, key = 1e-30f, value = 2.0f, got = 0.0f, l = 0.0f, score = 0.0f;
         attn_args a;
         memset(&a, 0, sizeof a);
-        a.out = &got, a.q = &x, a.k = &key, a.v = &value, a.batch = a.n_q = a.n_k = a.heads = a.head_dim = 1, a.lse = &l;
+        a.out = &got, a.q = &x, a.k = &key, a.v = &value, a.batch = a.n_q = a.n_k = a.heads = a.head_dim = 1,
+        a.lse = &l;
         a.weights = &score, a.weights_stage = ATTN_SCORES_RAW, a.backend = backends[y], a.scale = 2.0f;
         CHECK(attn_sdpa(&a) == ATTN_OK && score == INFINITY && is_nan(got));
         a.scale = bits_float(1), x = 1.0f, key = 3e38f;                                     /* the smallest float */

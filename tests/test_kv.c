@@ -217,7 +217,8 @@ static void steps_are_prefill(void)
         for (int at = 0, rows; at < n; at += rows) {
             rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 50);
             if (rows > n - at) rows = n - at;
-            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL, 0) ==
+                  ATTN_OK);
             a.q = q + at * heads * head_dim;
             a.out = steps + at * heads * head_dim;
             a.n_q = rows;
@@ -510,7 +511,8 @@ static void wrong_shapes(void)
     REFUSES(capacity, -5, ATTN_E_SIZE, "capacity is -5");
     REFUSES(capacity, 2147483647, ATTN_E_OVERFLOW, "capacity is 2147483647");
     good.batch = good.kv_heads = good.head_dim = 1 << 20;
-    REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW, "batch 1048576 x kv_heads 1048576 x capacity 1048576, head_dim 1048576");
+    REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW,
+            "batch 1048576 x kv_heads 1048576 x capacity 1048576, head_dim 1048576");
     REFUSES(capacity, 16, ATTN_E_OVERFLOW, "batch 1048576");           /* batch * kv_heads does not fit an int */
     good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1 << 10;

@@ -121,7 +121,8 @@ static void linear_chains(void)
         return;
     }
     for (int i = 0; i < 30; i++) {
-        const int n_in = rng_int(&r, 1, 3) * 256 + rng_int(&r, -1, 40), n_out = rng_int(&r, 1, 50), rows = rng_int(&r, 1, 14);
+        const int n_in = rng_int(&r, 1, 3) * 256 + rng_int(&r, -1, 40), n_out = rng_int(&r, 1, 50),
+                  rows = rng_int(&r, 1, 14);
         float *w = normal(&r, (size_t)(n_out * n_in), 1.0), *x = normal(&r, (size_t)(rows * n_in), 1.0);
         float *b = rng_int(&r, 0, 1) ? normal(&r, (size_t)n_out, 1.0) : NULL, *y = floats((size_t)(rows * n_out));
         attn_linear l;

@@ -325,13 +325,15 @@ static void refusals(void)
     REFUSED(attn_mask_cross(m, ids[0], 0, BIG, BIG, BIG), ATTN_E_OVERFLOW,
             "attn_mask_cross: m has 1048576 x 1048576 x 1048576 cells");
     REFUSED(attn_mask_cross(m, (const int *)(const void *)odd, 0, 2, 3, 4), ATTN_E_ALIGN, "source_ids is not aligned");
-    REFUSED(attn_mask_lengths(m, lengths, 2, 3, 4), ATTN_E_LENGTHS, "attn_mask_lengths: k_lengths[1] is 5 but n_k is 4");
+    REFUSED(attn_mask_lengths(m, lengths, 2, 3, 4), ATTN_E_LENGTHS,
+            "attn_mask_lengths: k_lengths[1] is 5 but n_k is 4");
     REFUSED(attn_mask_lengths(m, NULL, 2, 3, 4), ATTN_E_NULL, "attn_mask_lengths: k_lengths is NULL");
     REFUSED(attn_mask_lengths(m, (const int *)(const void *)m, 1, 3, 4), ATTN_E_OVERLAP, "m overlaps k_lengths");
     REFUSED(attn_mask_keep(m, NULL, 4), ATTN_E_NULL, "attn_mask_keep: keep is NULL");
     REFUSED(attn_mask_keep(m, keep, SIZE_MAX / 2), ATTN_E_OVERFLOW, "attn_mask_keep: cells is more than");
     REFUSED(attn_mask_keep(m, (const unsigned char *)m + 15, 4), ATTN_E_OVERLAP, "attn_mask_keep: m overlaps keep");
-    REFUSED(attn_mask_merge(m, 2, m + 32, 3, 2, 4), ATTN_E_SHAPE, "attn_mask_merge: by_batch is 3 but must be 1 or batch, 2");
+    REFUSED(attn_mask_merge(m, 2, m + 32, 3, 2, 4), ATTN_E_SHAPE,
+            "attn_mask_merge: by_batch is 3 but must be 1 or batch, 2");
     REFUSED(attn_mask_merge(m, 2, NULL, 1, 2, 4), ATTN_E_NULL, "attn_mask_merge: by is NULL");
     REFUSED(attn_mask_merge(m, 2, m + 15, 1, 2, 4), ATTN_E_OVERLAP, "attn_mask_merge: m overlaps by");
     REFUSED(attn_mask_merge(m + 7, 2, m, 1, 2, 4), ATTN_E_OVERLAP, "attn_mask_merge: m overlaps by");
@@ -343,7 +345,8 @@ static void refusals(void)
     REFUSED(attn_lengths(got, ids[0], 0, -2, 4), ATTN_E_SIZE, "attn_lengths: batch is -2");
     CHECK(got[0] == 77 && got[1] == 77);
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 2, 1, 2, 2, 0), ATTN_E_OPTION, "attn_bias_t5: one_way is 2");
-    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2, 2, 0), ATTN_E_SIZE, "attn_bias_t5: buckets is 3 but must be 4..512");
+    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2, 2, 0), ATTN_E_SIZE,
+            "attn_bias_t5: buckets is 3 but must be 4..512");
     REFUSED(attn_bias_t5(m, m + 32, 257, 999, 1, 1, 2, 2, 0), ATTN_E_SIZE, "buckets is 257 but must be 2..256");
     REFUSED(attn_bias_t5(m, m + 32, 32, 8, 0, 1, 2, 2, 0), ATTN_E_SIZE,
             "attn_bias_t5: max_distance is 8 but must be larger than 8");
@@ -691,27 +694,27 @@ static void tokens_both_ways(void)
 
 extern SUITE(masks);
 SUITE(masks) = {
-    { "causal", causal_cells, "an off-by-one on the diagonal, i + pos computed in int" },
-    { "window", window_cells, "left and right swapped or counted without the own key, overflow at INT_MAX" },
-    { "window_drawn", window_drawn, "a window that means something else than its drawing" },
-    { "padding", padding_cells, "rows hidden instead of columns, pads assumed to be trailing, batches mixed up" },
-    { "lengths", lengths_cells, "length used as last index" },
-    { "lengths_of_tokens", lengths_of_tokens, "a pad inside a sentence silently cut there" },
-    { "keep", keep_cells, "polarity reversed, only bit 0 looked at" },
-    { "merge_values", merge_values, "-inf + +inf = NaN, a NaN hidden by a maximum" },
-    { "merge_batches", merge_batches, "one matrix for all read as one for each" },
-    { "merge_intersection", merge_intersection, "merge that replaces instead of intersecting" },
-    { "t5_formula", t5_formula, "direction reversed, pos ignored, the table read as [heads][buckets]" },
-    { "t5_numbers", t5_numbers, "a boundary of the logarithmic buckets off by one" },
-    { "refusals", refusals, "a sentence about another argument or under another name, a matrix written over its input" },
-    { "format_drawn", format_drawn, "a picture that changes its looks, labels that stand above the wrong column" },
-    { "format_sizes", format_sizes, "wrong length, no terminator, a byte past the end, labels counted in bytes" },
-    { "format_broken_utf8", format_broken_utf8, "reading past the end of a name that ends inside a character" },
-    { "format_values", format_values, "finite values shown as hidden or visible" },
-    { "format_numbers", format_numbers, "a number rounded the wrong way, at a tie or beyond 2^23" },
-    { "format_odd_names", format_odd_names, "a line break inside a name that breaks the picture, a NULL drawn" },
-    { "print", print_is_format, "print that does not print what format formats" },
-    { "flag_matrix", by_flag_and_by_matrix, "a builder and the flag of the same name disagree by one key" },
-    { "t5_bias_mask", t5_as_bias_and_mask, "bias and mask added in different ways" },
-    { "tokens", tokens_both_ways, "attn_lengths and attn_mask_* read token ids differently" },
-    { 0 } };
+    {"causal", causal_cells, "an off-by-one on the diagonal, i + pos computed in int"},
+    {"window", window_cells, "left and right swapped or counted without the own key, overflow at INT_MAX"},
+    {"window_drawn", window_drawn, "a window that means something else than its drawing"},
+    {"padding", padding_cells, "rows hidden instead of columns, pads assumed to be trailing, batches mixed up"},
+    {"lengths", lengths_cells, "length used as last index"},
+    {"lengths_of_tokens", lengths_of_tokens, "a pad inside a sentence silently cut there"},
+    {"keep", keep_cells, "polarity reversed, only bit 0 looked at"},
+    {"merge_values", merge_values, "-inf + +inf = NaN, a NaN hidden by a maximum"},
+    {"merge_batches", merge_batches, "one matrix for all read as one for each"},
+    {"merge_intersection", merge_intersection, "merge that replaces instead of intersecting"},
+    {"t5_formula", t5_formula, "direction reversed, pos ignored, the table read as [heads][buckets]"},
+    {"t5_numbers", t5_numbers, "a boundary of the logarithmic buckets off by one"},
+    {"refusals", refusals, "a sentence about another argument or under another name, a matrix written over its input"},
+    {"format_drawn", format_drawn, "a picture that changes its looks, labels that stand above the wrong column"},
+    {"format_sizes", format_sizes, "wrong length, no terminator, a byte past the end, labels counted in bytes"},
+    {"format_broken_utf8", format_broken_utf8, "reading past the end of a name that ends inside a character"},
+    {"format_values", format_values, "finite values shown as hidden or visible"},
+    {"format_numbers", format_numbers, "a number rounded the wrong way, at a tie or beyond 2^23"},
+    {"format_odd_names", format_odd_names, "a line break inside a name that breaks the picture, a NULL drawn"},
+    {"print", print_is_format, "print that does not print what format formats"},
+    {"flag_matrix", by_flag_and_by_matrix, "a builder and the flag of the same name disagree by one key"},
+    {"t5_bias_mask", t5_as_bias_and_mask, "bias and mask added in different ways"},
+    {"tokens", tokens_both_ways, "attn_lengths and attn_mask_* read token ids differently"},
+    {0}};

@@ -380,6 +380,6 @@ SUITE(math) = {
     {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
     {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
     {"far values", test_far_values, "a column of a very wide head at an offset that has left an int"},
-    {"default_scale", test_default_scale, "1/sqrt(head_dim) off by more than an ulp, or inexact where it is a power of two"},
-    {0}
-};
+    {"default_scale", test_default_scale,
+     "1/sqrt(head_dim) off by more than an ulp, or inexact where it is a power of two"},
+    {0}};

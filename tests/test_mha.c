@@ -92,9 +92,10 @@ static void composition(void)
 
 /* ---- against double ----------------------------------------------------------------------------------------- */
 
-/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with q and k plus head_dim u
-   of its magnitudes; scores that are off by e move a probability by a factor exp(2e) at most, to which (keys + 40) u
-   come for exp, the sums and the division; the rest is a weighted sum. */
+/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with
+   q and k plus head_dim u of its magnitudes; scores that are off by e move a probability
+   by a factor exp(2e) at most, to which (keys + 40) u come for exp, the sums and the division; the
+   rest is a weighted sum. */
 static void row_oracle(double *out, double *error, const double *q, const double *eq, numbers k, numbers v,
                        const int *sees, int keys, ptrdiff_t step, int head_dim, double scale)
 {
@@ -133,7 +134,8 @@ static void rotation_oracle(const layer *l, numbers x, int batch, int n, int hea
     const int half = l->a.rope_dim / 2, d = l->a.head_dim;
     for (int row = 0; row < batch * n * heads; row++)
         for (int i = 0; i < half; i++) {
-            const double angle = (row / heads % n) * pow(100.0, -2.0 * i / l->a.rope_dim), c = cos(angle), s = sin(angle);
+            const double angle = (row / heads % n) * pow(100.0, -2.0 * i / l->a.rope_dim), c = cos(angle),
+                         s = sin(angle);
             const ptrdiff_t p = row * d + (l->a.rope_interleaved ? 2 * i : i),
                             o = l->a.rope_interleaved ? p + 1 : p + half;
             const double a = x.value[p], b = x.value[o], ea = x.error[p], eb = x.error[o];
@@ -536,11 +538,13 @@ static void workspace_grows(void)
             CHECKF(small <= large && large != (size_t)-1, "call %d: %zu, then %zu", (int)call, small, large);
         }
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, -1, q, k, &o), ATTN_E_SIZE, "attn_mha_workspace: batch is -1");
-        REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1 << 30, 1 << 30, 1 << 30, &o), ATTN_E_OVERFLOW, "attn_mha_workspace: ");
+        REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1 << 30, 1 << 30, 1 << 30, &o), ATTN_E_OVERFLOW,
+                     "attn_mha_workspace: ");
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1, 1, -1, &o), ATTN_E_SIZE, "attn_mha_workspace: n_k is -1");
         if (call != ATTN_MHA_CROSS_FILL)
             REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1, -1, 1, &o), ATTN_E_SIZE, "attn_mha_workspace: n_q is -1");
-        REFUSED_SIZE(attn_mha_workspace(&l.m, (attn_mha_call)5, 1, 1, 1, &o), ATTN_E_OPTION, "attn_mha_workspace: call is 5");
+        REFUSED_SIZE(attn_mha_workspace(&l.m, (attn_mha_call)5, 1, 1, 1, &o), ATTN_E_OPTION,
+                     "attn_mha_workspace: call is 5");
         layer_free(&l);
     }
     REFUSED_SIZE(attn_mha_workspace(NULL, ATTN_MHA_SELF, 1, 1, 1, NULL), ATTN_E_NULL, "attn_mha_workspace: m ");
@@ -596,8 +600,9 @@ static void norms(void)
                         sum += term;
                         size += fabs(term);
                     }
-                    CHECKF(fabs(scores[row * N + key] - sum) <= 1e-6 * size + 1e-30, "scale %g: score %d %d is %g, not %g",
-                           (double)scale, row, key, (double)scores[row * N + key], sum);
+                    CHECKF(fabs(scores[row * N + key] - sum) <= 1e-6 * size + 1e-30,
+                           "scale %g: score %d %d is %g, not %g", (double)scale, row, key,
+                           (double)scores[row * N + key], sum);
                 }
             attn_linear_free(&lq);
             attn_linear_free(&lk);
@@ -709,9 +714,35 @@ static void overlaps(void)
 {
     enum { ROOM = 1 << 18, PLACE = ROOM / 2 };
     static const char *const written[] = {"out", "weights", "lse", "masked_rows", "work", "the memory of the cache"};
-    static const char *const readable[] = {"x", "memory", "memory_v", "source_lengths", "the memory of the cache", "mask",
-        "keep", "bias", "alibi_slopes", "sinks", "q_pos_each", "q_lengths", "k_lengths", "k_starts", "gate", "w_q", "b_q",
-        "w_k", "b_k", "w_v", "b_v", "w_o", "b_o", "q_norm", "k_norm", "rope_table", "k_map", "q_cum", "k_cum"};
+    static const char *const readable[] = {"x",
+                                           "memory",
+                                           "memory_v",
+                                           "source_lengths",
+                                           "the memory of the cache",
+                                           "mask",
+                                           "keep",
+                                           "bias",
+                                           "alibi_slopes",
+                                           "sinks",
+                                           "q_pos_each",
+                                           "q_lengths",
+                                           "k_lengths",
+                                           "k_starts",
+                                           "gate",
+                                           "w_q",
+                                           "b_q",
+                                           "w_k",
+                                           "b_k",
+                                           "w_v",
+                                           "b_v",
+                                           "w_o",
+                                           "b_o",
+                                           "q_norm",
+                                           "k_norm",
+                                           "rope_table",
+                                           "k_map",
+                                           "q_cum",
+                                           "k_cum"};
     enum { WRITTEN = 6, READABLE = 29 };
     static union { double align; unsigned char byte[ROOM]; } room;
     static unsigned char before[ROOM];
@@ -805,8 +836,10 @@ static void overlaps(void)
                         sizes[0] = sizeof out, sizes[1] = sizeof weights, sizes[2] = sizeof lse;
                         sizes[3] = sizeof masked, sizes[4] = sizeof work, sizes[5] = ka.mem_size;
                         if (call == ATTN_MHA_CROSS_STEP || call == ATTN_MHA_CROSS) sizes[1] = SB * SHEADS * SN * SN * 4;
-                        /* the writer: its first byte on the reader's last, or its last on the first; floats on floats */
-                        at = end ? (unsigned char *)to + (bytes - 1) / 8 * 8 : (unsigned char *)to - (sizes[a] - 1) / 8 * 8;
+                        /* the writer: its first byte on the reader's last, or its last on the first;
+                           floats on floats */
+                        at = end ? (unsigned char *)to + (bytes - 1) / 8 * 8
+                                 : (unsigned char *)to - (sizes[a] - 1) / 8 * 8;
                         s.o.attn.work = work;
                         s.o.attn.work_size = sizeof work;
                         switch (a) {
@@ -832,9 +865,9 @@ static void overlaps(void)
                         memcpy(before, room.byte, ROOM);
                         refusal_clear();
                         status = stage_call(&s, (attn_mha_call)call);
-                        CHECKF(status == ATTN_E_OVERLAP, "call %d, %s over %s (%s, %s, %s): status %d, %s", call, written[a],
-                               readable[b], end ? "at its end" : "at its beginning", in_place ? "in place" : "packed",
-                               ragged ? "ragged" : "padded", status, refusal_text());
+                        CHECKF(status == ATTN_E_OVERLAP, "call %d, %s over %s (%s, %s, %s): status %d, %s", call,
+                               written[a], readable[b], end ? "at its end" : "at its beginning",
+                               in_place ? "in place" : "packed", ragged ? "ragged" : "padded", status, refusal_text());
                         CHECKF(!memcmp(before, room.byte, ROOM), "call %d, %s over %s: written", call, written[a],
                                readable[b]);
                         CHECKF(strstr(refusal_text(), written[a]) && strstr(refusal_text(), " overlaps "), "%s",
@@ -937,7 +970,8 @@ static void wrong_layers(void)
     REFUSES(a.rope_table = w; a.rope_positions = 4; a.rope_dim = 6, ATTN_E_SIZE, "rope_dim is 6 but head_dim is 4");
     REFUSES(a.rope_table = w; a.rope_positions = 4; a.rope_dim = 3, ATTN_E_SIZE, "rope_dim is 3");
     REFUSES(a.rope_dim = -1, ATTN_E_SIZE, "rope_dim is -1");
-    REFUSES(a.rope_table = w; a.rope_positions = 4; a.d_key = 6, ATTN_E_CONFLICT, "rope_table needs one source, but d_model is 8, d_key 6");
+    REFUSES(a.rope_table = w; a.rope_positions = 4;
+            a.d_key = 6, ATTN_E_CONFLICT, "rope_table needs one source, but d_model is 8, d_key 6");
     REFUSES(a.rope_table = w; a.rope_positions = 4; a.d_value = 6, ATTN_E_CONFLICT, "d_value 6");
     REFUSES(a.rope_interleaved = 2, ATTN_E_OPTION, "rope_interleaved is 2");
     REFUSES(a.norm_after_rope = -1, ATTN_E_OPTION, "norm_after_rope is -1");
@@ -1020,15 +1054,22 @@ static void wrong_calls(void)
     memcpy(before, c.shape.mem, cache_bytes);
     memset(out, 0x77, sizeof out);
     memset(weights, 0x77, sizeof weights);
-#define REFUSES(call, status, words) do { const char *function = strstr(#call, "attn_mha_"); \
-        refusal_clear(); \
-        { const attn_status got = (call); \
-          CHECKF(got == (status), "%s says %s; %s", #call, attn_status_str(got), refusal_text()); } \
-        CHECKF(refusal_count() == ((status) != ATTN_OK) && strstr(refusal_text(), words), "%s: %s", #call, refusal_text()); \
-        if (refusal_count()) CHECKF(!strncmp(refusal_text(), function, strcspn(function, "(")), "%s: %s", #call, refusal_text()); \
-        CHECKF(untouched(out, sizeof out) && untouched(weights, sizeof weights), "%s wrote", #call); \
-        CHECKF(!memcmp(before, c.shape.mem, cache_bytes), "%s changed the cache", #call); \
-        memset(&o, 0, sizeof o); } while (0)
+#define REFUSES(call, status, words)                                                                                   \
+    do {                                                                                                               \
+        const char *function = strstr(#call, "attn_mha_");                                                             \
+        refusal_clear();                                                                                               \
+        {                                                                                                              \
+            const attn_status got = (call);                                                                            \
+            CHECKF(got == (status), "%s says %s; %s", #call, attn_status_str(got), refusal_text());                    \
+        }                                                                                                              \
+        CHECKF(refusal_count() == ((status) != ATTN_OK) && strstr(refusal_text(), words), "%s: %s", #call,             \
+               refusal_text());                                                                                        \
+        if (refusal_count())                                                                                           \
+            CHECKF(!strncmp(refusal_text(), function, strcspn(function, "(")), "%s: %s", #call, refusal_text());       \
+        CHECKF(untouched(out, sizeof out) && untouched(weights, sizeof weights), "%s wrote", #call);                   \
+        CHECKF(!memcmp(before, c.shape.mem, cache_bytes), "%s changed the cache", #call);                              \
+        memset(&o, 0, sizeof o);                                                                                       \
+    } while (0)
     REFUSES(attn_mha_self(NULL, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
     REFUSES(attn_mha_self(&zero, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
     REFUSES(attn_mha_self(&m, NULL, x, B, N, NULL), ATTN_E_NULL, "out is NULL");
@@ -1079,19 +1120,26 @@ static void wrong_calls(void)
     REFUSES((o.gate = gate, o.gate_n = 3, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
     REFUSES((o.gate = out, o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "out overlaps gate");
     REFUSES((o.attn.weights = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "weights overlaps x");
-    REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "out overlaps weights");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+    REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP,
+            "out overlaps weights");
+    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_WORK,
+            "work_size is 16 but attn_mha_workspace asks for ");
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_SHAPE, "mask");
-    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_STRIDE, "mask_stride[2] is 1");
+    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1, attn_mha_self(&m, out, x, B, N, &o)),
+            ATTN_E_STRIDE, "mask_stride[2] is 1");
 
     REFUSES(attn_mha_cross(&m, out, x, B, N, NULL, N, NULL), ATTN_E_NULL, "memory is NULL");
-    REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL, "memory_v is NULL"); /* another width of values needs memory_v */
+    REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL,
+            "memory_v is NULL"); /* another width of values needs memory_v */
     REFUSES(attn_mha_cross(&turning, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES(attn_mha_cross(&m, out, x, B, N, out, N, NULL), ATTN_E_OVERLAP, "out overlaps memory");
-    REFUSES(attn_mha_cross(&m, x + DM, x, 1, 1, x, N, NULL), ATTN_E_OVERLAP, "out overlaps memory");      /* x is the memory, or part of it */
-    REFUSES((o.memory_v = x + DM, attn_mha_cross(&value_wide, x + 2 * DM, x, 1, 1, x + DM, 1, &o)), ATTN_E_OVERLAP, "memory_v");
+    REFUSES(attn_mha_cross(&m, x + DM, x, 1, 1, x, N, NULL), ATTN_E_OVERLAP,
+            "out overlaps memory"); /* x is the memory, or part of it */
+    REFUSES((o.memory_v = x + DM, attn_mha_cross(&value_wide, x + 2 * DM, x, 1, 1, x + DM, 1, &o)), ATTN_E_OVERLAP,
+            "memory_v");
     CHECK(same_bits(x, copy, B * N * DM));
-    REFUSES((o.attn.k_map = over, o.attn.k_batch = 2, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_MAP, "k_map[1] is 4");
+    REFUSES((o.attn.k_map = over, o.attn.k_batch = 2, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_MAP,
+            "k_map[1] is 4");
     REFUSES((o.attn.k_cum = fall, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS, "k_cum");
     REFUSES((o.attn.k_cum = bad_cum, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS, "k_cum");
     REFUSES((o.attn.k_cum = cum, attn_mha_cross(&m, out, x, B, N, x, 1, &o)), ATTN_E_SIZE, "n_k is 1");
@@ -1104,10 +1152,12 @@ static void wrong_calls(void)
     REFUSES(attn_mha_self_step(&m, out, x, B, N, &empty, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_self_step(&m, out, x, 1, 1, &c, NULL), ATTN_E_SIZE, "batch is 1 but the cache has 2");
     REFUSES(attn_mha_self_step(&m, out, x, B, 1, &other, NULL), ATTN_E_SIZE, "head_dim is 4 but 3 in the cache");
-    REFUSES(attn_mha_self_step(&turning, out, x, B, 2, &c, NULL), ATTN_E_SIZE, "rope_positions is 4 but entry 0 grows to 5");   /* position 4 is not in the table */
+    REFUSES(attn_mha_self_step(&turning, out, x, B, 2, &c, NULL), ATTN_E_SIZE,
+            "rope_positions is 4 but entry 0 grows to 5"); /* position 4 is not in the table */
     REFUSES(attn_mha_self_step(&m, NULL, x, B, 1, &c, NULL), ATTN_E_NULL, "out is NULL");
     REFUSES(attn_mha_self_step(&m, out, out, B, 1, &c, NULL), ATTN_E_OVERLAP, "out overlaps x");
-    REFUSES((o.attn.causal = ATTN_CAUSAL_TOP_LEFT, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "causal");
+    REFUSES((o.attn.causal = ATTN_CAUSAL_TOP_LEFT, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT,
+            "causal");
     REFUSES((o.attn.k_lengths = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_lengths");
     REFUSES((o.attn.k_starts = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
     REFUSES((o.attn.kv = &other, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "kv");
@@ -1115,9 +1165,11 @@ static void wrong_calls(void)
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
              o.attn.mask_stride[0] = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_STRIDE, "mask");
     REFUSES((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked,
-             attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_OVERLAP, "lse overlaps masked_rows"); /* only the attention inside can see this */
+             attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
+            ATTN_E_OVERLAP, "lse overlaps masked_rows"); /* only the attention inside can see this */
     REFUSES((o.attn.softcap = NAN, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_OPTION, "softcap");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
+            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
 
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, &empty, NULL), ATTN_E_NULL, "c is not a cache");
@@ -1125,7 +1177,8 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_step(&m, out, x, 3, 1, &c, NULL), ATTN_E_SIZE, "entry 2 reads entry 2");
     REFUSES(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES((o.attn.k_map = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP, "entry 1 reads entry 4");
-    REFUSES((o.attn.k_map = under, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP, "entry 1 reads entry -1");
+    REFUSES((o.attn.k_map = under, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP,
+            "entry 1 reads entry -1");
     REFUSES((o.attn.k_batch = B + 1, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_SIZE, "k_batch");
     REFUSES((o.attn.k_lengths = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS, "k_lengths");
     REFUSES((o.attn.k_starts = ones, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
@@ -1136,14 +1189,16 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_fill(&m, &c, x, 1, N, NULL, NULL), ATTN_E_SIZE, "batch of the cache is 2");
     REFUSES(attn_mha_cross_fill(&m, &other, x, B, N, NULL, NULL), ATTN_E_SIZE, "head_dim of the cache is 3");
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, -1, NULL, NULL), ATTN_E_SIZE, "n_k is -1");
-    REFUSES(attn_mha_cross_fill(&m, &small, x, B, N, NULL, NULL), ATTN_E_FULL, "entry 0 has 3 keys but the cache holds 2");
+    REFUSES(attn_mha_cross_fill(&m, &small, x, B, N, NULL, NULL), ATTN_E_FULL,
+            "entry 0 has 3 keys but the cache holds 2");
     REFUSES(attn_mha_cross_fill(&m, &grouped, x, B, 1, NULL, NULL), ATTN_E_SIZE, "kv_heads of the cache is 1");
     REFUSES(attn_mha_cross_fill(&m, &narrow, x, B, 1, NULL, NULL), ATTN_E_SIZE, "v_head_dim of the cache is 3");
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, over, NULL), ATTN_E_LENGTHS, "source_lengths[1] is 4");
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, under, NULL), ATTN_E_LENGTHS, "source_lengths[1] is -1");
     REFUSES(attn_mha_cross_fill(&turning, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES(attn_mha_cross_fill(&wide, &c, x, B, 1, NULL, NULL), ATTN_E_NULL, "memory_v is NULL");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)), ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)),
+            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
 #undef REFUSES
     attn_mha_free(&m);
     attn_mha_free(&turning);
@@ -1274,12 +1329,14 @@ SUITE(mha) = {
     {"gate per head", gate_per_head, "the gate of one head on another"},
     {"means", means, "weights averaged in another order or over something else"},
     {"backends and threads", backends_and_threads, "bits of a layer that depend on instruction set or threads"},
-    {"unread padding", unread_padding, "rows of x or memory read although they do not exist: they may never have been written"},
+    {"unread padding", unread_padding,
+     "rows of x or memory read although they do not exist: they may never have been written"},
     {"workspace grows", workspace_grows, "a larger call that asks for less workspace"},
     {"allocation", mha_allocation,
      "memory that is leaked, used uninitialised, or asked for although the caller brings it"},
     {"signs of zero", signs_of_zero, "-0 where +0 is promised, or a linear that loses the sign of a zero"},
-    {"overlaps", overlaps, "a call that writes over what it reads: lengths, masks, slopes, the cache, the layer itself"},
+    {"overlaps", overlaps,
+     "a call that writes over what it reads: lengths, masks, slopes, the cache, the layer itself"},
     {"vast layers", vast_layers, "a workspace or a tensor of a layer whose size wraps around to a small one"},
     {"wrong layers", wrong_layers, "a layer that cannot be, without a sentence that says why"},
     {"wrong calls", wrong_calls, "an error noticed after something was written or appended"},

@@ -1,6 +1,6 @@
-/* test_paths.c: what the driver does, not what comes out: which way a call takes, how many items it has, how much memory
- * it asks for. This file holds an implementation of its own, the only one with ATTN_COUNTERS: every other test runs what
- * ships. */
+/* test_paths.c: what the driver does, not what comes out: which way a call takes, how many items it
+ * has, how much memory it asks for. This file holds an implementation of its own, the only one with
+ * ATTN_COUNTERS: every other test runs what ships. */
 #define ATTN_COUNTERS
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
@@ -207,7 +207,8 @@ static void test_slots(void)
 
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
-    {"items", test_items, "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
+    {"items", test_items,
+     "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
     {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
     {0},
 };

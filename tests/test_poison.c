@@ -195,7 +195,8 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
     make.capacity = n + tail;
     if (attn_kv_init(kv, &make) != ATTN_OK) return 0;
     size_t rows = (size_t)entries * (size_t)(n + tail) * (size_t)s->kv_heads, at_k = 0, at_v = 0;
-    float *k = (float *)malloc(rows * (size_t)s->head_dim * 4 + 4), *v = (float *)malloc(rows * (size_t)s->v_head_dim * 4 + 4);
+    float *k = (float *)malloc(rows * (size_t)s->head_dim * 4 + 4),
+          *v = (float *)malloc(rows * (size_t)s->v_head_dim * 4 + 4);
     if (!k || !v) exit(3);
     for (int e = 0; e < entries; e++)
         for (int j = 0; j < n + tail; j++)
@@ -637,7 +638,8 @@ static void test_minus_infinity(void)
                 for (int i = 0; i < rows * head_dim; i++) s.q[i] = 1e30f;
                 for (int j = 0; j < n_k; j++) {
                     keep[j] = (unsigned char)!(dead >> j / 128 & 1);
-                    for (int c = 0; c < head_dim; c++) s.k[j * head_dim + c] = keep[j] ? 1e-30f * s.k[j * head_dim + c] : -1e30f;
+                    for (int c = 0; c < head_dim; c++)
+                        s.k[j * head_dim + c] = keep[j] ? 1e-30f * s.k[j * head_dim + c] : -1e30f;
                 }
                 answer now = scene_run(&s, be);
                 s.a.keep = keep, s.a.keep_shape[0] = s.a.keep_shape[1] = s.a.keep_shape[2] = 1;
@@ -816,7 +818,8 @@ static void test_chunks(void)
                     if (causal) s.a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
                     answer clean = scene_run(&s, be);
                     for (int j = bad * 128; j < n_k && j < bad * 128 + 128; j++) {
-                        for (int c = 0; c < head_dim && what != 1; c++) s.k[j * head_dim + c] = c % 2 ? INF : bits_float(QUIET);
+                        for (int c = 0; c < head_dim && what != 1; c++)
+                            s.k[j * head_dim + c] = c % 2 ? INF : bits_float(QUIET);
                         for (int x = 0; x < dv && what != 0; x++) s.v[j * dv + x] = x % 2 ? -INF : bits_float(QUIET);
                     }
                     answer now = scene_run(&s, be);
@@ -859,7 +862,10 @@ static void raw_draw(rng *r, int kind, int n_q, int n_k, unsigned char *sees, un
         for (int i = 0; i < n_q; i++)
             for (int j = 0; j < n_k; j++) {
                 unsigned char *cell = sees + (h * n_q + i) * n_k + j;
-                int hole = how == 0 ? j % 5 == 2 : how == 1 ? j >= n_k * 2 / 3 : how == 2 ? j / 40 % 2 == 0 : j % 16 < 5;
+                int hole = how == 0   ? j % 5 == 2
+                           : how == 1 ? j >= n_k * 2 / 3
+                           : how == 2 ? j / 40 % 2 == 0
+                                      : j % 16 < 5;
                 if (by_head && h / group == 1) hole = j % 3 == 1;
                 *cell = !hole && rng_int(r, 0, 3) > 0;
                 if (i > 0 && all_alike) *cell = cell[-n_k];
@@ -898,7 +904,8 @@ static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backen
         a.heads = RAW_HEADS, a.kv_heads = RAW_KV, a.backend = backend;
         if (kind == RAW_KEEP || kind == RAW_KEEP_ALL) a.keep = sees;
         if (kind == RAW_KEEP_ALL) a.keep_shape[0] = a.keep_shape[1] = a.keep_shape[2] = 1;
-        if (kind == RAW_MASK_HEADS) a.mask = cells, a.mask_shape[0] = 1, a.mask_shape[1] = RAW_HEADS, a.mask_shape[2] = n_q;
+        if (kind == RAW_MASK_HEADS)
+            a.mask = cells, a.mask_shape[0] = 1, a.mask_shape[1] = RAW_HEADS, a.mask_shape[2] = n_q;
         if (kind == RAW_BIAS) a.bias = cells, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = n_q;
         if (cached) {
             attn_kv_args make;
@@ -912,8 +919,8 @@ static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backen
         free(k);
         free(v);
     }
-    CHECKF(one[0].status == ATTN_OK && answer_same(&one[0], &one[1]), "%d x %d, %s, %s: other bits than over zeros", n_q,
-           n_k, cached ? "cache" : "rows", attn_backend_name(backend));
+    CHECKF(one[0].status == ATTN_OK && answer_same(&one[0], &one[1]), "%d x %d, %s, %s: other bits than over zeros",
+           n_q, n_k, cached ? "cache" : "rows", attn_backend_name(backend));
     answer_free(&one[0]);
     answer_free(&one[1]);
 }

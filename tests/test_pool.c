@@ -854,7 +854,8 @@ SUITE(pool) = {
     {"creation fails", creation_fails, "something leaked, or used all the same, when the system gives no more"},
     {"processors", processors, "a number of processors taken as it comes: unknown, or thousands"},
     {"nested", nested, "a task that waits for its own pool"},
-    {"two pools", two_pools, "a task that waits for its own pool by way of another one: two pools that wait for each other"},
+    {"two pools", two_pools,
+     "a task that waits for its own pool by way of another one: two pools that wait for each other"},
     {"forked", forked, "a child of fork() that waits for, or joins, threads that only its parent has"},
     {"same as serial", same_as_serial, "bits that depend on the pool"},
     {"several callers", several_callers, "two jobs mixed up"},
@@ -862,5 +863,4 @@ SUITE(pool) = {
     {"denormals", denormals, "flushing of the host that leaks in, or is forgotten"},
     {"hostile host", hostile_host, "any public call whose bits depend on the host's control word, changes it or traps"},
     {"cpu lacks", cpu_lacks, "an instruction set used that the processor lacks or whose registers nobody saves"},
-    {0}
-};
+    {0}};

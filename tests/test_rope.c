@@ -128,13 +128,15 @@ static void rope_rotates(void)
     }
 }
 
-/* Any layout, strides that leave gaps, a position for each entry: every row as it is rotated alone, and nothing else. */
+/* Any layout, strides that leave gaps, a position for each entry: every row as it is rotated alone,
+   and nothing else. */
 static void rope_places(void)
 {
     enum { POSITIONS = 40 };
     rng r = rng_make(test_seed + 23);
     for (int i = 0; i < 60 && !test_failed(); i++) {
-        const int batch = rng_int(&r, 1, 3), n = rng_int(&r, 1, 6), heads = rng_int(&r, 1, 3), d = 2 * rng_int(&r, 1, 6);
+        const int batch = rng_int(&r, 1, 3), n = rng_int(&r, 1, 6), heads = rng_int(&r, 1, 3),
+                  d = 2 * rng_int(&r, 1, 6);
         const int order = rng_int(&r, 0, 2), gap = rng_int(&r, 0, 3), given = gap || order == 2;
         ptrdiff_t stride[3], total;
         int pos[3];
@@ -163,8 +165,8 @@ static void rope_places(void)
             alone.pos = at;
             if (at >= 0) CHECK(attn_rope(&alone) == ATTN_OK);             /* padding before position 0 stays */
         }
-        CHECKF(same_bits(x, y, (size_t)total), "batch %d, %d rows, %d heads of %d, order %d, gap %d", batch, n, heads, d,
-               order, gap);
+        CHECKF(same_bits(x, y, (size_t)total), "batch %d, %d rows, %d heads of %d, order %d, gap %d", batch, n, heads,
+               d, order, gap);
         guard_free(x);
         free(y);
     }
@@ -210,7 +212,8 @@ static void rope_wrong(void)
     REFUSES(a.x_stride[0] = -4, ATTN_E_STRIDE, "x_stride[0] is -4");
     REFUSES(a.x_stride[0] = 3, ATTN_E_STRIDE, "x_stride[0] is 3");
     REFUSES(a.pos = 2, ATTN_E_SIZE, "positions is 2 but the last row of entry 0 stands at 2");
-    REFUSES((a.n = 2, a.x_stride[1] = 4, a.pos_each = each), ATTN_E_SIZE, "positions is 2 but the last row of entry 1 stands at 2");
+    REFUSES((a.n = 2, a.x_stride[1] = 4, a.pos_each = each), ATTN_E_SIZE,
+            "positions is 2 but the last row of entry 1 stands at 2");
     REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
     REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps");
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");

@@ -137,8 +137,8 @@ static void run_shape(rng *r, const int *level, const attn_backend *backends, in
         if (backends[b] == ATTN_SCALAR && case_work(&want.shape) > SCALAR_WORK) continue;
         a.backend = backends[b];
         snprintf(text, sizeof text, "backend %s batch %d heads %d/%d n_q %d n_k %d head_dim %d/%d layout %d causal %d",
-                 attn_backend_name(a.backend), a.batch, a.heads, a.kv_heads, a.n_q, a.n_k, a.head_dim, a.v_head_dim, a.layout,
-                 a.causal);
+                 attn_backend_name(a.backend), a.batch, a.heads, a.kv_heads, a.n_q, a.n_k, a.head_dim, a.v_head_dim,
+                 a.layout, a.causal);
         attn_status status = attn_sdpa(&a);
         CHECKF(status == ATTN_OK, "%s; %s", attn_status_str(status), text);
         if (status == ATTN_OK) oracle_check_within(&want, &allowed, &a, text);
@@ -237,8 +237,8 @@ static void test_accuracy(void)
             double limit = points[i].limit * (b == 0 && n_one > 0 ? 1.0 : 1.05);
             const char *name = attn_backend_name(chosen[b]);
             printf("  rms error (%d, %d) %s: %.3g\n", points[i].n, points[i].head_dim, name, rms[b]);
-            CHECKF(rms[b] <= limit, "%s, n %d head_dim %d: rms error %.3g is above %.3g", name, points[i].n, points[i].head_dim,
-                   rms[b], limit);
+            CHECKF(rms[b] <= limit, "%s, n %d head_dim %d: rms error %.3g is above %.3g", name, points[i].n,
+                   points[i].head_dim, rms[b], limit);
             CHECKF(rms[b] > 0.0, "no error at all: nothing was measured");
         }
     }
@@ -550,9 +550,10 @@ static void test_level_2(void)
         }
         CHECK(status == ATTN_OK);
         CHECK(attn_sdpa(&a) == ATTN_OK);
-        CHECKF(same_bits(one, two, n_out),
-               "attn_%s differs from attn_sdpa: batch %d n_q %d n_k %d heads %d head_dim %d causal %d lengths %d mask %d",
-               self ? "self" : "cross", batch, n_q, n_k, heads, head_dim, self && causal, with_lengths, with_mask);
+        CHECKF(
+            same_bits(one, two, n_out),
+            "attn_%s differs from attn_sdpa: batch %d n_q %d n_k %d heads %d head_dim %d causal %d lengths %d mask %d",
+            self ? "self" : "cross", batch, n_q, n_k, heads, head_dim, self && causal, with_lengths, with_mask);
         oracle want;
         oracle_run(&want, &a);
         oracle_check(&want, &a, "level 2");

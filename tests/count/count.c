@@ -277,7 +277,8 @@ static int layers(void)
 int main(void)
 {
     size_t i, c;
-    int best, failed = 0;
+    attn_backend best;
+    int failed = 0;
     /* The question is asked here, so that no counted call asks the processor. */
     if (attn_backends(&best, 1) < 1 || best != ATTN_AVX2) {
         fputs("count: AVX2 is not the best backend here; run this under valgrind\n", stderr);
