@@ -6308,12 +6308,9 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     return ATTN_OK;
 }
 
-/* The memory of a cache is one block; the numbers behind the panels belong to it. */
 static void attn__span_cache(attn__spans *all, const attn_kv *c)
 {
-    const char *from = (const char *)c->k_panels;
-    const char *to = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
-    attn__span_add(all, "the memory of the cache", from, (size_t)(to - from));
+    attn__span_add(all, "the memory of the cache", c->k_panels, attn__kv_bytes(c));
 }
 
 /* Is all that is written apart from all that is read? `to` is a cache that is written, lengths the
