@@ -2213,6 +2213,12 @@ typedef struct attn__tensor {
     size_t cell;                                  /* bytes of one cell */
 } attn__tensor;
 
+/* Do two runs of bytes share one? The lower address is taken from the higher: nothing wraps. */
+ATTN__INLINE int attn__meet(size_t x, size_t x_bytes, size_t y, size_t y_bytes)
+{
+    return x <= y ? y - x < x_bytes : x - y < y_bytes;
+}
+
 /* The bytes between the first and the last of one argument. */
 typedef struct attn__span {
     const char *name;
@@ -2393,16 +2399,15 @@ static int attn__columns(const attn__span *x, const attn__span *y)
     return 0;
 }
 
-/* Every output against the outputs behind it and all inputs. Inputs may share memory as they like.
-   The differences are modulo the address space, of which no span takes more than half: one of them
-   is less than the span in front exactly when the two meet. */
+/* Every output against the outputs behind it and all inputs. Inputs may share memory as they
+   like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     int i, j;
     for (i = 0; i < all->outputs; i++)
         for (j = i + 1; j < all->n; j++) {
             const attn__span *x = &all->span[i], *y = &all->span[j];
-            if (y->at - x->at >= x->bytes && x->at - y->at >= y->bytes) continue;
+            if (!attn__meet(x->at, x->bytes, y->at, y->bytes)) continue;
             if (attn__columns(x, y)) continue;
             attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
@@ -2703,8 +2708,8 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
                                      size_t out_bytes, const char *in_name, const void *in,
                                      size_t in_bytes)
 {
-    const size_t ahead = (size_t)in - (size_t)out, behind = (size_t)out - (size_t)in;
-    if (out_bytes == 0 || in_bytes == 0 || (ahead >= out_bytes && behind >= in_bytes))
+    if (out_bytes == 0 || in_bytes == 0 ||
+        !attn__meet((size_t)out, out_bytes, (size_t)in, in_bytes))
         return ATTN_OK;
     attn__say(why, "$ overlaps ", out_name, 0, 0, 0);
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
@@ -2832,14 +2837,14 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
-    const size_t bytes = cells * sizeof *m;               /* may wrap: checked before it is used */
     attn__why why;
     attn_status status;
-    size_t c;
+    size_t c, bytes;
     attn__why_open(&why, "attn_mask_keep", NULL);
     if (cells > ATTN__BYTES_MAX / sizeof *m)
         return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
                           0);
+    bytes = cells * sizeof *m;
     if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
     /* Bytes have no alignment, so attn__check_given does not suit them. */
     if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
@@ -5235,7 +5240,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
 {
     attn__why why;
-    size_t bytes;
+    size_t bytes = 0;
     attn__why_open(&why, "attn_linear_size", a ? a->user : NULL);
     return attn__linear_check(a, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }

@@ -577,6 +577,17 @@ static void k_starts_and_lengths(void)
     }
 }
 
+static void mask_strides_wrong(void)
+{
+    WRONG_SIZE(full, ATTN_E_STRIDE, "mask_stride[0] 11 12", set3(a.mask_shape, BATCH, 1, N_Q); a.mask_stride[0] = 11);
+    WRONG_SIZE(full, ATTN_E_STRIDE, "keep_stride[1] -1", a.keep_stride[1] = -1);
+    WRONG_SIZE(full, ATTN_E_STRIDE, "bias_stride[1] 11 12", a.bias_stride[1] = N_Q * N_K - 1);
+    WRONG_SIZE(full, ATTN_E_OVERFLOW, "mask mask_stride[0]", set3(a.mask_shape, BATCH, 1, N_Q);
+               a.mask_stride[0] = PTRDIFF_MAX);
+    RIGHT(full, a.mask_stride[0] = 1; a.mask_stride[1] = 2);      /* shared: never stepped over */
+    RIGHT(full, set3(a.keep_shape, BATCH, 1, 1); a.keep_stride[0] = N_K);
+}
+
 /* A mask inside a larger buffer [batch][1][max][max], and one whose heads lie farther apart than its entries. */
 static void mask_strides(void)
 {
@@ -613,14 +624,7 @@ static void mask_strides(void)
     a.mask_stride[2] = a.keep_stride[2] = a.bias_stride[2] = 5;
     CHECK(attn_sdpa(&a) == ATTN_OK);
     CHECK(same_bits(out[0], out[1], B * N * H * D));
-
-    WRONG_SIZE(full, ATTN_E_STRIDE, "mask_stride[0] 11 12", set3(a.mask_shape, BATCH, 1, N_Q); a.mask_stride[0] = 11);
-    WRONG_SIZE(full, ATTN_E_STRIDE, "keep_stride[1] -1", a.keep_stride[1] = -1);
-    WRONG_SIZE(full, ATTN_E_STRIDE, "bias_stride[1] 11 12", a.bias_stride[1] = N_Q * N_K - 1);
-    WRONG_SIZE(full, ATTN_E_OVERFLOW, "mask mask_stride[0]", set3(a.mask_shape, BATCH, 1, N_Q);
-               a.mask_stride[0] = PTRDIFF_MAX);
-    RIGHT(full, a.mask_stride[0] = 1; a.mask_stride[1] = 2);      /* shared: never stepped over */
-    RIGHT(full, set3(a.keep_shape, BATCH, 1, 1); a.keep_stride[0] = N_K);
+    mask_strides_wrong();
 }
 
 /* The address of each float, int or size_t is looked at before what stands there. */
