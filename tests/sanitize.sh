@@ -26,10 +26,10 @@ threads='pool threads shared company split several steps backends'
 build() # name, compiler, flags for attn.h alone, flags for all
 {
     files=$tests
-    case $1 in asan|msan) files=${small:-$tests} ;; esac
+    case $1 in asan|msan) files=${small:-$tests} own=$kernels ;; *) own= ;; esac
     rm -f $out/$1
     $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_SERIAL_FLOPS=0 -c tests/attn_impl.c -o $out/$1.o && \
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $kernels -I. -Itests -DATTN_SERIAL_FLOPS=0 $files $out/$1.o -o $out/$1 -lm -pthread
+    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $own -I. -Itests -DATTN_SERIAL_FLOPS=0 $files $out/$1.o -o $out/$1 -lm -pthread
 }
 
 have() # tool, flags: can it compile and link with them?

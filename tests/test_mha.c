@@ -895,26 +895,26 @@ static void signs_of_zero(void)
     attn_linear l;
     attn_mha_args args = {0};
     attn_rope_args rope = {0};
-    attn_mha layer;
+    attn_mha unit;
     CHECK(linear_make(&l, &one, none, 1, 1) == ATTN_OK);
     CHECK(attn_linear_run(&l, &y, none, 1, NULL) == ATTN_OK && float_bits(y) == minus);
     attn_linear_free(&l);
     args.d_model = args.heads = 1;
     args.w_q = args.w_k = args.w_v = args.w_o = &w;
     args.b_o = none;
-    CHECK(attn_mha_init(&layer, &args) == ATTN_OK);
+    CHECK(attn_mha_init(&unit, &args) == ATTN_OK);
     for (int b = 0; b < n; b++) {
         attn_mha_opts o = {0};
         attn_args a = {0};
         float weights[3], zero = 0.0f;
         o.attn.backend = backends[b];
-        CHECK(attn_mha_self(&layer, &y, &zero, 1, 1, &o) == ATTN_OK && float_bits(y) == minus);
+        CHECK(attn_mha_self(&unit, &y, &zero, 1, 1, &o) == ATTN_OK && float_bits(y) == minus);
         a.out = &y, a.q = &small, a.k = keys, a.v = values, a.batch = a.n_q = a.heads = a.head_dim = 1, a.n_k = 3;
         a.weights = weights, a.weights_stage = ATTN_SCORES_RAW, a.backend = backends[b];
         CHECK(attn_sdpa(&a) == ATTN_OK);
         CHECK(float_bits(y) == 0 && float_bits(weights[0]) == 0);      /* a third of the smallest float; -1e-60 */
     }
-    attn_mha_free(&layer);
+    attn_mha_free(&unit);
     rope.x = x, rope.batch = rope.n = rope.heads = rope.positions = 1, rope.head_dim = 2, rope.table = rotation;
     CHECK(attn_rope(&rope) == ATTN_OK && float_bits(x[0]) == 0);
     CHECK(attn_mask_merge(m, 1, none, 1, 1, 1) == ATTN_OK && float_bits(m[0]) == 0);
