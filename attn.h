@@ -6284,23 +6284,31 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
     return ATTN_OK;
 }
 
+/* What attn__check_masks leaves of masks: the spans point into it as long as they are looked at. */
+typedef struct attn__mha_masks {
+    attn_args args;
+    attn__shape shape;
+    attn__tensor tensor[3];
+} attn__mha_masks;
+
 /* Everything that a call reads, whatever it computes: the layer, and what the options point to. */
 static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
-                                    attn__tensor masks[3], attn__why *why)
+                                    attn__mha_masks *masks, attn__why *why)
 {
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
-    attn_args a = r->in;
-    attn__shape shape;
+    attn__shape *shape = &masks->shape;
     attn_status status;
-    memset(&shape, 0, sizeof shape);
-    shape.batch = r->batch;
-    shape.heads = s->heads;
-    shape.n_q = r->n_q;
-    shape.n_k = a.n_k;
-    a.kv = NULL;                          /* the cache is noted as a whole */
-    if ((status = attn__check_masks(&a, &shape, why, all, masks)) != ATTN_OK) return status;
-    attn__add_arrays(&a, &shape, why, all, ATTN__CALLS);
+    memset(shape, 0, sizeof *shape);
+    shape->batch = r->batch;
+    shape->heads = s->heads;
+    shape->n_q = r->n_q;
+    shape->n_k = r->in.n_k;
+    masks->args = r->in;
+    masks->args.kv = NULL;                /* the cache is noted as a whole */
+    status = attn__check_masks(&masks->args, shape, why, all, masks->tensor);
+    if (status != ATTN_OK) return status;
+    attn__add_arrays(&masks->args, shape, why, all, ATTN__CALLS);
     attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     attn__span_linear(all, "w_q", "b_q", &m->q);
     attn__span_linear(all, "w_k", "b_k", &m->k);
@@ -6329,7 +6337,7 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const size_t rows = (size_t)r->batch * (size_t)r->n_q * sizeof(float);
     const int heads = r->o.weights_mean ? 1 : s->heads;
     attn__spans all;
-    attn__tensor masks[3];
+    attn__mha_masks masks;
     attn_status status;
     size_t x_bytes, k_bytes, v_bytes, cells;
     all.n = 0;
@@ -6352,7 +6360,7 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
     attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
     if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
-    if ((status = attn__mha_inputs(r, &all, masks, why)) != ATTN_OK) return status;
+    if ((status = attn__mha_inputs(r, &all, &masks, why)) != ATTN_OK) return status;
     return attn__check_overlap(why, &all);
 }
 
