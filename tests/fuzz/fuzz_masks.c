@@ -10,6 +10,9 @@ static int size_of(input *in, int most, int *ok)
     return n;
 }
 
+/* A size that is negative, or another one that no memory has room for: whichever is looked at first. */
+static int bad_size(attn_status s) { return s == ATTN_E_SIZE || s == ATTN_E_OVERFLOW; }
+
 static int position(input *in) { return u8(in) > 240u ? odd_size(in) : from_to(in, -12, 20); }
 
 static void builders(input *in)
@@ -24,11 +27,11 @@ static void builders(input *in)
     attn_status s;
     if (!ok) {                                /* nothing may be touched, not even looked at */
         if (wrong) {
-            MUST(n_q >= 0 && n_k >= 0 ? 1 : attn_mask_causal(NULL, n_q, n_k, pos) == ATTN_E_SIZE);
-            MUST(attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k) == ATTN_E_SIZE);
-            MUST(attn_mask_lengths(NULL, NULL, batch, n_q, n_k) == ATTN_E_SIZE);
-            MUST(attn_mask_merge(NULL, batch, NULL, 1, n_q, n_k) == ATTN_E_SIZE);
-            if (batch < 0 || n_q < 0) MUST(attn_lengths(NULL, NULL, 0, batch, n_q) == ATTN_E_SIZE);
+            MUST(n_q >= 0 && n_k >= 0 ? 1 : bad_size(attn_mask_causal(NULL, n_q, n_k, pos)));
+            MUST(bad_size(attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k)));
+            MUST(bad_size(attn_mask_lengths(NULL, NULL, batch, n_q, n_k)));
+            MUST(bad_size(attn_mask_merge(NULL, batch, NULL, 1, n_q, n_k)));
+            if (batch < 0 || n_q < 0) MUST(bad_size(attn_lengths(NULL, NULL, 0, batch, n_q)));
         } else if (batch && n_q && n_k) {
             s = attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k);
             MUST(s == ATTN_E_NULL || s == ATTN_E_OVERFLOW);
