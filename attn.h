@@ -770,9 +770,9 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #endif
 #endif /* ATTN_H */
 
-/* ============================================================================================================
+/* =================================================================================================
  * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
- * ========================================================================================================== */
+ * ============================================================================================== */
 #if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
     (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
 #error "attn.h: the implementation needs C99: compile this one file with -std=c99 or later"
@@ -8626,7 +8626,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
-/* ============================================================================================================
+/* =================================================================================================
  * 13  LICENCE
  *
  * attn.h is available under two licences. Choose the one you prefer.
@@ -8660,4 +8660,4 @@ static const attn__kernels ATTN__FN(kernels) = {
  * THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
  * AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE,
  * ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
- * ========================================================================================================== */
+ * ============================================================================================== */
