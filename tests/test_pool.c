@@ -330,7 +330,9 @@ static void two_pools(void)
     memset(&c, 0, sizeof c);
     c.a = attn_pool_exec(a);
     c.b = attn_pool_exec(b);
-    if (pthread_create(&thread, NULL, chain_run, &c)) { CHECK(!"a thread"); return; }
+    const int created = pthread_create(&thread, NULL, chain_run, &c);
+    CHECK(created == 0);
+    if (created != 0) return;
     while (__atomic_load_n(&c.done, __ATOMIC_SEQ_CST) < 5 && test_seconds() < end) (void)sched_yield();
     CHECKF(c.done == 5, "after 30 seconds %d of 5 rounds are done: it waits, or tasks are lost", c.done);
     if (c.done < 5) return;                                   /* nobody can be joined */
@@ -359,7 +361,9 @@ static void forked(void)
     attn_pool *p = attn_pool_create(4);
     busy u = { attn_pool_exec(p), 0 };
     pthread_t thread;
-    if (pthread_create(&thread, NULL, busy_run, &u)) { CHECK(!"a thread"); return; }
+    const int created = pthread_create(&thread, NULL, busy_run, &u);
+    CHECK(created == 0);
+    if (created != 0) return;
     for (int i = 0; i < 20; i++) {
         int status = -1;
         pid_t child = fork();
