@@ -160,7 +160,8 @@ typedef enum attn_status {
     ATTN_E_MEMORY = -13,                  /* an allocation failed */
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
-    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned to its type */
+    ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned to its type */
+    ATTN_E_BYTES = -17                    /* attn_kv_load: not, or not all, of what attn_kv_save wrote */
 } attn_status;
 
 ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
@@ -465,25 +466,45 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own
    past (append per token) and for an encoder's output (filled once). `batch` entries grow
    independently of each other; attn_args.kv reads them, with the same bits as from plain rows.
+
+   A cache is a pool of pages of 128 keys, and for each entry a list of them. An append takes pages
+   from the pool; entries that began alike (copies, beams) share them, and the last one, if partly
+   filled, is copied when somebody writes to it; whole pages of old keys can be given back
+   (attn_kv_forget). No bit of any result depends on where a key lies.
+
    attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step); what writes
-   (append, truncate, reset, reorder, copy, attn_self_step, attn_mha_self_step,
-   attn_mha_cross_fill) alone. On an error the cache is as it was, and ATTN_REFUSED is told a
-   sentence. A zeroed or freed attn_kv is refused by every call with ATTN_E_NULL. */
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_kv_read,
+   attn_kv_save); what writes (append, truncate, reset, forget, reorder, copy, load, attn_self_step,
+   attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as it was, and
+   ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call with
+   ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
-    int capacity;                         /* keys an entry can hold, >= 1; fixed. Memory is touched
-                                             as keys arrive */
+    int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a page
+                                             is as short as that, in steps of 16 keys */
+    int pages;                            /* of all entries together, each of them 128 keys; 0:
+                                             enough for `batch` full entries. Memory is touched as
+                                             keys arrive: a generous pool costs addresses only */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
                                              alignment, yours to free */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_kv_args;
 struct attn_kv {
-    attn_kv_args shape;                   /* read only */
-    int *lengths;                         /* [batch] keys held; read only */
+    attn_kv_args shape;                   /* read only; v_head_dim and pages as they came out */
+    int *lengths;                         /* [batch] keys that an entry has had, forgotten ones among
+                                             them: the position of its next key; read only */
+    int free_pages;                       /* pages that no entry holds; read only */
     /* private */
-    int *slots;                           /* [batch] where an entry lives */
-    float *k_panels, *v_panels;
+    int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
+    size_t page_size, page_v;             /* floats of a page; where its V begins */
+    int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
+    int *table;                           /* [batch][entry_pages]: pages in the order of their keys */
+    int *holders;                         /* [pages] entries that hold a page */
+    int *finished;                        /* [pages] keys of it that stand in finished K panels */
+    int *idle;                            /* [pages] first the pages that nobody holds */
+    int *scratch;                         /* [batch][entry_pages + 3] */
+    float *memory;                        /* pages, and behind them all these ints */
+    size_t bytes;                         /* of all that */
     void *own;                            /* what free gives back, or NULL */
 };
 
@@ -504,8 +525,8 @@ ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, fre
                begins at (b * n + i) * row_stride. A packed [q | k | v] needs no copy, with
                D = heads*head_dim and G = kv_heads*head_dim:
                attn_kv_append(&c, qkv + D, qkv + D + G, n, NULL, D + 2*G)
-   Errors: FULL (one entry has no room: none grows), LENGTHS (a count), STRIDE (shorter than a row),
-   OVERLAP (with the memory of c), NULL, SIZE, OVERFLOW, ALIGN. */
+   Errors: FULL (an entry or the pool has no room: none grows), LENGTHS (a count), STRIDE (shorter
+   than a row), OVERLAP (with the memory of c), NULL, SIZE, OVERFLOW, ALIGN. */
 ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
                                    const int *counts, ptrdiff_t row_stride);
 
@@ -525,21 +546,52 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
    n_q, and n_k 0, are enough for every step. */
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 
-/* Forgets all but the first `length` keys of an entry, or of all entries (entry -1), say after a
-   rejected draft. What is appended next stands where the forgotten stood: as if they had never
-   been. reset is truncate to 0.
-   Errors: LENGTHS (longer than an entry is), MAP (no such entry), NULL. */
+/* Takes back all but the first `length` keys of an entry, or of all entries (entry -1), say after a
+   rejected draft. What is appended next stands where they stood: as if they had never been. reset
+   is truncate to 0.
+   Errors: LENGTHS (longer than an entry is, or the key before is forgotten), MAP (no such entry),
+   NULL. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
-/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Renames
-   entries and copies only those that go to more than one place, and of them only the keys they
-   hold. Errors: MAP, NULL, OVERLAP, ALIGN. */
+/* Forgets old keys of an entry, or of all entries (entry -1): a sliding window, a conversation
+   longer than the cache. Of the keys pinned .. before - 1 those that fill whole pages (128 keys,
+   from a multiple of 128) are given back; the others stay. pinned 0: from the beginning; the first
+   keys that are pinned stay for good (attention sinks).
+   Positions do not move: lengths[entry] goes on counting, mask, bias and weights keep their columns,
+   causal and windows mean what they meant. A forgotten key is hidden from every row. So a row whose
+   window (window_left, or a mask) leaves out the forgotten keys has the bits that the whole cache
+   would give. Once a step with before = lengths[entry] - window keeps window + 127 keys at most.
+   The forgotten keys of an entry are one run: what is forgotten later must touch it.
+   Errors: LENGTHS (pinned or before: negative, or more than the entry has had; a second run),
+   MAP (no such entry), NULL. */
+ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before);
+
+/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Moves no
+   keys: beams share pages. Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
-/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers.
-   from == to: truncate. Errors: MAP (no such entry), LENGTHS (longer than `from` is), NULL. */
+/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. Copies no
+   keys: they share pages. from == to: truncate.
+   Errors: MAP (no such entry), LENGTHS (longer than `from` is, or the key before is forgotten),
+   NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
+
+/* Looks inside: keys first .. first + n - 1 of an entry as rows of floats,
+   k [n][kv_heads][head_dim], v [n][kv_heads][v_head_dim]; either may be NULL.
+   Errors: LENGTHS (not all of them are there), MAP, SIZE (n < 0), OVERLAP, ALIGN, NULL. */
+ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v);
+
+/* An entry as bytes, to be kept on disk or sent: attn_kv_save writes attn_kv_saved(c, entry) bytes,
+   attn_kv_load makes an entry of a cache what was saved. Shape, length and forgotten keys are
+   inside; batch, capacity and pages may differ. The bytes are little-endian everywhere, carry a
+   version and a checksum, and may come from anybody: damaged or foreign ones are refused and change
+   nothing. The same rows make the same bytes.
+   Errors of save: WORK (size too small), MAP, OVERLAP, NULL. Errors of load: BYTES (not whole, not
+   of this version, damaged), SIZE (of another shape), FULL, MAP, OVERLAP, NULL. */
+ATTNDEF size_t      attn_kv_saved(const attn_kv *c, int entry);  /* SIZE_MAX: wrong arguments */
+ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size);
+ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size);
 
 /* ---- LAYERS ------------------------------------------------------------------------------------
    Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
@@ -895,35 +947,63 @@ typedef struct attn__shape {
 typedef struct attn__entry {
     int rows;                             /* query rows that exist */
     int start, end;                       /* keys start <= j < end exist */
-    int kv;                               /* the K/V entry (of a cache: the slot) that it reads */
+    int kv;                               /* the K/V entry that it reads */
+    int gap_from, gap_to;                 /* keys that a cache has forgotten, whole chunks; 0, 0:
+                                             none */
     long long pos;                        /* position of row 0 */
     const float *q, *k, *v;               /* row 0 of head 0 of this entry (k, v NULL with a
                                              cache) */
     float *out;
 } attn__entry;
 
-/* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
-   likewise with v_size. Inside:
-       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
-       key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
-                                 dv16: v_head_dim rounded up to 16
-   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of V are zeros. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
+
+/* How a cache lies in memory: pages, and behind them the ints that say whose they are. A page is a
+   chunk of one entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read from end
+   to end. Head g has its K at g * page_keys * head_dim, and from page_v on its V at
+   g * page_keys * dv16 (dv16: v_head_dim rounded up to 16). Inside
+       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16  in a finished panel,
+                                 j*head_dim + c                    in one that still grows
+       key j, column x of V      (x/16)*page_keys*16 + j*16 + x%16
+   A panel that grows holds rows, because a row is a few cache lines, and its components one by one
+   are each a line of their own. When its 16th key arrives it is turned into place. Columns
+   v_head_dim .. dv16 - 1 of V are zeros. */
+enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once: turning needs room */
+
+/* The page that holds a key which is there. */
+ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 {
-    return attn__up((size_t)s->capacity, 16) * (size_t)s->head_dim;
-}
-ATTN__INLINE size_t attn__kv_v_size(const attn_kv_args *s)
-{
-    return attn__up((size_t)s->capacity, ATTN__CHUNK) * attn__up((size_t)s->v_head_dim, 16);
+    const int *gap = c->gaps + 2 * (ptrdiff_t)entry;
+    const int at = key < gap[1] ? key : key - (gap[1] - gap[0]);
+    return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-/* All of its memory: panels, and behind them five arrays of [batch] ints. */
-ATTN__INLINE size_t attn__kv_bytes(const attn_kv *c)
+ATTN__INLINE float *attn__page_k(const attn_kv *c, int page, int head)
 {
-    const char *end = (const char *)(c->slots + 5 * (ptrdiff_t)c->shape.batch);
-    return (size_t)(end - (const char *)c->k_panels);
+    return c->memory + (size_t)page * c->page_size
+         + (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim;
+}
+
+ATTN__INLINE float *attn__page_v(const attn_kv *c, int page, int head)
+{
+    return c->memory + (size_t)page * c->page_size + c->page_v
+         + (size_t)head * (size_t)c->page_keys * attn__up((size_t)c->shape.v_head_dim, 16);
+}
+
+/* Component 0 of key j of a page, and the floats from component to component. */
+ATTN__INLINE float *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
+{
+    const ptrdiff_t head_dim = c->shape.head_dim;
+    *step = j < c->finished[page] ? 16 : 1;
+    return attn__page_k(c, page, head)
+         + (j < c->finished[page] ? (j - j % 16) * head_dim + j % 16 : j * head_dim);
+}
+
+/* Column x of the value of key j in the V of one head. */
+ATTN__INLINE size_t attn__page_column(const attn_kv *c, int j, int x)
+{
+    return (size_t)(x / 16) * (size_t)c->page_keys * 16 + (size_t)(j * 16 + x % 16);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1218,26 +1298,20 @@ ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
                                     int g, int key, ptrdiff_t *step)
 {
-    if (!a->kv) {
-        *step = 1;
-        return e->k + g * s->k[2] + (e->start + key) * s->k[1];
-    }
-    *step = 16;
-    return a->kv->k_panels
-         + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_k_size(&a->kv->shape)
-         + (size_t)(key / 16 * 16) * (size_t)s->head_dim + key % 16;
+    if (a->kv)
+        return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, step);
+    *step = 1;
+    return e->k + g * s->k[2] + (e->start + key) * s->k[1];
 }
 
 /* Column x of the value of that key. */
 ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
                                       const attn__entry *e, int g, int key, int x)
 {
-    const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
-    if (!a->kv) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
-    return a->kv->v_panels
-         + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
-         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * dv16
-         + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(key % ATTN__CHUNK * 16 + x % 16);
+    const attn_kv *c = a->kv;
+    if (!c) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
+    return attn__page_v(c, attn__kv_page(c, e->kv, key), g)
+         + attn__page_column(c, key % ATTN__CHUNK, x);
 }
 
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
@@ -1252,9 +1326,17 @@ typedef struct attn__query {
     const unsigned char *keep;
 } attn__query;
 
+/* A cache may have forgotten a key: then it is not there. */
+static int attn__scalar_there(const attn__query *r, int key)
+{
+    return key >= 0 && key < r->e->end - r->e->start &&
+           (key < r->e->gap_from || key >= r->e->gap_to);
+}
+
 static int attn__scalar_sees(const attn__query *r, int key)
 {
-    return key >= r->from && key < r->to && !(r->keep && !r->keep[key]) &&
+    return attn__scalar_there(r, key) && key >= r->from && key < r->to &&
+           !(r->keep && !r->keep[key]) &&
            !(r->mask && r->mask[key] == -attn__inf()) && !(r->bias && r->bias[key] == -attn__inf());
 }
 
@@ -1333,8 +1415,7 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
 /* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
 static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
 {
-    const int exists = key >= 0 && key < r->e->end - r->e->start;
-    const int shown = exists && (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
+    const int shown = attn__scalar_there(r, key) && (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
     if (r->a->weights_stage == ATTN_PROBABILITIES)
         return shown
              ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L)
@@ -1713,9 +1794,9 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "two settings exclude each other", "an output overlaps another argument",
         "a size does not fit the address space", "the memory given is too small", "out of memory",
         "the backend is not usable on this machine", "the cache is full",
-        "a pointer is not aligned to its type"
+        "a pointer is not aligned to its type", "the bytes are not a saved entry"
     };
-    return s <= ATTN_OK && s >= ATTN_E_ALIGN ? names[-(int)s] : "unknown status";
+    return s <= ATTN_OK && s >= ATTN_E_BYTES ? names[-(int)s] : "unknown status";
 }
 
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
@@ -2015,7 +2096,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     attn_status status = ATTN_OK;
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
         if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
-    if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->slots))
+    if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
         return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
                           0, 0, 0);
     s->batch = a->batch;
@@ -2123,13 +2204,29 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
-/* Has entry b of the cache room for `count` more keys? */
+/* Keys of an entry of a cache that are there, and the pages that hold them. */
+static int attn__kv_keys(const attn_kv *c, int b)
+{
+    return c->lengths[b] - (c->gaps[2 * (ptrdiff_t)b + 1] - c->gaps[2 * (ptrdiff_t)b]);
+}
+
+static int attn__kv_pages(const attn_kv *c, int b)
+{
+    return (attn__kv_keys(c, b) + ATTN__CHUNK - 1) / ATTN__CHUNK;
+}
+
+/* May entry b of the cache hold `count` more keys? */
 static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
 {
-    if (count <= c->shape.capacity - c->lengths[b]) return ATTN_OK;
-    attn__say(why, "entry # of the cache holds # of # keys, ", "", b, c->lengths[b],
-              c->shape.capacity);
-    return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
+    const int keys = attn__kv_keys(c, b);
+    if (count > c->shape.capacity - keys) {
+        attn__say(why, "entry # of the cache holds # of # keys, ", "", b, keys, c->shape.capacity);
+        return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
+    }
+    if (count > ATTN__SIZE_MAX - c->lengths[b])
+        return attn__fail(why, ATTN_E_OVERFLOW, "entry # of the cache has had # keys, and # more "
+                          "cannot be counted", "", b, c->lengths[b], count);
+    return ATTN_OK;
 }
 
 /* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
@@ -2435,7 +2532,7 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(all, "work", a->work, a->work_size);
     if (contents == ATTN__APPENDS)
-        attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
+        attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
     all->outputs = all->n;
     return ATTN_OK;
 }
@@ -2447,7 +2544,7 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
     const char *lengths = why ? why->lengths : NULL;
     if (a->kv && contents != ATTN__APPENDS)
-        attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
+        attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
@@ -2593,7 +2690,7 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
 }
 
 /* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
-   to the K/V entry, and a cache from there to the slot that holds it now. Bottom-right puts the
+   to the K/V entry. Bottom-right puts the
    last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
    are still those in the buffer. */
 static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
@@ -2609,9 +2706,12 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     e->start = a->k_starts ? a->k_starts[b] : 0;
     e->end = s->n_k;
     e->k = e->v = NULL;
+    e->gap_from = e->gap_to = 0;
     if (a->kv) {
+        const int *gap = a->kv->gaps + 2 * (ptrdiff_t)e->kv;
         e->end = a->kv->lengths[e->kv];
-        e->kv = a->kv->slots[e->kv];
+        e->gap_from = gap[0];
+        e->gap_to = gap[1];
     } else if (a->k_cum) {
         e->end = a->k_cum[b + 1] - a->k_cum[b];
         e->k = attn__at(a->k, a->k_cum[b] * s->k[1]);
@@ -3151,13 +3251,14 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* =================================================================================================
  * 7  K/V CACHE
  *
- * One block of memory:  K panels | V panels | slots[batch] | lengths[batch] | scratch[3][batch].
- * Entry b lives in slot slots[b]. Reorder renames slots; it copies only entries that go to more
- * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
+ * Section 2 says how a page lies in memory (attn__kv_page and its neighbours). Every entry has a row
+ * of the table: its pages in the order of their keys. A page is written by an entry that holds it
+ * alone; who shares one copies it first. What is behind the keys of an entry is never read, so
+ * taking keys back, forgetting and sharing only move numbers.
  * ============================================================================================== */
 
 /* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
-static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
+static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
 
 /* The first check of every function of this section. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
@@ -3173,87 +3274,189 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
 {
-    return attn__check_apart(why, "the memory of c", c->k_panels, attn__kv_bytes(c), name, at,
-                             at ? bytes : 0);
+    return attn__check_apart(why, "the memory of c", c->memory, c->bytes, name, at, at ? bytes : 0);
 }
 
-/* Bytes of the parts; the total includes what aligning the panels may cost. */
-static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_t *k_bytes,
-                                    size_t *v_bytes, size_t *total)
+static attn_status attn__check_kv_entry(attn__why *why, const attn_kv *c, const char *name,
+                                        int entry)
 {
-    const int v_head_dim = a->v_head_dim ? a->v_head_dim : a->head_dim;
-    const attn__size size[] = {
-        { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
-        { "v_head_dim", v_head_dim, 1 }, { "capacity", a->capacity, 1 }
-    };
-    const attn_status status = attn__check_all(why, size, 5);
-    int k_rows, v_rows, v_width;
-    *total = 0;
-    if (status != ATTN_OK) return status;
-    /* K has panels of 16 keys, V chunks of 128; attn__check_all left room for rounding up. */
-    k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
-    v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
-    v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
-    if (a->batch <= INT_MAX / a->kv_heads &&      /* so many tasks has an append */
-        !attn__bytes(k_bytes, a->batch, a->kv_heads, k_rows, a->head_dim, sizeof(float)) &&
-        !attn__bytes(v_bytes, a->batch, a->kv_heads, v_rows, v_width, sizeof(float))) {
-        *total = *k_bytes + *v_bytes;             /* sums of two cannot wrap, sums of three can */
-        if (*total <= ATTN__BYTES_MAX) *total += (size_t)a->batch * 5 * sizeof(int) + 63;
-        if (*total <= ATTN__BYTES_MAX) return ATTN_OK;
-    }
+    if (entry >= 0 && entry < c->shape.batch) return ATTN_OK;
+    return attn__fail(why, ATTN_E_MAP, "$ is # but must be 0..#", name, entry, c->shape.batch - 1,
+                      0);
+}
+
+/* The same where -1 stands for all: *first and *last are the entries that are meant. */
+static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int entry, int *first,
+                                          int *last)
+{
+    *first = entry < 0 ? 0 : entry;
+    *last = entry < 0 ? c->shape.batch - 1 : entry;
+    if (entry >= -1 && entry < c->shape.batch) return ATTN_OK;
+    return attn__fail(why, ATTN_E_MAP, "entry is # but must be 0..#, or -1 for all", "", entry,
+                      c->shape.batch - 1, 0);
+}
+
+/* ---- sizes and memory ------------------------------------------------------------------------ */
+
+static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
+{
     attn__say(why, "batch # x kv_heads # x capacity #", "", a->batch, a->kv_heads, a->capacity);
     return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
-                      "address space", "", a->head_dim, v_head_dim, 0);
+                      "address space", "", a->head_dim, a->v_head_dim, 0);
+}
+
+/* Fills in the sizes of a cache of this shape, up to its bytes; nothing else of *c. */
+static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
+{
+    attn_kv_args *s = &c->shape;
+    const attn__size size[] = {
+        { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
+        { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
+    };
+    const attn_status status = attn__check_all(why, size, 6);
+    size_t k, v, ints;
+    int v_width;
+    if (status != ATTN_OK) return status;
+    *s = *a;
+    if (!s->v_head_dim) s->v_head_dim = s->head_dim;
+    v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
+    c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
+    c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
+    /* batch * kv_heads is how many tasks an append has; batch * entry_pages, how long the table is */
+    if (s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages)
+        return attn__fail_kv_size(why, s);
+    if (!s->pages) s->pages = s->batch * c->entry_pages;
+    if (attn__bytes(&k, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
+        attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
+        attn__add(k, v, &c->page_size) || attn__mul(c->page_size, sizeof(float), &c->bytes) ||
+        attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
+        return attn__fail_kv_size(why, s);
+    c->page_v = k;
+    /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
+    ints = (size_t)s->batch * 2 * ((size_t)c->entry_pages + 3) + (size_t)s->pages * 3;
+    if (attn__add(c->bytes, ints * sizeof(int), &c->bytes) || c->bytes > ATTN__BYTES_MAX - 63)
+        return attn__fail_kv_size(why, s);
+    return ATTN_OK;
 }
 
 ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
 {
     attn__why why;
-    size_t k_bytes, v_bytes, total;
+    attn_kv c;
     attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
     if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
-    else if (attn__kv_measure(&why, a, &k_bytes, &v_bytes, &total) == ATTN_OK) return total;
+    else if (attn__kv_measure(&why, a, &c) == ATTN_OK) return c.bytes + 63;   /* to align pages */
     return (size_t)-1;
+}
+
+/* Lays out the memory at `at`: an empty cache. Pages are not touched. */
+static void attn__kv_make(attn_kv *c, char *at)
+{
+    const attn_kv_args *s = &c->shape;
+    const ptrdiff_t batch = s->batch, table = batch * c->entry_pages;
+    int p;
+    c->memory = (float *)(void *)at;
+    c->lengths = (int *)(void *)(c->memory + (size_t)s->pages * c->page_size);
+    c->gaps = c->lengths + batch;
+    c->table = c->gaps + 2 * batch;
+    c->scratch = c->table + table;
+    c->holders = c->scratch + 3 * batch + table;
+    c->finished = c->holders + s->pages;
+    c->idle = c->finished + s->pages;
+    memset(c->lengths, 0, (size_t)batch * 3 * sizeof(int));
+    memset(c->holders, 0, (size_t)s->pages * sizeof(int));
+    /* The last is taken first: pages are used in the order of their addresses. */
+    for (p = 0; p < s->pages; p++) c->idle[p] = s->pages - 1 - p;
+    c->free_pages = s->pages;
 }
 
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
 {
     attn__why why;
-    attn_kv_args shape;
+    attn_kv made;
     attn_status status;
-    size_t k_bytes, v_bytes, total;
     char *at;
-    int b;
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
-    memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                    /* before c is zeroed: a may be &c->shape */
+    memset(&made, 0, sizeof made);
+    if (!a) status = attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    else status = attn__kv_measure(&why, a, &made);       /* a may be &c->shape: c is not zeroed yet */
     memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
-    if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
-        return status;
-    status = attn__memory(shape.mem, shape.mem_size, total, shape.user, &c->own, &at);
+    if (status != ATTN_OK) return status;
+    status = attn__memory(made.shape.mem, made.shape.mem_size, made.bytes + 63, made.shape.user,
+                          &made.own, &at);
     if (status == ATTN_E_WORK)
         return attn__fail(&why, status, "mem_size is # but attn_kv_size asks for #", "",
-                          (long long)shape.mem_size, (long long)total, 0);
+                          (long long)made.shape.mem_size, (long long)made.bytes + 63, 0);
     if (status != ATTN_OK)
         return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
-                          (long long)total, 0, 0);
-    if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
-    c->shape = shape;
-    /* `at` begins a cache line and all parts but the last are whole lines. */
-    c->k_panels = (float *)(void *)at;
-    c->v_panels = (float *)(void *)(at + k_bytes);
-    c->slots = (int *)(void *)(at + k_bytes + v_bytes);
-    c->lengths = c->slots + shape.batch;
-    for (b = 0; b < shape.batch; b++) {
-        c->slots[b] = b;
-        c->lengths[b] = 0;
-    }
+                          (long long)made.bytes + 63, 0, 0);
+    attn__kv_make(&made, at);
+    *c = made;
     return ATTN_OK;
 }
 
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
+
+/* ---- pages: taken, shared, dropped ----------------------------------------------------------- */
+
+/* An idle page, for one holder. The caller has seen that there is one. */
+static int attn__page_take(attn_kv *c)
+{
+    const int page = c->idle[--c->free_pages];
+    c->holders[page] = 1;
+    c->finished[page] = 0;
+    return page;
+}
+
+static void attn__page_drop(attn_kv *c, int page)
+{
+    if (--c->holders[page] == 0) c->idle[c->free_pages++] = page;
+}
+
+static int *attn__kv_row(const attn_kv *c, int b)
+{
+    return c->table + (ptrdiff_t)b * c->entry_pages;
+}
+
+/* The page that the next key of entry b goes into, if it has one already; else -1. */
+static int attn__kv_last(const attn_kv *c, int b)
+{
+    const int keys = attn__kv_keys(c, b);
+    return keys % ATTN__CHUNK ? attn__kv_row(c, b)[keys / ATTN__CHUNK] : -1;
+}
+
+/* Copies the first `keys` keys of a page: K panels whole, finished or not. */
+static void attn__page_copy(attn_kv *c, int to, int from, int keys)
+{
+    const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
+    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * sizeof(float);
+    const size_t v = (size_t)keys * ATTN__PANEL * sizeof(float);
+    int head, x;
+    for (head = 0; head < c->shape.kv_heads; head++) {
+        memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
+        for (x = 0; x < c->shape.v_head_dim; x += ATTN__PANEL) {
+            const size_t column = attn__page_column(c, 0, x);
+            memcpy(attn__page_v(c, to, head) + column, attn__page_v(c, from, head) + column, v);
+        }
+    }
+    c->finished[to] = attn__min(c->finished[from], whole);
+}
+
+/* Entry b gets pages for `count` more keys, and its last one for itself. */
+static void attn__kv_grow(attn_kv *c, int b, int count)
+{
+    const int keys = attn__kv_keys(c, b), last = attn__kv_last(c, b);
+    int *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
+    if (count == 0) return;
+    if (last >= 0 && c->holders[last] > 1) {
+        row[held - 1] = attn__page_take(c);
+        attn__page_copy(c, row[held - 1], last, keys % ATTN__CHUNK);
+        attn__page_drop(c, last);
+    }
+    for (; held * (long long)ATTN__CHUNK < keys + (long long)count; held++)
+        row[held] = attn__page_take(c);
+}
 
 /* ---- append ---------------------------------------------------------------------------------- */
 /* New rows for a cache: where they are, and how many each entry gets. */
@@ -3295,68 +3498,129 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel
-   that is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
-static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
-                              int head_dim)
+/* A panel has its 16th key: its rows are turned into place. Room for them is on the stack. */
+static ATTN__NOINLINE void attn__panel_turn(float *panel, int head_dim)
 {
-    ptrdiff_t c;                          /* c * ATTN__PANEL may leave an int */
-    for (; count > 0 && length % ATTN__PANEL; count--, length++, k += row) {
-        const int lane = length % ATTN__PANEL;
-        float *to = panels + (size_t)(length - lane) * (size_t)head_dim + lane;
-        for (c = 0; c < head_dim; c++) to[c * ATTN__PANEL] = k[c];
+    float rows[(int)ATTN__PANEL * (int)ATTN__GROWING_DIM];
+    memcpy(rows, panel, (size_t)head_dim * ATTN__PANEL * sizeof(float));
+    /* packing moves floats: the same bits on all backends */
+    attn__table(ATTN_AUTO)->pack_k(panel, rows, head_dim, ATTN__PANEL, head_dim);
+}
+
+/* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
+   Panels behind the one that is written to first begin anew, whatever was in them. */
+static int attn__page_finished(const attn_kv *c, int page, int at, int n)
+{
+    const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
+    const int kept = attn__min(c->finished[page], panel);
+    if (c->shape.head_dim > ATTN__GROWING_DIM) return (int)attn__up((size_t)end, ATTN__PANEL);
+    return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
+}
+
+/* Writes them, for one head: into the lanes of a finished panel that has been cut, as rows into one
+   that grows, and 16 at once where they fill a panel. */
+static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
+                                int n, int at)
+{
+    const ptrdiff_t head_dim = c->shape.head_dim;
+    const size_t bytes = (size_t)head_dim * sizeof(float);
+    float *to = attn__page_k(c, page, head);
+    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
+    int whole;
+    for (; n > 0 && at % ATTN__PANEL && at < c->finished[page]; n--, at++, k += row)
+        for (i = 0; i < head_dim; i++)
+            to[(at - at % ATTN__PANEL) * head_dim + i * ATTN__PANEL + at % ATTN__PANEL] = k[i];
+    for (; n > 0 && at % ATTN__PANEL; n--, at++, k += row) {
+        memcpy(to + at * head_dim, k, bytes);
+        if (at % ATTN__PANEL == ATTN__PANEL - 1)
+            attn__panel_turn(to + (at - (ATTN__PANEL - 1)) * head_dim, (int)head_dim);
     }
-    if (count > 0)                        /* packing moves floats: the same bits on all backends */
-        attn__table(ATTN_AUTO)->pack_k(panels + (size_t)length * (size_t)head_dim, k, row, count,
-                                       head_dim);
+    whole = head_dim > ATTN__GROWING_DIM ? n : n / ATTN__PANEL * ATTN__PANEL;
+    if (whole > 0)
+        attn__table(ATTN_AUTO)->pack_k(to + at * head_dim, k, row, whole, (int)head_dim);
+    for (i = whole; i < n; i++) memcpy(to + (at + i) * head_dim, k + i * row, bytes);
 }
 
 /* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
-static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, int count, int length,
-                                int v_head_dim)
+static void attn__page_put_values(const attn_kv *c, int page, int head, const float *v,
+                                  ptrdiff_t row, int n, int at)
 {
-    const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
-    /* Inside a chunk a panel holds the same 16 columns of 128 keys. */
-    for (; count > 0; count--, length++, v += row) {
-        const int in_chunk = length % ATTN__CHUNK;
-        float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
+    const int v_head_dim = c->shape.v_head_dim;
+    float *to = attn__page_v(c, page, head) + at * ATTN__PANEL;
+    for (; n > 0; n--, to += ATTN__PANEL, v += row) {
+        float *piece = to;
         int x = 0;
-        for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
-            memcpy(to, v + x, ATTN__PANEL * sizeof(float));
+        for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, piece += attn__page_column(c, 0, 16))
+            memcpy(piece, v + x, ATTN__PANEL * sizeof(float));
         if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
-            memset(to, 0, ATTN__PANEL * sizeof(float));
-            memcpy(to, v + x, (size_t)(v_head_dim - x) * sizeof(float));
+            memset(piece, 0, ATTN__PANEL * sizeof(float));
+            memcpy(piece, v + x, (size_t)(v_head_dim - x) * sizeof(float));
         }
     }
 }
 
-/* Task: the new rows of one head of one entry. Its cost does not depend on how many are there. */
+/* Task: the new rows of one head of one entry, page by page. */
 static void attn__kv_put(void *arg, int task)
 {
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
     const attn_kv *c = rows->to;
-    const attn_kv_args *s = &c->shape;
-    const int b = task / s->kv_heads, head = task % s->kv_heads;
-    const int count = attn__kv_count(rows, b), length = c->lengths[b];
-    const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
+    const int b = task / c->shape.kv_heads, head = task % c->shape.kv_heads;
     /* Ragged, entry b begins `first` rows behind the beginning, otherwise `first` entries. */
     const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
     const int d = rows->cum ? 1 : 0;
-    attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
-                      rows->k + first * rows->k_stride[d] + head * rows->k_stride[2],
-                      rows->k_stride[1], count, length, s->head_dim);
-    attn__kv_put_values(c->v_panels + place * attn__kv_v_size(s),
-                        rows->v + first * rows->v_stride[d] + head * rows->v_stride[2],
-                        rows->v_stride[1], count, length, s->v_head_dim);
+    const float *k = rows->k + first * rows->k_stride[d] + head * rows->k_stride[2];
+    const float *v = rows->v + first * rows->v_stride[d] + head * rows->v_stride[2];
+    int key = c->lengths[b], left = attn__kv_count(rows, b), n;
+    for (; left > 0; left -= n, key += n) {
+        const int page = attn__kv_page(c, b, key), at = key % ATTN__CHUNK;
+        n = attn__min(left, ATTN__CHUNK - at);
+        attn__page_put_keys(c, page, head, k, rows->k_stride[1], n, at);
+        attn__page_put_values(c, page, head, v, rows->v_stride[1], n, at);
+        k += n * rows->k_stride[1];
+        v += n * rows->v_stride[1];
+    }
 }
 
-/* Every check is behind us: this cannot fail. Lengths grow last, since the tasks read them. */
+/* Every check is behind us: this cannot fail. What the tasks read grows last: lengths, and how much
+   of a page is finished. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
-    int b;
+    int b, key, left, n;
+    for (b = 0; b < c->shape.batch; b++) attn__kv_grow(c, b, attn__kv_count(rows, b));
     attn__run(exec, c->shape.batch * c->shape.kv_heads, attn__kv_put, rows);
-    for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
+    for (b = 0; b < c->shape.batch; b++) {
+        key = c->lengths[b];
+        for (left = attn__kv_count(rows, b); left > 0; left -= n, key += n) {
+            const int page = attn__kv_page(c, b, key), at = key % ATTN__CHUNK;
+            n = attn__min(left, ATTN__CHUNK - at);
+            c->finished[page] = attn__page_finished(c, page, at, n);
+        }
+        c->lengths[b] = key;
+    }
+}
+
+/* Has the pool enough pages for these rows? Entries that share their last page each need one of
+   their own, but for the one that is left with it. */
+static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
+{
+    attn_kv *c = rows->to;
+    const int batch = c->shape.batch;
+    int *leaves = c->scratch;             /* entry b leaves its last page to the others */
+    long long need = 0;
+    int b;
+    for (b = 0; b < batch; b++) {
+        const int count = attn__kv_count(rows, b), last = attn__kv_last(c, b);
+        leaves[b] = count > 0 && last >= 0 && c->holders[last] > 1;
+        if (leaves[b]) c->holders[last]--;
+        need += leaves[b] - attn__kv_pages(c, b);
+        need += ((long long)attn__kv_keys(c, b) + count + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    }
+    for (b = 0; b < batch; b++)
+        if (leaves[b]) c->holders[attn__kv_last(c, b)]++;
+    if (need <= c->free_pages) return ATTN_OK;
+    return attn__fail(why, ATTN_E_FULL, "the cache needs # more pages but # are free: # are missing",
+                      "", need, c->free_pages, need - c->free_pages);
 }
 
 /* Do the counts, called `name`, make sense, and is there room for all of them? */
@@ -3372,7 +3636,7 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
     for (b = 0; b < rows->to->shape.batch; b++)
         if ((status = attn__check_room(why, rows->to, b, attn__kv_count(rows, b))) != ATTN_OK)
             return status;
-    return ATTN_OK;
+    return attn__check_pages(why, rows);
 }
 
 /* The rows of attn_kv_append, each `width` floats: are they there, and apart from the cache? */
@@ -3428,86 +3692,139 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     return ATTN_OK;
 }
 
-/* ---- what is there: cut, renamed, copied ----------------------------------------------------- */
-/* attn_kv_truncate and attn_kv_reset */
-static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
+/* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------- */
+
+/* Can entry b, called by the name it has in the call, end behind its first `length` keys? */
+static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
 {
-    const attn_status status = attn__check_kv(why, c);
+    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    if (length < 0 || length > c->lengths[b])
+        return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
+                          b, c->lengths[b]);
+    if (length <= gap[0] || length >= gap[1]) return ATTN_OK;
+    attn__say(why, "length is # but keys ", "", length, 0, 0);
+    return attn__fail(why, ATTN_E_LENGTHS, "#..# of entry # are forgotten", "", gap[0], gap[1] - 1,
+                      b);
+}
+
+/* Ends it there: pages behind are dropped. */
+static void attn__kv_cut(attn_kv *c, int b, int length)
+{
+    int *gap = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
+    if (length <= gap[0]) gap[0] = gap[1] = 0;
+    c->lengths[b] = length;
+    while (held > attn__kv_pages(c, b)) attn__page_drop(c, row[--held]);
+}
+
+/* attn_kv_truncate and attn_kv_reset */
+static attn_status attn__kv_truncate(attn__why *why, attn_kv *c, int entry, int length)
+{
+    attn_status status = attn__check_kv(why, c);
     int b, first, last;
     if (status != ATTN_OK) return status;
-    if (entry < -1 || entry >= c->shape.batch)
-        return attn__fail(why, ATTN_E_MAP, "entry is # but must be 0..#, or -1 for all", "", entry,
-                          c->shape.batch - 1, 0);
-    first = entry < 0 ? 0 : entry;
-    last = entry < 0 ? c->shape.batch - 1 : entry;
-    for (b = first; b <= last; b++)                       /* all of them, or none is cut */
-        if (length < 0 || length > c->lengths[b])
-            return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
-                              length, b, c->lengths[b]);
-    for (b = first; b <= last; b++) c->lengths[b] = length;     /* what is behind is never read */
-    return ATTN_OK;
+    status = attn__check_kv_entries(why, c, entry, &first, &last);
+    for (b = first; status == ATTN_OK && b <= last; b++)     /* all of them, or none is cut */
+        status = attn__check_kv_cut(why, c, b, length);
+    for (b = first; status == ATTN_OK && b <= last; b++) attn__kv_cut(c, b, length);
+    return status;
 }
 
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
 {
     attn__why why;
     attn__why_open(&why, "attn_kv_truncate", c ? c->shape.user : NULL);
-    return attn__kv_cut(&why, c, entry, length);
+    return attn__kv_truncate(&why, c, entry, length);
 }
 
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 {
     attn__why why;
     attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
-    return attn__kv_cut(&why, c, entry, 0);
+    return attn__kv_truncate(&why, c, entry, 0);
 }
 
-/* Copies the first `length` keys of one slot to another: whole K panels, whole V chunks, and of the
-   last V chunk only the rows that are used. */
-static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
+/* What entry b will have forgotten: keys gap[0] .. gap[1] - 1. */
+static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, int pinned,
+                                      int before, int gap[2])
 {
-    const size_t kv_heads = (size_t)c->shape.kv_heads;
-    const size_t width = attn__up((size_t)c->shape.v_head_dim, ATTN__PANEL);
-    const size_t k_size = attn__kv_k_size(&c->shape), v_size = attn__kv_v_size(&c->shape);
-    const size_t k_used = attn__up((size_t)length, ATTN__PANEL) * (size_t)c->shape.head_dim;
-    const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
-    const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
-    size_t head, x;
-    /* Keys behind `length` in the last panel of K come along: that costs less than a choice. */
-    for (head = 0; head < kv_heads; head++) {
-        const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
-        const float *v_from = c->v_panels + x_from * v_size;
-        float *v_to = c->v_panels + x_to * v_size;
-        memcpy(c->k_panels + x_to * k_size, c->k_panels + x_from * k_size, k_used * sizeof(float));
-        memcpy(v_to, v_from, whole * sizeof(float));
-        for (x = whole; tail && x < whole + width * ATTN__CHUNK; x += panel)
-            memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
+    const int *old = c->gaps + 2 * (ptrdiff_t)b;
+    gap[0] = old[0];
+    gap[1] = old[1];
+    if (before < 0 || before > c->lengths[b])
+        return attn__fail(why, ATTN_E_LENGTHS, "before is # but entry # has had # keys", "", before,
+                          b, c->lengths[b]);
+    if (pinned < 0 || pinned > before)
+        return attn__fail(why, ATTN_E_LENGTHS, "pinned is # but before is #", "", pinned, before, 0);
+    pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
+    before = before / ATTN__CHUNK * ATTN__CHUNK;
+    if (pinned >= before) return ATTN_OK;         /* not a whole page */
+    if (old[0] < old[1] && (pinned > old[1] || before < old[0])) {
+        attn__say(why, "keys #..# of entry # are forgotten: ", "", old[0], old[1] - 1, b);
+        return attn__fail(why, ATTN_E_LENGTHS, "keys #..# do not touch them", "", pinned,
+                          before - 1, 0);
     }
+    if (old[0] == old[1] || pinned < gap[0]) gap[0] = pinned;
+    if (before > gap[1]) gap[1] = before;
+    return ATTN_OK;
 }
 
-/* The slots are dealt out anew. The first that wants an old entry gets its slot; the others copy it
-   into slots that nobody wanted, before `slots` and `lengths` change. */
+/* Pages between gap[0] and gap[1] are dropped, the others close up. */
+static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
+{
+    int *old = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b);
+    const int held = attn__kv_pages(c, b);
+    int i, stay = 0;
+    for (i = 0; i < held; i++) {
+        const int at = i * ATTN__CHUNK, key = at < old[0] ? at : at + (old[1] - old[0]);
+        if (key < gap[0] || key >= gap[1]) row[stay++] = row[i];
+        else attn__page_drop(c, row[i]);
+    }
+    old[0] = gap[0];
+    old[1] = gap[1];
+}
+
+ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before)
+{
+    attn__why why;
+    attn_status status;
+    int b, first, last, gap[2];
+    attn__why_open(&why, "attn_kv_forget", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entries(&why, c, entry, &first, &last)) != ATTN_OK)
+        return status;
+    for (b = first; b <= last; b++)
+        if ((status = attn__check_forget(&why, c, b, pinned, before, gap)) != ATTN_OK)
+            return status;
+    for (b = first; b <= last; b++) {
+        (void)attn__check_forget(&why, c, b, pinned, before, gap);
+        attn__kv_forget(c, b, gap);
+    }
+    return ATTN_OK;
+}
+
+/* Entry b becomes what entry map[b] was: the numbers are dealt out anew. */
 static void attn__kv_rename(attn_kv *c, const int *map)
 {
-    const int batch = c->shape.batch;
-    int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
-    int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
-    int b, idle = 0;
-    memset(wanted, 0, (size_t)batch * sizeof(int));       /* by old entry: does it live on? */
+    const ptrdiff_t batch = c->shape.batch;
+    const size_t all = (size_t)batch * sizeof(int);
+    int *lengths = c->scratch, *gaps = lengths + batch, *table = gaps + 2 * batch;
+    int b, i;
+    /* Who holds a page before and after never lets go of it in between. */
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < attn__kv_pages(c, map[b]); i++) c->holders[attn__kv_row(c, map[b])[i]]++;
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     for (b = 0; b < batch; b++) {
-        new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
-        new_lengths[b] = c->lengths[map[b]];
-        wanted[map[b]] = 1;
+        lengths[b] = c->lengths[map[b]];
+        memcpy(gaps + 2 * (ptrdiff_t)b, c->gaps + 2 * (ptrdiff_t)map[b], 2 * sizeof(int));
+        memcpy(table + (ptrdiff_t)b * c->entry_pages, attn__kv_row(c, map[b]),
+               (size_t)attn__kv_pages(c, map[b]) * sizeof(int));
     }
-    for (b = 0; b < batch; b++) {
-        if (new_slots[b] >= 0) continue;
-        while (wanted[idle]) idle++;      /* as many are idle as are wanted more than once */
-        new_slots[b] = c->slots[idle++];
-        attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
-    }
-    /* Nothing has looked at the old names since the last copy. */
-    memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
-    memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
+    memcpy(c->lengths, lengths, all);
+    memcpy(c->gaps, gaps, 2 * all);
+    for (b = 0; b < batch; b++)
+        memcpy(attn__kv_row(c, b), table + (ptrdiff_t)b * c->entry_pages,
+               (size_t)attn__kv_pages(c, b) * sizeof(int));
 }
 
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
@@ -3531,20 +3848,297 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
     attn__why why;
     attn_status status;
+    int i;
     attn__why_open(&why, "attn_kv_copy", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
-    if (to < 0 || to >= c->shape.batch)
-        return attn__fail(&why, ATTN_E_MAP, "to is # but must be 0..#", "", to, c->shape.batch - 1,
-                          0);
-    if (from < 0 || from >= c->shape.batch)
-        return attn__fail(&why, ATTN_E_MAP, "from is # but must be 0..#", "", from,
-                          c->shape.batch - 1, 0);
-    if (length < 0 || length > c->lengths[from])
-        return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
-                          from, c->lengths[from]);
-    /* Onto itself there is nothing to copy, and memcpy may not. */
-    if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
-    c->lengths[to] = length;
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "to", to)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "from", from)) != ATTN_OK ||
+        (status = attn__check_kv_cut(&why, c, from, length)) != ATTN_OK)
+        return status;
+    if (to != from) {                     /* all of it, and then less */
+        const int held = attn__kv_pages(c, from);
+        for (i = 0; i < held; i++) c->holders[attn__kv_row(c, from)[i]]++;
+        attn__kv_cut(c, to, 0);
+        for (i = 0; i < held; i++) attn__kv_row(c, to)[i] = attn__kv_row(c, from)[i];
+        memcpy(c->gaps + 2 * (ptrdiff_t)to, c->gaps + 2 * (ptrdiff_t)from, 2 * sizeof(int));
+        c->lengths[to] = c->lengths[from];
+    }
+    attn__kv_cut(c, to, length);
+    return ATTN_OK;
+}
+
+/* ---- rows read back --------------------------------------------------------------------------- */
+
+/* The key at `key` of entry b as rows of floats; k and v have room for all heads, or are NULL. */
+static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
+{
+    const attn_kv_args *s = &c->shape;
+    const int page = attn__kv_page(c, b, key), j = key % ATTN__CHUNK;
+    int head, i;
+    for (head = 0; head < s->kv_heads; head++) {
+        ptrdiff_t step;
+        const float *from = attn__page_key(c, page, head, j, &step);
+        for (i = 0; k && i < s->head_dim; i++) *k++ = from[i * step];
+        from = attn__page_v(c, page, head);
+        for (i = 0; v && i < s->v_head_dim; i++) *v++ = from[attn__page_column(c, j, i)];
+    }
+}
+
+ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v)
+{
+    attn__why why;
+    attn__spans spans;
+    attn_status status;
+    size_t k_row, v_row;
+    int i;
+    attn__why_open(&why, "attn_kv_read", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK ||
+        (status = attn__check_size(&why, "n", n, 0)) != ATTN_OK)
+        return status;
+    if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
+        return attn__fail(&why, ATTN_E_LENGTHS, "first is # and n # but the entry has # keys", "",
+                          first, n, c->lengths[entry]);
+    if (n > 0 && first < c->gaps[2 * (ptrdiff_t)entry + 1] &&
+        first + n > c->gaps[2 * (ptrdiff_t)entry])
+        return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "",
+                          c->gaps[2 * (ptrdiff_t)entry], c->gaps[2 * (ptrdiff_t)entry + 1] - 1, 0);
+    if ((status = attn__check_align(&why, "k", k, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(&why, "v", v, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    k_row = (size_t)c->shape.kv_heads * (size_t)c->shape.head_dim;
+    v_row = (size_t)c->shape.kv_heads * (size_t)c->shape.v_head_dim;
+    spans.n = 0;                          /* n rows were in memory once: products cannot wrap */
+    attn__span_add(&spans, "k", k, (size_t)n * k_row * sizeof(float));
+    attn__span_add(&spans, "v", v, (size_t)n * v_row * sizeof(float));
+    spans.outputs = spans.n;
+    attn__span_add(&spans, "the memory of c", c->memory, c->bytes);
+    if ((status = attn__check_overlap(&why, &spans)) != ATTN_OK) return status;
+    for (i = 0; i < n; i++)
+        attn__kv_get(c, entry, first + i, k ? k + (size_t)i * k_row : NULL,
+                     v ? v + (size_t)i * v_row : NULL);
+    return ATTN_OK;
+}
+
+/* ---- an entry as bytes ------------------------------------------------------------------------
+   A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads, then
+   V of all heads. Numbers are words of four bytes, the lowest first. Behind the magic word:
+       8 version 1     12 storage (0: float32)   16 kv_heads   20 head_dim   24 v_head_dim
+       28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
+   The checksum is of all other words in their order. */
+enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 1 };
+
+static void attn__put_word(unsigned char *to, unsigned word)
+{
+    int i;
+    for (i = 0; i < 4; i++) to[i] = (unsigned char)(word >> 8 * i & 255u);
+}
+
+static unsigned attn__get_word(const unsigned char *from)
+{
+    return from[0] | (unsigned)from[1] << 8 | (unsigned)from[2] << 16 | (unsigned)from[3] << 24;
+}
+
+/* Every step can be undone: no change of a single word goes unseen. */
+static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t size)
+{
+    unsigned long long sum = 0xcbf29ce484222325u;
+    size_t at;
+    for (at = 0; at < size; at += 4) {
+        if (at == ATTN__SAVED_SUM) at = ATTN__SAVED_HEADER;
+        if (at >= size) break;
+        sum = (sum ^ attn__get_word(bytes + at)) * 0x100000001b3u;
+        sum ^= sum >> 32;
+    }
+    return sum;
+}
+
+/* The header of entry b without its checksum. */
+static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
+{
+    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    memset(to, 0, ATTN__SAVED_HEADER);
+    memcpy(to, "attn.kv", 8);
+    attn__put_word(to + 8, ATTN__SAVED_VERSION);
+    attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
+    attn__put_word(to + 20, (unsigned)c->shape.head_dim);
+    attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
+    attn__put_word(to + 28, (unsigned)c->lengths[b]);
+    attn__put_word(to + 32, (unsigned)gap[0]);
+    attn__put_word(to + 36, (unsigned)gap[1]);
+}
+
+/* Bytes of one key with its value, all heads. */
+static size_t attn__saved_row(const attn_kv *c)
+{
+    return (size_t)c->shape.kv_heads * ((size_t)c->shape.head_dim + (size_t)c->shape.v_head_dim)
+         * sizeof(float);
+}
+
+static size_t attn__saved_size(const attn_kv *c, int b)
+{
+    return ATTN__SAVED_HEADER + (size_t)attn__kv_keys(c, b) * attn__saved_row(c);
+}
+
+ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
+{
+    attn__why why;
+    attn__why_open(&why, "attn_kv_saved", c ? c->shape.user : NULL);
+    if (attn__check_kv(&why, c) != ATTN_OK ||
+        attn__check_kv_entry(&why, c, "entry", entry) != ATTN_OK)
+        return (size_t)-1;
+    return attn__saved_size(c, entry);
+}
+
+/* Page number i of entry b, whose `keys` first keys are wanted, from bytes or to them. Returns where
+   the bytes of the next one stand. */
+static size_t attn__saved_page(attn_kv *c, int page, int keys, unsigned char *save,
+                               const unsigned char *load, size_t at)
+{
+    const attn_kv_args *s = &c->shape;
+    int j, head, i;
+    for (j = 0; j < keys; j++) {
+        for (head = 0; head < s->kv_heads; head++) {
+            ptrdiff_t step;
+            float *k = attn__page_key(c, page, head, j, &step);
+            for (i = 0; i < s->head_dim; i++, at += 4) {
+                if (save) attn__put_word(save + at, attn__bits(k[i * step]));
+                else k[i * step] = attn__float(attn__get_word(load + at));
+            }
+        }
+        for (head = 0; head < s->kv_heads; head++) {
+            float *v = attn__page_v(c, page, head);
+            for (i = 0; i < s->v_head_dim; i++, at += 4) {
+                float *cell = v + attn__page_column(c, j, i);
+                if (save) attn__put_word(save + at, attn__bits(*cell));
+                else *cell = attn__float(attn__get_word(load + at));
+            }
+        }
+    }
+    return at;
+}
+
+ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size)
+{
+    attn__why why;
+    attn_status status;
+    unsigned char *to = (unsigned char *)bytes;
+    unsigned long long sum;
+    size_t need, at = ATTN__SAVED_HEADER;
+    int i;
+    attn__why_open(&why, "attn_kv_save", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK)
+        return status;
+    need = attn__saved_size(c, entry);
+    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
+    if (size < need)
+        return attn__fail(&why, ATTN_E_WORK, "size is # but attn_kv_saved asks for #", "",
+                          (long long)size, (long long)need, 0);
+    if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, need)) != ATTN_OK) return status;
+    attn__saved_header(c, entry, to);
+    for (i = 0; i < attn__kv_pages(c, entry); i++) {
+        attn_kv reads = *c;               /* nothing of it is written */
+        at = attn__saved_page(&reads, attn__kv_row(c, entry)[i],
+                              attn__min(attn__kv_keys(c, entry) - i * ATTN__CHUNK, ATTN__CHUNK), to,
+                              NULL, at);
+    }
+    sum = attn__saved_sum(to, need);
+    attn__put_word(to + ATTN__SAVED_SUM, (unsigned)(sum & 0xffffffffu));
+    attn__put_word(to + ATTN__SAVED_SUM + 4, (unsigned)(sum >> 32));
+    return ATTN_OK;
+}
+
+/* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
+   forgotten. */
+static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const unsigned char *from,
+                                     size_t size, unsigned saved[3])
+{
+    const attn_kv_args *s = &c->shape;
+    const struct { const char *name; int here; } same[3] = {
+        { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim }, { "v_head_dim", s->v_head_dim }
+    };
+    size_t payload;
+    unsigned long long sum;
+    int i;
+    if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
+        return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
+                          "written", "", (long long)size, 0, 0);
+    if (attn__get_word(from + 8) != ATTN__SAVED_VERSION)
+        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but # is known", "",
+                          attn__get_word(from + 8), ATTN__SAVED_VERSION, 0);
+    sum = attn__saved_sum(from, size / 4 * 4);
+    if (size % 4 || attn__get_word(from + ATTN__SAVED_SUM) != (unsigned)(sum & 0xffffffffu) ||
+        attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
+        return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
+                          (long long)size, 0, 0);
+    if (attn__get_word(from + 12) != 0)
+        return attn__fail(why, ATTN_E_SIZE, "storage is # in the bytes but # in the cache", "",
+                          attn__get_word(from + 12), 0, 0);
+    for (i = 0; i < 3; i++)
+        if (attn__get_word(from + 16 + 4 * i) != (unsigned)same[i].here)
+            return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
+                              same[i].name, attn__get_word(from + 16 + 4 * i), same[i].here, 0);
+    for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
+    /* Right sums can be made by anybody: nothing is believed. */
+    if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[1] > saved[2] || saved[2] > saved[0] ||
+        saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK || (saved[1] == saved[2] && saved[1]) ||
+        attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
+        payload != size - ATTN__SAVED_HEADER)
+        return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
+                          "with the bytes", "", saved[0], saved[1], saved[2]);
+    return ATTN_OK;
+}
+
+/* Is there room for so many keys, once the entry has let go of what it holds? */
+static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int keys)
+{
+    const int need = (keys + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    int i, room = c->free_pages;
+    if (keys > c->shape.capacity)
+        return attn__fail(why, ATTN_E_FULL, "# keys are saved but an entry of the cache holds #",
+                          "", keys, c->shape.capacity, 0);
+    for (i = 0; i < attn__kv_pages(c, b); i++) room += c->holders[attn__kv_row(c, b)[i]] == 1;
+    if (need <= room) return ATTN_OK;
+    return attn__fail(why, ATTN_E_FULL, "the cache needs # more pages but # are free: # are missing",
+                      "", need, room, need - room);
+}
+
+ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size)
+{
+    const unsigned char *from = (const unsigned char *)bytes;
+    attn__why why;
+    attn_status status;
+    unsigned saved[3];
+    size_t at = ATTN__SAVED_HEADER;
+    int keys, i, head;
+    attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK)
+        return status;
+    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
+    if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, size)) != ATTN_OK ||
+        (status = attn__check_saved(&why, c, from, size, saved)) != ATTN_OK)
+        return status;
+    keys = (int)(saved[0] - (saved[2] - saved[1]));
+    if ((status = attn__check_load(&why, c, entry, keys)) != ATTN_OK) return status;
+    attn__kv_cut(c, entry, 0);
+    attn__kv_grow(c, entry, keys);
+    for (i = 0; i * ATTN__CHUNK < keys; i++) {
+        const int page = attn__kv_row(c, entry)[i], n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
+        c->finished[page] = attn__page_finished(c, page, 0, n);
+        /* kernels read whole panels: zeros where no key and no column is */
+        for (head = 0; head < c->shape.kv_heads; head++) {
+            memset(attn__page_k(c, page, head), 0, attn__up((size_t)n, ATTN__PANEL)
+                   * (size_t)c->shape.head_dim * sizeof(float));
+            memset(attn__page_v(c, page, head), 0, attn__up((size_t)c->shape.v_head_dim, 16)
+                   * (size_t)c->page_keys * sizeof(float));
+        }
+        at = attn__saved_page(c, page, n, NULL, from, at);
+    }
+    c->lengths[entry] = (int)saved[0];
+    c->gaps[2 * (ptrdiff_t)entry] = (int)saved[1];
+    c->gaps[2 * (ptrdiff_t)entry + 1] = (int)saved[2];
     return ATTN_OK;
 }
 
@@ -3605,6 +4199,7 @@ typedef struct attn__cut {
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
                                              slices */
+    size_t growing;                       /* of a cache: the K panel that still grows, packed */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
     size_t size;                          /* of the slot */
@@ -3616,7 +4211,7 @@ typedef struct attn__plan {
     int slots;                            /* tasks at once */
     int parts;                            /* items that share the chunks of a block; 1: blocks
                                              are not split */
-    int chunks;                           /* of the longest entry */
+    int chunks;                           /* of the longest entry, those that are there */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int dv16;                             /* v_head_dim in whole panels */
@@ -3660,8 +4255,10 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
-    cut->chains = cut->k = cut->v = (size_t)at;
-    if (!a->kv) {
+    cut->chains = cut->growing = cut->k = cut->v = (size_t)at;
+    if (a->kv) {
+        cut->growing = attn__reserve(&at, ATTN__PANEL, (unsigned)s->head_dim);
+    } else {
         if (few) cut->chains = attn__reserve(&at, band, dv16);
         if (cut->each > ATTN__DIRECT)
             cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
@@ -3778,14 +4375,15 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
 {
     const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k, threads = attn__threads(a, s, s->n_k);
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
+    const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
 
     plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
     plan->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
     plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
-    plan->chunks = (s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
     plan->state = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->dv16;
     plan->table = attn__up((size_t)s->batch + 1, 16);
@@ -3842,7 +4440,7 @@ typedef struct attn__block {
     int *from, *to;                       /* [each] the same for each row of a K/V head; unless
                                              whole */
     int *seen;                            /* [rows] 1: the row has seen a key */
-    float *q, *o, *chains, *M, *L, *k, *v, *scores, *visible;    /* as in attn__cut */
+    float *q, *o, *chains, *M, *L, *growing, *k, *v, *scores, *visible;    /* as in attn__cut */
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
                                              to see */
 } attn__block;
@@ -3974,6 +4572,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->scores = at + cut->scores;
     block->visible = at + cut->visible;
     block->chains = at + cut->chains;
+    block->growing = at + cut->growing;
     block->k = at + cut->k;
     block->v = at + cut->v;
 
@@ -4028,7 +4627,12 @@ typedef struct attn__kv_source {
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
+    int chunk;                            /* its number among those that are there */
     int first, keys;                      /* its first key, counted from e.start; how many exist */
+    int finished;                         /* keys of it in finished panels; of a cache, the others
+                                             are rows of a panel that still grows */
+    const float *next;                    /* of a cache: K of the first head in the next chunk, or
+                                             NULL */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
                                              wanted */
@@ -4069,6 +4673,21 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
     row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
     row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
+}
+
+/* Chunks are numbered as if those that a cache has forgotten had never been. The first key of one: */
+static int attn__chunk_key(const attn__entry *e, int chunk)
+{
+    const long long key = (long long)chunk * ATTN__CHUNK;
+    const long long at = key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
+    return at < INT_MAX ? (int)at : INT_MAX;
+}
+
+/* And how many of them there are among the first `chunks` of the sequence. */
+static int attn__chunks_there(const attn__entry *e, int chunks)
+{
+    const int from = e->gap_from / ATTN__CHUNK, to = e->gap_to / ATTN__CHUNK;
+    return chunks <= from ? chunks : chunks <= to ? from : chunks - (to - from);
 }
 
 /* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
@@ -4115,8 +4734,10 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int first = chunk * ATTN__CHUNK;
+    const int first = attn__chunk_key(&block->e, chunk);
     int r;
+    view->chunk = chunk;
+    view->finished = ATTN__CHUNK;
     view->first = first;
     view->keys = attn__min(block->e.end - block->e.start - first, ATTN__CHUNK);
     view->gaps = 0;
@@ -4156,19 +4777,24 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
-    const attn__shape *s = block->w->s;
     const int dv16 = block->w->plan->dv16;
-    const size_t k_size = attn__kv_k_size(&kv->shape), v_size = attn__kv_v_size(&kv->shape);
-    const size_t at = (size_t)block->e.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
-    const float *k = kv->k_panels + at * k_size + (size_t)view->first * (size_t)s->head_dim;
-    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)dv16;
+    const int page = attn__kv_page(kv, block->e.kv, view->first);
+    const int next = attn__chunk_key(&block->e, view->chunk + 1);
+    const size_t k_size = (size_t)kv->page_keys * (size_t)kv->shape.head_dim;
+    const size_t v_size = (size_t)kv->page_keys * (size_t)dv16;
+    const float *k = attn__page_k(kv, page, block->kv_head);
+    const float *v = attn__page_v(kv, page, block->kv_head);
     attn__kv_source *source = view->source, *end = source + block->kv_heads;
     ATTN__COUNT(CACHE);
+    view->finished = kv->finished[page];
+    view->next = NULL;
+    if (next < block->e.end)
+        view->next = attn__page_k(kv, attn__kv_page(kv, block->e.kv, next), block->kv_head);
     for (; source < end; source++, k += k_size, v += v_size) {
         source->k = k;
         source->v = v;
         source->v_step = 16;
-        source->v_panel = ATTN__CHUNK * 16;
+        source->v_panel = (ptrdiff_t)kv->page_keys * 16;
         source->panels = dv16 / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
@@ -4312,17 +4938,42 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
+/* Scores against the keys of a cache whose panel still grows: rows. A few queries read them where
+   they lie; more have them packed first. g says which queries, and where the scores of the chunk
+   go. */
+static void attn__growing_scores(const attn__block *block, const attn__chunk_view *view,
+                                 const float *k, attn__gemm *g)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    const int n = view->keys - view->finished, head_dim = g->depth;
+    k += (ptrdiff_t)view->finished * head_dim;
+    g->c += view->finished;
+    g->ahead = NULL;
+    if (g->rows <= ATTN__DIRECT) {
+        g->b = k;
+        g->b_step = head_dim;
+        kernels->scores(g, n, 1, 0, 0, 0);
+    } else {
+        kernels->pack_k(block->growing, k, head_dim, n, head_dim);
+        g->b = block->growing;
+        g->panels = 1;
+        kernels->gemm(g);
+    }
+}
+
 /* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or
    NULL. */
 static void attn__band_scores(const attn__block *block, const attn__band *band,
-                              const attn__kv_source *source, int local, const float *ahead)
+                              const attn__chunk_view *view, int local, const float *ahead)
 {
     const attn__shape *s = block->w->s;
+    const float *k = view->source[local].k;
     const int row = (local - band->first_head) * band->per_head, lo = band->soft.lo;
+    const int finished = attn__min(band->soft.end, view->finished);
     attn__gemm g;
     g.a = block->q + (band->start + row) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
-    g.b = source->k + (size_t)lo * (size_t)s->head_dim;
+    g.b = k + (size_t)lo * (size_t)s->head_dim;
     g.b_step = 16;
     g.b_panel = (ptrdiff_t)16 * s->head_dim;
     g.from = NULL;
@@ -4333,9 +4984,12 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.ahead = ahead;
     g.ahead_row = 0;
     g.rows = band->per_head;
-    g.panels = (band->soft.end - lo) / 16;
+    g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
-    block->w->kernels->gemm(&g);
+    if (g.panels > 0) block->w->kernels->gemm(&g);
+    if (band->soft.end == finished) return;
+    g.c -= lo;
+    attn__growing_scores(block, view, k, &g);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -4462,11 +5116,12 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         attn__cache_sources(block, view);
         if (!needed) return;
         v = source->v + lo * 16;
-        source->v = block->v;
         source->not_finite = 0;
         for (x = 0; x < block->w->plan->dv16; x += 16, v += source->v_panel)
             source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n,
                                                   16, needed);
+        source->v = block->v;
+        source->v_panel = ATTN__CHUNK * 16;
         return;
     }
     ATTN__COUNT(PACKED);
@@ -4493,7 +5148,7 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
     band->number = 0;
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
         if (!attn__band_open(block, band, &view, start)) continue;
-        attn__band_scores(block, band, view.source, 0, NULL);
+        attn__band_scores(block, band, &view, 0, NULL);
         if (!attn__band_fold(block, band, &view, NULL)) continue;
         attn__band_product(block, band, &g);
         g.c = block->o + (ptrdiff_t)start * dv16;
@@ -4595,7 +5250,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
     if (block->w->a->kv) {
         if (local + 1 < block->kv_heads)
             g->ahead = last ? source[local + 1].k : source[local + 1].v;
-        else if (next < keys) g->ahead = source[0].k + (ptrdiff_t)ATTN__CHUNK * s->head_dim;
+        else g->ahead = view->next;
     } else if (view->v_slices && !ATTN__ALIASES(s->v[1])) {
         g->ahead_row = s->v[1];
         if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
@@ -4659,7 +5314,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
         /* whole heads see what the block sees: there is always something to do */
         (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
-            attn__band_scores(block, band, view.source + local, local,
+            attn__band_scores(block, band, &view, local,
                               attn__ahead_of_k(block, band, &view, local));
         if (attn__band_fold(block, band, &view, state))
             attn__few_outputs(block, band, &view, state);
@@ -4779,8 +5434,9 @@ static void attn__block_chunks(const attn__block *block, int *first, int *last)
 {
     const int lo = block->all_scores ? 0 : block->lo;
     const int hi = block->all_scores ? block->e.end - block->e.start : block->hi;
-    *first = lo / ATTN__CHUNK;
-    *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
+    *first = attn__chunks_there(&block->e, lo / ATTN__CHUNK);
+    *last = *first;
+    if (lo < hi) *last = attn__chunks_there(&block->e, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
 /* An item is a block. */
@@ -4812,7 +5468,7 @@ static float *attn__state(const attn__work *w, int item, int chunk)
 /* The column of the weights where a chunk begins. */
 static int attn__column(const attn__block *block, int chunk)
 {
-    const long long j = block->e.start + (long long)chunk * ATTN__CHUNK;
+    const long long j = block->e.start + (long long)attn__chunk_key(&block->e, chunk);
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
@@ -5098,8 +5754,8 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     return ATTN_OK;
 }
 
-/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
-static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, attn__why *why)
+/* The new rows of a step, which has been checked. */
+static attn__kv_rows attn__step_rows(attn_kv *c, const attn_args *step, const attn__shape *s)
 {
     attn__kv_rows rows;
     rows.to = c;
@@ -5110,8 +5766,15 @@ static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, a
     rows.cum = step->q_cum;
     memcpy(rows.k_stride, s->k, sizeof s->k);
     memcpy(rows.v_stride, s->v, sizeof s->v);
+    return rows;
+}
+
+/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
+static attn_status attn__step_run(attn__kv_rows *rows, attn_args *step, attn__shape *s,
+                                  attn__why *why)
+{
     /* What is not worth other threads when it attends is not when it copies. */
-    attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
+    attn__kv_write(rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
     step->k = step->v = NULL;             /* the attention finds them in the cache */
     memset(s->k, 0, sizeof s->k);
     memset(s->v, 0, sizeof s->v);
@@ -5122,6 +5785,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
 {
     attn__why why;
     attn__shape s;
+    attn__kv_rows rows;
     attn_args step;
     attn_status status;
     size_t work;
@@ -5135,6 +5799,8 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
+    rows = attn__step_rows(c, &step, &s);
+    if ((status = attn__check_pages(&why, &rows)) != ATTN_OK) return status;
     work = attn__plan_bytes(&step, &s);
     if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
     /* Before the append: when there is no memory nothing has changed. */
@@ -5145,7 +5811,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
             return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)work, 0, 0);
     }
-    status = attn__step_run(c, &step, &s, &why);
+    status = attn__step_run(&rows, &step, &s, &why);
     if (own) ATTN_FREE(a->user, own);
     return status;
 }
@@ -6323,7 +6989,7 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
 
 static void attn__span_cache(attn__spans *all, const attn_kv *c)
 {
-    attn__span_add(all, "the memory of the cache", c->k_panels, attn__kv_bytes(c));
+    attn__span_add(all, "the memory of the cache", c->memory, c->bytes);
 }
 
 /* Is all that is written apart from all that is read? `to` is a cache that is written, lengths the
@@ -6687,6 +7353,7 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
         { "v_head_dim", c->shape.v_head_dim, s->head_dim }
     };
     attn_status status;
+    long long need = 0;
     int b, i;
     for (i = 0; i < 4; i++)
         if (same[i].cached != same[i].here)
@@ -6702,6 +7369,12 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
         if ((lengths ? lengths[b] : r->k_rows) > c->shape.capacity)
             return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
                               lengths ? lengths[b] : r->k_rows, c->shape.capacity);
+    /* c forgets what it holds: all of its pages are free then */
+    for (b = 0; b < r->batch; b++)
+        need += ((lengths ? lengths[b] : r->k_rows) + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    if (need > c->shape.pages)
+        return attn__fail(why, ATTN_E_FULL, "the cache needs # pages but has #: # are missing", "",
+                          need, c->shape.pages, need - c->shape.pages);
     return attn__mha_sources(r, NULL, NULL, memory, why);
 }
 
@@ -6713,9 +7386,10 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
         { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 }
     };
     attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
+    int b;
     attn__project_run(r->in.exec, in, 2);
     if (r->m->k_norm) attn__head_run(r);
-    memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
+    for (b = 0; b < r->batch; b++) attn__kv_cut(c, b, 0);
     attn__kv_write(&put, r->in.exec);
 }
 
@@ -6774,7 +7448,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.kv_heads = m->shape.kv_heads;
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
-        cache.lengths = cache.slots = &lengths;
+        cache.lengths = cache.table = &lengths;
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }

@@ -454,10 +454,10 @@ static void cache_conflicts(void)
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     nothing.lengths = cache.lengths;
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
-    WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.k_panels + 5);
-    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.v_panels + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.memory + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.memory + cache.page_v + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.lengths);
-    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.slots);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)(void *)cache.holders);
     attn_kv_free(&cache);
     WRONG(cached, ATTN_E_NULL, "kv", (void)0);                    /* freed */
 }
@@ -1158,13 +1158,13 @@ static void why_buffers(void)
 static void status_words(void)
 {
     int s, t;
-    for (s = 0; s >= ATTN_E_ALIGN; s--) {
+    for (s = 0; s >= ATTN_E_BYTES; s--) {
         const char *name = attn_status_str((attn_status)s);
         CHECKF(name && name[0], "status %d has no words", s);
         if (!name) return;
         for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
     }
-    CHECK(attn_status_str((attn_status)(ATTN_E_ALIGN - 1)) && attn_status_str((attn_status)1));
+    CHECK(attn_status_str((attn_status)(ATTN_E_BYTES - 1)) && attn_status_str((attn_status)1));
     CHECK(attn_version() == ATTN_VERSION);
 }
 

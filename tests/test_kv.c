@@ -412,9 +412,9 @@ static void wrong_calls(void)
     REFUSES(attn_kv_append(&c, k, v, 3, NULL, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
     if (sizeof(size_t) == 4)
         REFUSES(attn_kv_append(&c, k, v, 2147483647, (const int[]){0, 0}, 0), ATTN_E_OVERFLOW, "k is too large");
-    REFUSES(attn_kv_append(&c, c.k_panels, v, 1, NULL, 0), ATTN_E_OVERLAP,
+    REFUSES(attn_kv_append(&c, c.memory, v, 1, NULL, 0), ATTN_E_OVERLAP,
             "attn_kv_append: the memory of c overlaps k");
-    REFUSES(attn_kv_append(&c, k, c.v_panels + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSES(attn_kv_append(&c, k, c.memory + c.page_v + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
     REFUSES(attn_kv_append(&c, k, v, 1, c.lengths, 0), ATTN_E_LENGTHS, "counts[0] is 10");
     REFUSES(attn_kv_append(&c, k, v, 10, c.lengths, 0), ATTN_E_OVERLAP, "overlaps counts");
     REFUSES(attn_kv_append(&c, (float *)(void *)((char *)k + 2), v, 1, NULL, 0), ATTN_E_ALIGN, "k is not aligned");
@@ -433,7 +433,7 @@ static void wrong_calls(void)
     REFUSED(attn_kv_reorder(NULL, map_low), ATTN_E_NULL, "attn_kv_reorder: c is NULL");
     REFUSES(attn_kv_reorder(&c, map_low), ATTN_E_MAP, "attn_kv_reorder: map[1] is -1 but must be 0..1");
     REFUSES(attn_kv_reorder(&c, map_high), ATTN_E_MAP, "attn_kv_reorder: map[0] is 2");
-    REFUSES(attn_kv_reorder(&c, c.slots), ATTN_E_OVERLAP, "attn_kv_reorder: the memory of c overlaps map");
+    REFUSES(attn_kv_reorder(&c, c.holders), ATTN_E_OVERLAP, "attn_kv_reorder: the memory of c overlaps map");
     REFUSES(attn_kv_copy(&c, 2, 0, 1), ATTN_E_MAP, "attn_kv_copy: to is 2 but must be 0..1");
     REFUSES(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP, "attn_kv_copy: from is -1");
     REFUSES(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP, "to is -1");
@@ -473,8 +473,8 @@ static void neighbours(void)
     if (!block) abort();
     s.mem = block + 64 + ROW * sizeof(float);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    k = c.k_panels - ROW;                                              /* ends where the panels begin */
-    v = (float *)(void *)(c.slots + 5);                                /* begins where the scratch ends */
+    k = c.memory - ROW;                                              /* ends where the panels begin */
+    v = (float *)(void *)((char *)c.memory + c.bytes);
     CHECK(attn_kv_append(&c, k, v, 1, NULL, 0) == ATTN_OK);
     REFUSED(attn_kv_append(&c, k + 1, v, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps k");
     REFUSED(attn_kv_append(&c, k, v - 1, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
@@ -551,8 +551,8 @@ static void wrong_shapes(void)
     good.capacity = 16;
     good.mem = room;
     good.mem_size = sizeof room;
-    REFUSED(attn_kv_init(&c, &good), ATTN_E_WORK, "attn_kv_init: mem_size is 64 but attn_kv_size asks for 8787");
-    CHECK(attn_kv_size(&good) == 8787);
+    REFUSED(attn_kv_init(&c, &good), ATTN_E_WORK, "attn_kv_init: mem_size is 64 but attn_kv_size asks for 1643");
+    CHECK(attn_kv_size(&good) == 1643);
     good.mem = malloc(attn_kv_size(&good));
     good.mem_size = attn_kv_size(&good) - 1;
     CHECK(attn_kv_init(&c, &good) == ATTN_E_WORK);

@@ -856,8 +856,8 @@ static void overlaps(void)
                         if (a == 5) {                                     /* where its panels really begin and end */
                             attn_kv *c = call == ATTN_MHA_SELF_STEP ? &s.own : &s.source;
                             if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;
-                            if (end ? (unsigned char *)c->k_panels > (unsigned char *)to + bytes - 1
-                                    : (unsigned char *)(c->slots + 5 * SB) <= (unsigned char *)to) {
+                            if (end ? (unsigned char *)c->memory > (unsigned char *)to + bytes - 1
+                                    : (unsigned char *)c->memory + c->bytes <= (unsigned char *)to) {
                                 attn_mha_free(&s.m);
                                 continue;
                             }

@@ -423,13 +423,13 @@ static void refused_steps(void)
     REFUSES(a.out = s.q + 4, ATTN_E_OVERLAP, "out overlaps q");
     REFUSES(a.out = s.k, ATTN_E_OVERLAP, "out overlaps k");
     REFUSES(a.lse = s.v, ATTN_E_OVERLAP, "lse overlaps v");
-    REFUSES(a.out = c.v_panels, ATTN_E_OVERLAP, "out overlaps the memory of kv");
+    REFUSES(a.out = c.memory, ATTN_E_OVERLAP, "out overlaps the memory of kv");
     REFUSES(a.lse = (float *)(void *)c.lengths, ATTN_E_OVERLAP, "lse overlaps the memory of kv");
-    REFUSES(a.q = c.k_panels, ATTN_E_OVERLAP, "the memory of kv overlaps q");
-    REFUSES(a.k = c.k_panels, ATTN_E_OVERLAP, "the memory of kv overlaps k");
-    REFUSES(a.v = c.v_panels, ATTN_E_OVERLAP, "the memory of kv overlaps v");
+    REFUSES(a.q = c.memory, ATTN_E_OVERLAP, "the memory of kv overlaps q");
+    REFUSES(a.k = c.memory, ATTN_E_OVERLAP, "the memory of kv overlaps k");
+    REFUSES(a.v = c.memory, ATTN_E_OVERLAP, "the memory of kv overlaps v");
     REFUSES(a.q_lengths = c.lengths, ATTN_E_OVERLAP, "the memory of kv overlaps q_lengths");
-    REFUSES((a.work = c.v_panels, a.work_size = 1 << 20), ATTN_E_OVERLAP, "work overlaps the memory of kv");
+    REFUSES((a.work = c.memory, a.work_size = 1 << 20), ATTN_E_OVERLAP, "work overlaps the memory of kv");
     REFUSES((a.work = s.mask, a.work_size = sizeof s.mask), ATTN_E_WORK, "work_size is 120 but");
     REFUSES((a.mask = s.mask, a.mask_shape[0] = 3, a.mask_shape[1] = 1, a.mask_shape[2] = ROWS), ATTN_E_SHAPE,
             "mask_shape[0] is 3");
