@@ -965,10 +965,11 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    g * page_keys * dv16 (dv16: v_head_dim rounded up to 16). Inside
        key j, component c of K   (j/16)*16*head_dim + c*16 + j%16  in a finished panel,
                                  j*head_dim + c                    in one that still grows
-       key j, column x of V      (x/16)*page_keys*16 + j*16 + x%16
+       key j, column x of V      j*dv16 + x
    A panel that grows holds rows, because a row is a few cache lines, and its components one by one
-   are each a line of their own. When its 16th key arrives it is turned into place. Columns
-   v_head_dim .. dv16 - 1 of V are zeros. */
+   are each a line of their own. When its 16th key arrives it is turned into place. V stays rows: a
+   few queries read them as they are, and many pack a chunk for all of them. Columns v_head_dim ..
+   dv16 - 1 are zeros. */
 enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once: turning needs room */
 
 /* The page that holds a key which is there. */
@@ -1000,10 +1001,10 @@ ATTN__INLINE float *attn__page_key(const attn_kv *c, int page, int head, int j, 
          + (j < c->finished[page] ? (j - j % 16) * head_dim + j % 16 : j * head_dim);
 }
 
-/* Column x of the value of key j in the V of one head. */
-ATTN__INLINE size_t attn__page_column(const attn_kv *c, int j, int x)
+/* The value of key j. */
+ATTN__INLINE float *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    return (size_t)(x / 16) * (size_t)c->page_keys * 16 + (size_t)(j * 16 + x % 16);
+    return attn__page_v(c, page, head) + (size_t)j * attn__up((size_t)c->shape.v_head_dim, 16);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1021,7 +1022,8 @@ typedef struct attn__gemm {
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const float *ahead;                   /* what will be read next, to be prefetched, or NULL */
-    ptrdiff_t ahead_row;                  /* floats from row to row of it (0: the rows touch) */
+    ptrdiff_t ahead_row;                  /* 0: it is read from end to end; else as b is: so many
+                                             floats from step to step, panels b_panel apart */
     int rows, panels, depth;
 } attn__gemm;
 
@@ -1310,8 +1312,7 @@ ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
 {
     const attn_kv *c = a->kv;
     if (!c) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
-    return attn__page_v(c, attn__kv_page(c, e->kv, key), g)
-         + attn__page_column(c, key % ATTN__CHUNK, x);
+    return attn__page_value(c, attn__kv_page(c, e->kv, key), g, key % ATTN__CHUNK) + x;
 }
 
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
@@ -3431,14 +3432,11 @@ static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
     const size_t k = (size_t)whole * (size_t)c->shape.head_dim * sizeof(float);
-    const size_t v = (size_t)keys * ATTN__PANEL * sizeof(float);
-    int head, x;
+    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * sizeof(float);
+    int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
-        for (x = 0; x < c->shape.v_head_dim; x += ATTN__PANEL) {
-            const size_t column = attn__page_column(c, 0, x);
-            memcpy(attn__page_v(c, to, head) + column, attn__page_v(c, from, head) + column, v);
-        }
+        memcpy(attn__page_v(c, to, head), attn__page_v(c, from, head), v);
     }
     c->finished[to] = attn__min(c->finished[from], whole);
 }
@@ -3541,21 +3539,15 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     for (i = whole; i < n; i++) memcpy(to + (at + i) * head_dim, k + i * row, bytes);
 }
 
-/* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
+/* The same for values: rows, filled up with zeros, since kernels read whole panels. */
 static void attn__page_put_values(const attn_kv *c, int page, int head, const float *v,
                                   ptrdiff_t row, int n, int at)
 {
-    const int v_head_dim = c->shape.v_head_dim;
-    float *to = attn__page_v(c, page, head) + at * ATTN__PANEL;
-    for (; n > 0; n--, to += ATTN__PANEL, v += row) {
-        float *piece = to;
-        int x = 0;
-        for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, piece += attn__page_column(c, 0, 16))
-            memcpy(piece, v + x, ATTN__PANEL * sizeof(float));
-        if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
-            memset(piece, 0, ATTN__PANEL * sizeof(float));
-            memcpy(piece, v + x, (size_t)(v_head_dim - x) * sizeof(float));
-        }
+    const size_t v_head_dim = (size_t)c->shape.v_head_dim, dv16 = attn__up(v_head_dim, 16);
+    float *to = attn__page_value(c, page, head, at);
+    for (; n > 0; n--, to += dv16, v += row) {
+        memcpy(to, v, v_head_dim * sizeof(float));
+        memset(to + v_head_dim, 0, (dv16 - v_head_dim) * sizeof(float));
     }
 }
 
@@ -3879,8 +3871,8 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
         ptrdiff_t step;
         const float *from = attn__page_key(c, page, head, j, &step);
         for (i = 0; k && i < s->head_dim; i++) *k++ = from[i * step];
-        from = attn__page_v(c, page, head);
-        for (i = 0; v && i < s->v_head_dim; i++) *v++ = from[attn__page_column(c, j, i)];
+        from = attn__page_value(c, page, head, j);
+        for (i = 0; v && i < s->v_head_dim; i++) *v++ = from[i];
     }
 }
 
@@ -4007,11 +3999,10 @@ static size_t attn__saved_page(attn_kv *c, int page, int keys, unsigned char *sa
             }
         }
         for (head = 0; head < s->kv_heads; head++) {
-            float *v = attn__page_v(c, page, head);
+            float *v = attn__page_value(c, page, head, j);
             for (i = 0; i < s->v_head_dim; i++, at += 4) {
-                float *cell = v + attn__page_column(c, j, i);
-                if (save) attn__put_word(save + at, attn__bits(*cell));
-                else *cell = attn__float(attn__get_word(load + at));
+                if (save) attn__put_word(save + at, attn__bits(v[i]));
+                else v[i] = attn__float(attn__get_word(load + at));
             }
         }
     }
@@ -4238,7 +4229,7 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
 static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                attn__cut *cut, int kv_heads)
 {
-    const int few = cut->each <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
+    const int few = cut->each <= ATTN__FEW;
     const int rows = attn__min(kv_heads * cut->each, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
     const int bands = kv_heads * ((cut->each - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
@@ -4265,9 +4256,8 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     }
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : dv16);
-    /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only
-       where keys may have to be left out) */
-    if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
+    /* few rows pack the columns behind the last whole panel; many rows all of V */
+    if (!few || (!a->kv && s->v_head_dim % 16))
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
     at += 16;  /* slots at other places of their pages */
     return at < (size_t)-1 ? (size_t)at : (size_t)-1;
@@ -4793,8 +4783,8 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
     for (; source < end; source++, k += k_size, v += v_size) {
         source->k = k;
         source->v = v;
-        source->v_step = 16;
-        source->v_panel = (ptrdiff_t)kv->page_keys * 16;
+        source->v_step = dv16;
+        source->v_panel = 16;
         source->panels = dv16 / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
@@ -4982,7 +4972,8 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
     g.ahead = ahead;
-    g.ahead_row = 0;
+    /* panels of the next head are read side by side, as these are */
+    g.ahead_row = block->w->a->kv && local + 1 < band->end_head ? 16 : 0;
     g.rows = band->per_head;
     g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
@@ -5101,40 +5092,31 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
 
 /* ---- many rows: K and V packed, one K/V head ------------------------------------------------- */
 
-/* Packs K and V of the chunk. V of keys that no row needs is not read: it is 0. A cache is packed
-   already, and its V is copied only where keys must be left out. */
+/* Packs K and V of the chunk; K of a cache is packed already. V of keys that no row needs is not
+   read: it is 0. */
 static void attn__many_source(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
     const unsigned char *needed = view->gaps ? view->needed + view->lo : NULL;
-    const int lo = view->lo, n = view->hi - view->lo;
+    const int lo = view->lo, dv16 = block->w->plan->dv16;
     attn__kv_source *source = view->source;
-    int x;
     if (block->w->a->kv) {
-        const float *v;
         attn__cache_sources(block, view);
-        if (!needed) return;
-        v = source->v + lo * 16;
-        source->not_finite = 0;
-        for (x = 0; x < block->w->plan->dv16; x += 16, v += source->v_panel)
-            source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n,
-                                                  16, needed);
-        source->v = block->v;
-        source->v_panel = ATTN__CHUNK * 16;
-        return;
+    } else {
+        ATTN__COUNT(PACKED);
+        attn__pack_k(block, view);
+        source->k = block->k;
+        source->v = attn__plain(block->e.v, s->v, block, 0, view->first);
+        source->v_step = s->v[1];
     }
-    ATTN__COUNT(PACKED);
-    attn__pack_k(block, view);
-    source->k = block->k;
+    source->not_finite = kernels->pack_v(block->v + lo * 16, source->v + lo * source->v_step,
+                                         source->v_step, view->hi - lo, s->v_head_dim, needed);
     source->v = block->v;
     source->v_tail = NULL;
-    source->panels = block->w->plan->dv16 / 16;
+    source->panels = dv16 / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
-    source->not_finite = kernels->pack_v(
-        block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo), s->v[1], n,
-        s->v_head_dim, needed);
 }
 
 static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
@@ -8700,8 +8682,9 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
+    const ptrdiff_t ahead_panel = g->ahead_row ? g->b_panel : 16;
     const float *ahead = g->ahead && r == 0
-        ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
+        ? g->ahead + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth) : NULL;
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -8745,7 +8728,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         const attn__vec b0 = attn__vload(b), b1 = vecs > 1 ? attn__vload(b + second) : b0;
         attn__vec q = attn__vset(*a0);
         if (ahead) {
-            ATTN__FN(prefetch)(ahead, 16, vecs * ATTN__LANES / 16);
+            ATTN__FN(prefetch)(ahead, ahead_panel, vecs * ATTN__LANES / 16);
             ahead += ahead_row;
         }
         c00 = attn__vfma(q, b0, c00);
@@ -8849,8 +8832,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
                                  const int *list, int x)
 {
     const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
+    const ptrdiff_t ahead_panel = g->ahead_row ? g->b_panel : 16;
     const ptrdiff_t step = g->b_step;
-    const float *ahead = g->ahead ? g->ahead + (g->ahead_row ? x : (ptrdiff_t)x * g->depth) : NULL;
+    const float *ahead = !g->ahead ? NULL
+        : g->ahead + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth);
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -8875,7 +8860,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
         /* what comes after this product, a part in each step */
-        if (ahead) { ATTN__FN(prefetch)(ahead, 16, vecs * ATTN__LANES / 16); ahead += ahead_row; }
+        if (ahead) {
+            ATTN__FN(prefetch)(ahead, ahead_panel, vecs * ATTN__LANES / 16);
+            ahead += ahead_row;
+        }
         if (list) b = g->b + list[t] * step;
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = attn__vload(b + at0);

@@ -344,22 +344,6 @@ static void test_products(void)
     }
 }
 
-/* Where columns of the values in a page of a cache stand, as section 2 of attn.h has it; from 2^24 on beyond an int. No
-   memory is looked at. */
-static void test_far_values(void)
-{
-    const int last = INT_MAX - 1024, at[] = {0, 15, 16, (1 << 24) - 1, 1 << 24, (1 << 27) + 17, last};
-    attn_kv c;
-    if (sizeof(size_t) < 8) { test_skip("no address space for heads so wide"); return; }
-    memset(&c, 0, sizeof c);
-    c.page_keys = 128;
-    for (int i = 0; i < 7; i++)
-        for (int j = 0; j < 128; j += 127) {
-            const size_t x = (size_t)at[i], want = x / 16 * 128 * 16 + (size_t)j * 16 + x % 16;
-            CHECKF(attn__page_column(&c, j, at[i]) == want, "key %d, column %d", j, at[i]);
-        }
-}
-
 SUITE(math) = {
     {"fma", test_fma, "a multiply-add that rounds twice, on targets that have none and on those that claim one"},
     {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
@@ -368,7 +352,6 @@ SUITE(math) = {
     {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
     {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
     {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
-    {"far values", test_far_values, "a column of a very wide head at an offset that has left an int"},
     {"default_scale", test_default_scale,
      "1/sqrt(head_dim) off by more than an ulp, or inexact where it is a power of two"},
     {0}};
