@@ -907,7 +907,9 @@ typedef struct attn__entry {
        key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
        key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
                                  dv16: v_head_dim rounded up to 16
-   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of V are zeros. */
+   Kernels read whole panels. So a lane of K without a key holds a copy of some other key, and
+   columns v_head_dim..dv16-1 of V hold zeros. Scores of the former are hidden, outputs of the
+   latter are not stored. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -3156,10 +3158,10 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
  * ============================================================================================== */
 
-/* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
+/* A zeroed, a refused and a freed cache have no tables: all three are refused, none is read. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
-/* The first check of every function of this section. */
+/* Every function that takes a cache begins with this check. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
     if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
@@ -3190,14 +3192,19 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_
     int k_rows, v_rows, v_width;
     *total = 0;
     if (status != ATTN_OK) return status;
-    /* K has panels of 16 keys, V chunks of 128; attn__check_all left room for rounding up. */
+    /* K lies in panels of 16 keys, V in chunks of 128. Rounding up cannot overflow an int, since
+       ATTN__SIZE_MAX stays far enough below INT_MAX. */
     k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
     v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
     v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
-    if (a->batch <= INT_MAX / a->kv_heads &&      /* so many tasks has an append */
+    /* An append has one task for each K/V head of each entry, and tasks are counted in an int. */
+    if (a->batch <= INT_MAX / a->kv_heads &&
         !attn__bytes(k_bytes, a->batch, a->kv_heads, k_rows, a->head_dim, sizeof(float)) &&
         !attn__bytes(v_bytes, a->batch, a->kv_heads, v_rows, v_width, sizeof(float))) {
-        *total = *k_bytes + *v_bytes;             /* sums of two cannot wrap, sums of three can */
+        /* Two sizes below ATTN__BYTES_MAX cannot wrap when they are added, but three can: so there
+           is a comparison after each sum. */
+        *total = *k_bytes + *v_bytes;
+        /* The five ints of an entry; 63 bytes are lost at most until a cache line begins. */
         if (*total <= ATTN__BYTES_MAX) *total += (size_t)a->batch * 5 * sizeof(int) + 63;
         if (*total <= ATTN__BYTES_MAX) return ATTN_OK;
     }
@@ -3227,8 +3234,10 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                    /* before c is zeroed: a may be &c->shape */
-    memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
+    /* a may be &c->shape, so it is copied before c is zeroed. And c is zeroed before anything can
+       fail: a cache that was refused is then refused by every call, and may be freed. */
+    if (a) shape = *a;
+    memset(c, 0, sizeof *c);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
     if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
@@ -3239,9 +3248,11 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     if (status != ATTN_OK)
         return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
                           (long long)total, 0, 0);
+    /* The shape is kept with its default resolved: no later function has to ask. */
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
     c->shape = shape;
-    /* `at` begins a cache line and all parts but the last are whole lines. */
+    /* `at` begins a cache line, and K and V are whole lines, so every panel begins one. The panels
+       are not cleared: an append writes whatever the kernels will read. */
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
     c->slots = (int *)(void *)(at + k_bytes + v_bytes);
@@ -3253,21 +3264,23 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     return ATTN_OK;
 }
 
+/* Memory that the caller brought is not `own`, and stays the caller's. */
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
 /* ---- append ---------------------------------------------------------------------------------- */
-/* New rows for a cache: where they are, and how many each entry gets. */
+/* New rows for a cache: where they are, and how many each entry gets. Entry b gets its n rows; or
+   with counts only the first counts[b] of them; or, where all rows of the batch lie behind each
+   other (cum, ragged), rows cum[b] .. cum[b+1] - 1. */
 typedef struct attn__kv_rows {
-    attn_kv *to;
+    attn_kv *to;                          /* the cache */
     const float *k, *v;                   /* row 0, head 0 of entry 0 */
-    int n;                                /* rows of each entry, as far as the strides go, */
-    const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
-                                          /* one long entry. NULL: not so */
+    int n;                                /* rows that each entry has room for */
+    const int *counts, *cum;              /* at most one of them; the other is NULL */
     ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-/* Rows as attn_kv_append and layers have them: heads touch, entries are n rows apart.
-   row_stride 0: rows touch, too. */
+/* Rows as attn_kv_append and the layers pass them: the heads of a row touch and entries are n rows
+   apart. With row_stride 0 rows touch as well. */
 static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
@@ -3278,12 +3291,12 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     rows.n = n;
     rows.counts = counts;
     rows.cum = cum;
-    /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
     rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
-    /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
+    /* These products may be too large, but as unsigned numbers they may wrap: attn__check_kv_rows
+       refuses them before they are used. */
     rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);
     rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);
     return rows;
@@ -3295,8 +3308,9 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel
-   that is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+/* Appends `count` keys of one head to the `length` that are there. The panel that is begun holds
+   old keys in its first lanes, so its other lanes are filled one by one. Panels that begin here go
+   to the packing kernel, which fills up the last one with copies of the last key. */
 static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
                               int head_dim)
 {
@@ -3306,31 +3320,35 @@ static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int 
         float *to = panels + (size_t)(length - lane) * (size_t)head_dim + lane;
         for (c = 0; c < head_dim; c++) to[c * ATTN__PANEL] = k[c];
     }
-    if (count > 0)                        /* packing moves floats: the same bits on all backends */
+    /* Packing only moves floats: whichever backend does it, the cache holds the same bits. */
+    if (count > 0)
         attn__table(ATTN_AUTO)->pack_k(panels + (size_t)length * (size_t)head_dim, k, row, count,
                                        head_dim);
 }
 
-/* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
+/* Appends `count` values of one head: each is cut into pieces of 16 floats, one for each panel. */
 static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, int count, int length,
                                 int v_head_dim)
 {
     const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
-    /* Inside a chunk a panel holds the same 16 columns of 128 keys. */
+    /* A chunk holds its panels one after the other, and each has 16 columns of all 128 keys. So the
+       pieces of one value are 128 * 16 floats apart. */
     for (; count > 0; count--, length++, v += row) {
         const int in_chunk = length % ATTN__CHUNK;
         float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
         int x = 0;
         for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
             memcpy(to, v + x, ATTN__PANEL * sizeof(float));
-        if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
+        if (x < v_head_dim) {
+            /* Kernels read whole panels, and a NaN left in memory would look like one in V. */
             memset(to, 0, ATTN__PANEL * sizeof(float));
             memcpy(to, v + x, (size_t)(v_head_dim - x) * sizeof(float));
         }
     }
 }
 
-/* Task: the new rows of one head of one entry. Its cost does not depend on how many are there. */
+/* Task: the new rows of one head of one entry. Nothing that is there already is moved, so a token
+   costs the same however long the sequence is. */
 static void attn__kv_put(void *arg, int task)
 {
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
@@ -3339,7 +3357,7 @@ static void attn__kv_put(void *arg, int task)
     const int b = task / s->kv_heads, head = task % s->kv_heads;
     const int count = attn__kv_count(rows, b), length = c->lengths[b];
     const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
-    /* Ragged, entry b begins `first` rows behind the beginning, otherwise `first` entries. */
+    /* `first` counts rows when the batch is ragged, else entries; d is the stride of either. */
     const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
     const int d = rows->cum ? 1 : 0;
     attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
@@ -3350,7 +3368,8 @@ static void attn__kv_put(void *arg, int task)
                         rows->v_stride[1], count, length, s->v_head_dim);
 }
 
-/* Every check is behind us: this cannot fail. Lengths grow last, since the tasks read them. */
+/* Every check has been made: this cannot fail. Lengths grow last, because the tasks read the old
+   ones. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
@@ -3364,7 +3383,8 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
 {
     attn_status status;
     int b;
-    /* All counts first: a count that makes no sense says nothing about room. */
+    /* All counts are checked before any room is: a wrong count is the caller's mistake and must
+       not be reported as a full cache. */
     for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
@@ -3382,11 +3402,12 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
     const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
     size_t steps, floats;
     attn_status status;
-    /* Rows that overlap each other can only be a mistake. */
+    /* No caller can mean rows that overlap each other. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
                           stride, (long long)width, 0);
-    /* The last entry ends with its last row that is wanted, and that without its stride. */
+    /* The caller's memory may end right behind the last float that is read: of the last entry only
+       the rows that are wanted count, and of its last row the width and not the stride. */
     if (attn__mul((size_t)batch - 1, (size_t)rows->n, &steps) ||
         attn__add(steps, (size_t)(last > 0 ? last - 1 : 0), &steps) ||
         attn__mul(steps, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
@@ -3411,7 +3432,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     if (row_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
                           row_stride, 0, 0);
-    /* counts are read to see whether there is room; the rows are not looked at before that. */
+    /* Checking for room reads the counts, so their alignment comes first. k and v are looked at
+       only after that: they may be NULL when n is 0. */
     status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
     if (status != ATTN_OK) return status;
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
@@ -3424,12 +3446,13 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
         (status = attn__check_kv_apart(&why, c, "counts", counts,
                                        (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
         return status;
+    /* The caller of attn_kv_append gives no threads: copying a few rows would not be worth them. */
     attn__kv_write(&rows, NULL);
     return ATTN_OK;
 }
 
 /* ---- what is there: cut, renamed, copied ----------------------------------------------------- */
-/* attn_kv_truncate and attn_kv_reset */
+/* Shortens one entry, or all: attn_kv_truncate, and attn_kv_reset with length 0. */
 static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
 {
     const attn_status status = attn__check_kv(why, c);
@@ -3440,11 +3463,14 @@ static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int lengt
                           c->shape.batch - 1, 0);
     first = entry < 0 ? 0 : entry;
     last = entry < 0 ? c->shape.batch - 1 : entry;
-    for (b = first; b <= last; b++)                       /* all of them, or none is cut */
+    /* Nothing is cut before every length has been checked: a refused call changes nothing. */
+    for (b = first; b <= last; b++)
         if (length < 0 || length > c->lengths[b])
             return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
                               length, b, c->lengths[b]);
-    for (b = first; b <= last; b++) c->lengths[b] = length;     /* what is behind is never read */
+    /* The keys behind the new length stay in memory: nobody reads them, the next append writes
+       over them. */
+    for (b = first; b <= last; b++) c->lengths[b] = length;
     return ATTN_OK;
 }
 
@@ -3462,8 +3488,8 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
     return attn__kv_cut(&why, c, entry, 0);
 }
 
-/* Copies the first `length` keys of one slot to another: whole K panels, whole V chunks, and of the
-   last V chunk only the rows that are used. */
+/* Copies the first `length` keys of one slot to another. K is copied by whole panels; of the last
+   chunk of V, where each panel is 128 keys long, only the rows in use. */
 static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
 {
     const size_t kv_heads = (size_t)c->shape.kv_heads;
@@ -3473,27 +3499,30 @@ static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
     const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
     const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
     size_t head, x;
-    /* Keys behind `length` in the last panel of K come along: that costs less than a choice. */
+    /* The last panel of K may hold keys behind `length`: its lanes must be initialised anyway, and
+       choosing among them would cost more than copying all. */
     for (head = 0; head < kv_heads; head++) {
-        const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
-        const float *v_from = c->v_panels + x_from * v_size;
-        float *v_to = c->v_panels + x_to * v_size;
-        memcpy(c->k_panels + x_to * k_size, c->k_panels + x_from * k_size, k_used * sizeof(float));
+        const size_t at_to = (size_t)to * kv_heads + head, at_from = (size_t)from * kv_heads + head;
+        const float *v_from = c->v_panels + at_from * v_size;
+        float *v_to = c->v_panels + at_to * v_size;
+        memcpy(c->k_panels + at_to * k_size, c->k_panels + at_from * k_size,
+               k_used * sizeof(float));
         memcpy(v_to, v_from, whole * sizeof(float));
         for (x = whole; tail && x < whole + width * ATTN__CHUNK; x += panel)
             memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
     }
 }
 
-/* The slots are dealt out anew. The first that wants an old entry gets its slot; the others copy it
-   into slots that nobody wanted, before `slots` and `lengths` change. */
+/* Gives every entry the keys of entry map[b] with as few copies as possible. The first entry that
+   wants an old one simply takes over its slot; the others copy it into slots that nobody wanted. */
 static void attn__kv_rename(attn_kv *c, const int *map)
 {
     const int batch = c->shape.batch;
     int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
     int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
     int b, idle = 0;
-    memset(wanted, 0, (size_t)batch * sizeof(int));       /* by old entry: does it live on? */
+    /* wanted[old entry]: does some entry continue it? new_slots[b] is -1 where b needs a copy. */
+    memset(wanted, 0, (size_t)batch * sizeof(int));
     for (b = 0; b < batch; b++) {
         new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
         new_lengths[b] = c->lengths[map[b]];
@@ -3501,11 +3530,12 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     }
     for (b = 0; b < batch; b++) {
         if (new_slots[b] >= 0) continue;
-        while (wanted[idle]) idle++;      /* as many are idle as are wanted more than once */
+        /* Entries are as many as slots: for each that needs a copy an old one is not wanted. */
+        while (wanted[idle]) idle++;
         new_slots[b] = c->slots[idle++];
         attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
     }
-    /* Nothing has looked at the old names since the last copy. */
+    /* The copies looked up the old slots, so the tables change only now. */
     memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
     memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
 }
@@ -3542,7 +3572,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     if (length < 0 || length > c->lengths[from])
         return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
                           from, c->lengths[from]);
-    /* Onto itself there is nothing to copy, and memcpy may not. */
+    /* memcpy must not be given the same memory twice, and here there would be nothing to do. */
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
