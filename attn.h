@@ -127,7 +127,8 @@
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
-#include <stddef.h>                       /* int everywhere: newlib's int32_t is long, int arrays would not pass */
+/* Sizes are int, not int32_t: in newlib that is a long, and nobody's int arrays would fit. */
+#include <stddef.h>
 #define ATTN_VERSION 10000                /* 1.0.0: 10000 * major + 100 * minor + patch */
 #ifndef ATTNDEF
 #if defined(ATTN_STATIC) && (defined(__GNUC__) || defined(__clang__))
@@ -146,12 +147,13 @@ extern "C" {
 typedef enum attn_status {
     ATTN_OK = 0,
     ATTN_E_NULL = -1,                     /* a required pointer is NULL */
-    ATTN_E_SIZE = -2,                     /* a size is negative, or too small for what it must hold */
+    ATTN_E_SIZE = -2,                     /* a size is negative, or too small for its content */
     ATTN_E_HEADS = -3,                    /* kv_heads does not divide heads */
-    ATTN_E_STRIDE = -4,                   /* a stride is negative or smaller than what lies inside it */
-    ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range or falls */
+    ATTN_E_STRIDE = -4,                   /* a stride is negative, or smaller than its content */
+    ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range, or
+                                             ragged offsets fall */
     ATTN_E_MAP = -6,                      /* a k_map entry is out of range */
-    ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is neither 1 nor the full size */
+    ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is not 1 or full size */
     ATTN_E_OPTION = -8,                   /* an option has a value that does not exist */
     ATTN_E_CONFLICT = -9,                 /* two settings exclude each other */
     ATTN_E_OVERLAP = -10,                 /* an output overlaps an input or another output */
@@ -160,11 +162,12 @@ typedef enum attn_status {
     ATTN_E_MEMORY = -13,                  /* an allocation failed */
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
-    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned to its type */
+    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned */
 } attn_status;
 
-ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
-ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
+/* The kind of a status in words, whatever the number: a literal, never NULL. */
+ATTNDEF const char *attn_status_str(attn_status s);
+ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
@@ -550,10 +553,10 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
    feed-forward. A row of y has the same bits however many rows, threads and calls there are.
    Packing copies the weights once, at init, into the order in which the kernels read them. It costs
    as much memory again as they take, until the originals are freed, and some 3 ms for a million
-   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every run
-   packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed weights
-   would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after some twenty
-   tokens, for many rows at a time, and where memory for a second copy is missing. */
+   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every
+   run packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed
+   weights would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after
+   some twenty tokens, for many rows at a time, and where memory for a second copy is missing. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
     const float *w;                       /* [n_out][n_in] */
@@ -616,7 +619,8 @@ typedef struct attn_rope_args {
     int interleaved;                      /* pairs are 0: (i, i + rotary_dim/2), as in Llama's
                                              weights of Hugging Face; 1: (2i, 2i + 1), as in the
                                              paper and Meta's weights */
-    int pos;                              /* >= 0: row i of entry b stands at pos + pos_each[b] + i */
+    int pos;                              /* >= 0; row i of entry b stands at
+                                             pos + pos_each[b] + i */
     const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
                                              rows that come before position 0 stay as they are */
 } attn_rope_args;
@@ -634,7 +638,8 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 typedef struct attn_mha_args {
     int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
-    int d_key, d_value;                   /* width of the key and value source; 0: d_model; 0: d_key */
+    int d_key, d_value;                   /* width of the source of keys, 0: d_model; of values, 0:
+                                             d_key */
     const float *w_q, *w_k, *w_v, *w_o;
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
     const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch:
@@ -657,7 +662,7 @@ typedef struct attn_mha_args {
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
 } attn_mha_args;
 typedef struct attn_mha {
-    attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
+    attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
     attn_linear q, k, v, o;               /* may be run on their own */
     /* private */
     const float *q_norm, *k_norm;
@@ -666,14 +671,14 @@ typedef struct attn_mha {
 
 /* What a call may want beside its tensors. NULL or all 0: nothing. */
 typedef struct attn_mha_opts {
-    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec,
-                                             backend: as there. The layer sets tensors, sizes,
-                                             layout and strides itself: they stay 0 */
+    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user,
+                                             exec, backend: as there. The layer sets tensors,
+                                             sizes, layout and strides itself: they stay 0 */
     int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
                                              the heads */
     const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
-    int gate_n;                           /*    1: of out, bias included; heads: of each head, before
-                                             w_o */
+    int gate_n;                           /*    1: of out, bias included; heads: of each head,
+                                             before w_o */
     int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
@@ -690,10 +695,10 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
 
 /* The five calls. They read the layer, the options and their sources, check everything before the
    first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
-   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind q_lengths
-   are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not read. Rows are
-   [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind the other from
-   row 0 on, and n is 0 or at least the longest.
+   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind
+   q_lengths are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not
+   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind
+   the other from row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
    work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
@@ -771,7 +776,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #endif /* ATTN_H */
 
 /* =================================================================================================
- * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
+ * 2  CONFIGURATION AND COMPILER MACROS                stop here if you only want to use the library
  * ============================================================================================== */
 #if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
     (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
@@ -782,8 +787,9 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__IMPLEMENTED
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
-    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
-#error "attn.h: -ffast-math (or a part of it) removes infinities and reorders sums; compile this file without it"
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
+#error "attn.h: -ffast-math, or a part of it, removes infinities; compile this file without it"
 #endif
 
 #include <limits.h>
@@ -806,7 +812,8 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__DEBUG_PRINT(sentence) ((void)(sentence))
 #endif
 #ifndef ATTN_REFUSED
-#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), ATTN__DEBUG_PRINT(sentence))
+#define ATTN_REFUSED(user, status, sentence) \
+    ((void)(user), (void)(status), ATTN__DEBUG_PRINT(sentence))
 #endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 24576
@@ -839,15 +846,17 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 /* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
-    ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT, ATTN__C_SELECT,
-    ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_COUNT
+    ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
+    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_COUNT
 };
 static const char *const attn_counter_names[] = {
-    "scalar", "packed", "rows", "cache", "group", "split", "select", "skip", "masked", "one_row", "item"
+    "scalar", "packed", "rows", "cache", "group", "split",
+    "select", "skip", "masked", "one_row", "item"
 };
 static long attn_counters[ATTN__C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
-#define ATTN__COUNT(name) ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
+#define ATTN__COUNT(name) \
+    ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
 #else
 #define ATTN__COUNT(name) ((void)attn_counters[ATTN__C_##name]++)
 #endif
@@ -1884,8 +1893,8 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
-/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows that
-   will stand behind those of kv (attn_self_step). */
+/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
+   that will stand behind those of kv (attn_self_step). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
 
 /* an enum: 0..last */
@@ -2417,7 +2426,8 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended to. */
+/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended
+   to. */
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
@@ -5011,7 +5021,8 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* A call that has been checked. `room`: memory that may be used instead of an allocation, or NULL. */
+/* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
+   NULL. */
 static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
                                   size_t room_size, attn__why *why)
 {
@@ -5185,10 +5196,10 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *
  * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
- * added in that order. Nothing about other rows, blocks or threads is in it, and neither is the
- * place of the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded
- * to whole panels; in place they are packed on the way, a few panels at a time. A layer is four
- * linears around attn_sdpa.
+ * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
+ * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
+ * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
+ * panels at a time. A layer is four linears around attn_sdpa.
  * ============================================================================================== */
 
 /* ---- linears --------------------------------------------------------------------------------- */
@@ -7140,7 +7151,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
 #define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
-#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; nothing behind is read */
+#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; reads n floats */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
@@ -8664,30 +8675,34 @@ static const attn__kernels ATTN__FN(kernels) = {
  * ---- ALTERNATIVE A - MIT No Attribution (MIT-0)
  * Copyright (c) 2026 attn.h authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
- * documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
- * rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
- * permit persons to whom the Software is furnished to do so.
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software
+ * and associated documentation files (the "Software"), to deal in the Software without
+ * restriction, including without limitation the rights to use, copy, modify, merge, publish,
+ * distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+ * Software is furnished to do so.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
- * THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT,
- * TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+ * DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  *
  * ---- ALTERNATIVE B - Public Domain (www.unlicense.org)
  * This is free and unencumbered software released into the public domain.
  *
- * Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, either in source code
- * form or as a compiled binary, for any purpose, commercial or non-commercial, and by any means.
+ * Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software,
+ * either in source code form or as a compiled binary, for any purpose, commercial or
+ * non-commercial, and by any means.
  *
- * In jurisdictions that recognize copyright laws, the author or authors of this software dedicate any and all
- * copyright interest in the software to the public domain. We make this dedication for the benefit of the public at
- * large and to the detriment of our heirs and successors. We intend this dedication to be an overt act of
- * relinquishment in perpetuity of all present and future rights to this software under copyright law.
+ * In jurisdictions that recognize copyright laws, the author or authors of this software dedicate
+ * any and all copyright interest in the software to the public domain. We make this dedication
+ * for the benefit of the public at large and to the detriment of our heirs and successors. We
+ * intend this dedication to be an overt act of relinquishment in perpetuity of all present and
+ * future rights to this software under copyright law.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
- * THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE,
- * ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+ * CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  * ============================================================================================== */
