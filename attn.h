@@ -914,10 +914,10 @@ typedef struct attn__entry {
 /* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
    likewise with v_size. Inside:
        key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
-       key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
-                                 dv16: v_head_dim rounded up to 16
+       key j, column x of V      (j/128)*128*v_width + (x/16)*128*16 + (j%128)*16 + x%16
+                                 v_width: v_head_dim rounded up to 16
    Kernels read whole panels. So a lane of K without a key holds a copy of some other key, and
-   columns v_head_dim..dv16-1 of V hold zeros. Scores of the former are hidden, outputs of the
+   columns v_head_dim..v_width-1 of V hold zeros. Scores of the former are hidden, outputs of the
    latter are not stored. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -964,14 +964,14 @@ typedef struct attn__row {
     const float *mask, *bias;
     const unsigned char *keep;
     float *weights;                       /* where scores are written for the caller */
-    float slope, dist;                    /* ALiBi; dist = position of the row - that of the
-                                             first key */
+    float slope, distance;                /* ALiBi; distance = position of the row - position of
+                                             the chunk's first key */
 } attn__row;
 
 /* Scores of one chunk to probabilities, several rows at once. */
-typedef struct attn__soft {
-    float *s;                             /* [rows][128]: scores in, probabilities out */
-    float *vis;                           /* [rows][128] out: 1 visible, 0 hidden; NULL: not
+typedef struct attn__softmax {
+    float *scores;                        /* [rows][128]: scores in, probabilities out */
+    float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; NULL: not
                                              wanted */
     ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it,
                                              or 0 */
@@ -985,18 +985,19 @@ typedef struct attn__soft {
                                              16 */
     int arrays;                           /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap, ALiBi or weights */
-    int alibi;                            /* 1: slope and dist are used */
-    attn_stage stage;                     /* of the weights */
+    int alibi;                            /* 1: slope and distance are used */
+    attn_stage stage;                     /* what the weights show */
     float softcap;                        /* 0: none */
-} attn__soft;
+} attn__softmax;
 
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
-    attn_backend backend;
+    attn_backend backend;                 /* whose kernels these are */
     int rows;                             /* of the register tile */
     /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last
        panel */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
+    /* the matrix product described above */
     void (*gemm)(const attn__gemm *g);
     /* to = from * by */
     void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
@@ -1009,10 +1010,11 @@ typedef struct attn__kernels {
     void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
                    ptrdiff_t c_head);
     /* 1 when a value of the right-hand side is not finite */
-    int  (*dirty)(const attn__gemm *g);
-    /* the product, but row r leaves out the steps t with vis[r*128 + t] == 0 */
-    void (*select)(const attn__gemm *g, const float *vis);
-    void (*soft)(const attn__soft *f);
+    int  (*not_finite)(const attn__gemm *g);
+    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0 */
+    void (*select)(const attn__gemm *g, const float *visible);
+    /* hides scores, adds what is to be added to them, and makes them probabilities */
+    void (*softmax)(const attn__softmax *f);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
        vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
@@ -1243,11 +1245,11 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
 ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
                                       const attn__entry *e, int g, int key, int x)
 {
-    const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
+    const size_t v_width = attn__up((size_t)s->v_head_dim, 16);
     if (!a->kv) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
     return a->kv->v_panels
          + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
-         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * dv16
+         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * v_width
          + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(key % ATTN__CHUNK * 16 + x % 16);
 }
 
@@ -3633,12 +3635,12 @@ enum {
 
 /* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
 
-/* One way to cut entries into blocks, and the layout of a slot for it, in floats from its
-   beginning. */
+/* One way to cut entries into blocks, and where the parts of a slot begin for it: in floats from
+   the beginning of the slot. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
-    int spans;                            /* blocks side by side that take all K/V heads */
-    int each;                             /* rows of each K/V head in a block */
+    int head_blocks;                      /* blocks side by side that take all K/V heads */
+    int per_head;                         /* rows of each K/V head in a block */
     size_t q, o;                          /* rows: queries times scale, outputs */
     size_t M, L;                          /* rows, ATTN__BAND for each band: the fold so far */
     size_t ranges;                        /* rows: ints from, to, seen */
@@ -3647,7 +3649,7 @@ typedef struct attn__cut {
                                              slices */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
-    size_t size;                          /* of the slot */
+    size_t size;                          /* floats of the slot */
 } attn__cut;
 
 typedef struct attn__plan {
@@ -3659,11 +3661,12 @@ typedef struct attn__plan {
     int chunks;                           /* of the longest entry */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
-    int dv16;                             /* v_head_dim in whole panels */
+    int v_width;                          /* v_head_dim, rounded up to whole panels */
     ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache
                                              aliases */
-    size_t state;                         /* floats of one state */
-    size_t table, slot;                   /* floats of the table of items, and of one slot */
+    size_t state_floats;                  /* of one state */
+    size_t table_floats;                  /* of first_item in attn__work */
+    size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
 } attn__plan;
 
@@ -3677,24 +3680,24 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
     return (size_t)here;
 }
 
-/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size, SIZE_MAX when that
-   cannot be addressed. 1536 rows at most, or 48 of any width: 64 bits always suffice to add it
-   up. */
+/* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
+   so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
+   always suffice to add them up. */
 static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                attn__cut *cut, int kv_heads)
 {
-    const int few = cut->each <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
-    const int rows = attn__min(kv_heads * cut->each, plan->block_rows),
+    const int few = cut->per_head <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
+    const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
-    const int bands = kv_heads * ((cut->each - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
+    const int bands = kv_heads * ((cut->per_head - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
-    const unsigned dv16 = (unsigned)plan->dv16;
+    const unsigned v_width = (unsigned)plan->v_width;
     unsigned long long at = 16;  /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
-    cut->o = attn__reserve(&at, rows, dv16);
+    cut->o = attn__reserve(&at, rows, v_width);
     cut->M = attn__reserve(&at, bands, ATTN__BAND);
     cut->L = attn__reserve(&at, bands, ATTN__BAND);
     cut->ranges = attn__reserve(&at, rows, 3);
@@ -3702,12 +3705,12 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
     cut->chains = cut->k = cut->v = (size_t)at;
     if (!a->kv) {
-        if (few) cut->chains = attn__reserve(&at, band, dv16);
-        if (cut->each > ATTN__DIRECT)
+        if (few) cut->chains = attn__reserve(&at, band, v_width);
+        if (cut->per_head > ATTN__DIRECT)
             cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     }
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
-    cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : dv16);
+    cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : v_width);
     /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only
        where keys may have to be left out) */
     if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
@@ -3739,16 +3742,17 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
                   : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
-    cut->each = attn__min(all, ATTN__FEW);
+    cut->per_head = attn__min(all, ATTN__FEW);
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
-        cut->spans = (s->kv_heads - 1) / cut->kv_heads + 1;
-        cut->kv_heads = (s->kv_heads - 1) / cut->spans + 1;  /* the same number in every block */
+        cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
+        cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
         split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)s->batch * cut->spans * (split ? plan->chunks : 1) >= 4ll * threads) break;
+        if ((long long)s->batch * cut->head_blocks * (split ? plan->chunks : 1) >= 4ll * threads)
+            break;
     }
-    if (threads > 1 && split && s->batch > 0 && s->batch * cut->spans < 2ll * threads) {
-        const long long parts = 2ll * threads / (s->batch * cut->spans);
+    if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
+        const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
         plan->parts = parts < plan->chunks ? (int)parts : plan->chunks;
     }
     cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
@@ -3763,13 +3767,14 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
     int blocks;
 
     cut->kv_heads = 1;
-    cut->spans = s->kv_heads;
-    cut->each = attn__min(all, plan->block_rows);
+    cut->head_blocks = s->kv_heads;
+    cut->per_head = attn__min(all, plan->block_rows);
     if (threads > 1) {
-        while (cut->each > 2 * ATTN__BAND && ((all - 1) / cut->each + 1) * pairs < 3ll * threads)
-            cut->each = (cut->each / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
-        blocks = (all - 1) / cut->each + 1;
-        cut->each = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->each);
+        while (cut->per_head > 2 * ATTN__BAND &&
+               ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
+            cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
+        blocks = (all - 1) / cut->per_head + 1;
+        cut->per_head = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->per_head);
     }
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
@@ -3791,25 +3796,26 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     attn__cut cut;
 
     plan->slots = (int)slots;
-    cut.each = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
-    plan->slot = all <= ATTN__FEW && plan->few.kv_heads == sharing
+    cut.per_head = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
+    plan->slot_floats = all <= ATTN__FEW && plan->few.kv_heads == sharing
                ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
-        if (attn__mul(plan->state, (size_t)chunks, &states) ||
+        if (attn__mul(plan->state_floats, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return 1;
     }
-    if (attn__mul(plan->slot, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
+    if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
     if (all > ATTN__FEW) {
         size_t many;
-        cut.each = rows;
-        many = plan->many.each == rows ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
-        if (many > plan->slot) plan->slot = many;
+        cut.per_head = rows;
+        many = plan->many.per_head == rows ? plan->many.size
+                                           : attn__cut_layout(a, s, plan, &cut, 1);
+        if (many > plan->slot_floats) plan->slot_floats = many;
         if (attn__mul(many, slots, &many)) return 1;
         if (many > bytes) bytes = many;
     }
-    if (plan->slot == (size_t)-1 || attn__add(bytes, plan->table, &bytes) ||
+    if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes)) return 1;
     return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
 }
@@ -3823,12 +3829,12 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 
     plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
-    plan->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
+    plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
     plan->chunks = (s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
-    plan->state = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->dv16;
-    plan->table = attn__up((size_t)s->batch + 1, 16);
+    plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
+    plan->table_floats = attn__up((size_t)s->batch + 1, 16);
     plan->parts = 1;
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
@@ -3837,7 +3843,7 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
         attn__plan_few(a, s, plan, all > 0 ? (int)all : 1, threads);
     if (all > ATTN__FEW) {
         attn__plan_many(a, s, plan, (int)all, threads);
-        if (((all - 1) / plan->many.each + 1) * pairs > INT_MAX / 4) return 1;
+        if (((all - 1) / plan->many.per_head + 1) * pairs > INT_MAX / 4) return 1;
     }
     if (attn__plan_work(a, s, plan, (int)all)) return 1;
     plan->slots = attn__min(plan->slots, threads);
@@ -3861,14 +3867,14 @@ typedef struct attn__work {
 } attn__work;
 
 typedef struct attn__block {
-    const attn__work *w;
-    const attn__cut *cut;
-    attn__entry e;
-    int b;                                /* the entry */
-    int kv_head, kv_heads;                /* its K/V heads kv_head .. kv_head + kv_heads - 1 */
-    int first, each;                      /* of each K/V head the rows first .. first + each - 1 */
-    int rows;                             /* in all; row r of the block belongs to its K/V head r
-                                             / each */
+    const attn__work *w;                  /* the call that it is a part of */
+    const attn__cut *cut;                 /* how its slot is laid out */
+    attn__entry entry;
+    int batch_at;                         /* number of the entry in the batch */
+    int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
+    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
+    int rows;                             /* of all K/V heads: row r of the block belongs to its
+                                             K/V head r / per_head */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
     int few, direct;                      /* V is read where it lies; K is, too (not with a
@@ -3876,11 +3882,11 @@ typedef struct attn__block {
     int band;                             /* rows of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int all_scores;                       /* scores of hidden keys are wanted, too */
-    int whole;                            /* every row sees every key, as far as positions tell */
+    int sees_all;                         /* every row sees every key, as far as positions tell */
     int lo, hi;                           /* keys that some row may see by position, counted from
-                                             e.start */
-    int *from, *to;                       /* [each] the same for each row of a K/V head; unless
-                                             whole */
+                                             entry.start */
+    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
+                                             unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o, *chains, *M, *L, *k, *v, *scores, *visible;    /* as in attn__cut */
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
@@ -3904,8 +3910,8 @@ static int attn__list_items(const attn__work *w)
                                         : a->q_lengths ? a->q_lengths[b] : w->s->n_q);
         const attn__cut *cut = attn__cut_of(w->plan, rows);
         w->first_item[b] = items;
-        if (rows > 0) items += ((rows - 1) / cut->each + 1) * cut->spans;
-        else if (w->padding) items += cut->spans;
+        if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
+        else if (w->padding) items += cut->head_blocks;
     }
     w->first_item[b] = items;
     return items;
@@ -3922,22 +3928,22 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
         if (w->first_item[middle] <= item) b = middle;
         else above = middle;
     }
-    attn__entry_at(w->a, s, b, &block->e);
-    all = s->group * block->e.rows;
+    attn__entry_at(w->a, s, b, &block->entry);
+    all = s->group * block->entry.rows;
     block->w = w;
-    block->b = b;
+    block->batch_at = b;
     block->cut = cut = attn__cut_of(w->plan, all);
 
     item -= w->first_item[b];
-    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->spans;
+    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->head_blocks;
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* the last rows first: with causal masks they take longest, and the shorter blocks fill the
        gaps */
     later = item % blocks;
-    block->first = (blocks - 1 - later) * cut->each;
-    block->each = attn__clamp(all - block->first, 0, cut->each);
-    block->rows = block->each * block->kv_heads;
+    block->first = (blocks - 1 - later) * cut->per_head;
+    block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
+    block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
     block->pad_to = w->padding && later == 0 ? s->group * s->n_q : all;
 }
@@ -3955,9 +3961,9 @@ static void attn__row_at(const attn__block *block, int local, int r, int *h, int
 static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, int *i, int *axis)
 {
     const attn__shape *s = block->w->s;
-    const int in_head = r % block->each;
-    int n = block->each - in_head;
-    attn__row_at(block, r / block->each, in_head, h, i);
+    const int in_head = r % block->per_head;
+    int n = block->per_head - in_head;
+    attn__row_at(block, r / block->per_head, in_head, h, i);
     *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
     if (s->n_q == 1) n = end - r;
     else if (s->group > 1) n = s->group - (block->first + in_head) % s->group;
@@ -3968,18 +3974,18 @@ static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, i
 static void attn__block_ranges(attn__block *block)
 {
     const attn_args *a = block->w->a;
-    const int keys = block->e.end - block->e.start;
+    const int keys = block->entry.end - block->entry.start;
     int r;
-    block->whole = 1;
+    block->sees_all = 1;
     block->lo = 0;
     block->hi = keys;
     if (a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 && a->window_right <= 0) return;
     block->lo = keys;
     block->hi = 0;
-    for (r = 0; r < block->each; r++) {
+    for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
-        attn__visible(a, &block->e, (block->first + r) / block->w->s->group, from, to);
-        if (*from > 0 || *to < keys) block->whole = 0;
+        attn__visible(a, &block->entry, (block->first + r) / block->w->s->group, from, to);
+        if (*from > 0 || *to < keys) block->sees_all = 0;
         if (*from >= *to) continue;
         if (*from < block->lo) block->lo = *from;
         if (*to > block->hi) block->hi = *to;
@@ -3993,13 +3999,13 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     const attn__shape *s = w->s;
     const attn__plan *plan = w->plan;
     const attn__cut *cut;
-    float *at = w->slots + (size_t)slot * plan->slot;
+    float *at = w->slots + (size_t)slot * plan->slot_floats;
     int r, n, h, i, axis;
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    block->few = block->each <= ATTN__FEW;
-    block->direct = block->each <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
+    block->few = block->per_head <= ATTN__FEW;
+    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
     block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->all_scores = attn__wants_raw(w->a);
@@ -4009,8 +4015,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->M = at + cut->M;
     block->L = at + cut->L;
     block->from = (int *)(void *)(at + cut->ranges);
-    block->to = block->from + cut->each;
-    block->seen = block->to + cut->each;
+    block->to = block->from + cut->per_head;
+    block->seen = block->to + cut->per_head;
     block->scores = at + cut->scores;
     block->visible = at + cut->visible;
     block->chains = at + cut->chains;
@@ -4020,7 +4026,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     for (r = 0; r < block->rows; r += n) {
         n = attn__run_of_rows(block, r, block->rows, &h, &i, &axis);
         w->kernels->scale(block->q + r * plan->q_row, plan->q_row,
-                          block->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
+                          block->entry.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
                           s->scale);
         for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
@@ -4031,14 +4037,15 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 /* How many rows from `start` on make a band: whole K/V heads, or rows of one. */
 static int attn__band_rows(const attn__block *block, int start)
 {
-    if (block->few) return attn__min(block->band / block->each * block->each, block->rows - start);
+    if (block->few)
+        return attn__min(block->band / block->per_head * block->per_head, block->rows - start);
     return attn__min(block->band, block->rows - start);
 }
 
 /* Before the first chunk: nothing is folded yet. */
 static void attn__block_clear(attn__block *block)
 {
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     int start, r, rows, band = 0;
     for (start = 0; start < block->rows; start += rows, band++) {
         rows = attn__band_rows(block, start);
@@ -4047,7 +4054,7 @@ static void attn__block_clear(attn__block *block)
             block->L[r] = 0.0f;
         }
     }
-    memset(block->o, 0, (size_t)block->rows * (size_t)dv16 * sizeof(float));
+    memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
@@ -4068,7 +4075,8 @@ typedef struct attn__kv_source {
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
-    int first, keys;                      /* its first key, counted from e.start; how many exist */
+    int first, keys;                      /* its first key, counted from entry.start; how many of
+                                             its keys exist */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
                                              wanted */
@@ -4105,7 +4113,7 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int b = block->b, key = block->e.start + first;
+    const int b = block->batch_at, key = block->entry.start + first;
     row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
     row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
@@ -4119,7 +4127,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
     const int by_row = s->mask[2] || s->bias[2] || s->keep[2];
     const int heads = by_head ? s->group : 1;               /* that differ, in each K/V head */
-    const int top = block->first / s->group, bottom = (block->first + block->each - 1) / s->group;
+    const int top = block->first / s->group;
+    const int bottom = (block->first + block->per_head - 1) / s->group;
     unsigned char left[ATTN__CHUNK];
     attn__row row;
     int local, i, j, h, n;
@@ -4131,7 +4140,7 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
             const int r = i > top ? i * s->group - block->first : 0;  /* a row of this position */
             row.lo = view->lo;
             row.hi = view->hi;
-            if (by_row && !block->whole) {
+            if (by_row && !block->sees_all) {
                 row.lo = block->from[r] - view->first;
                 row.hi = block->to[r] - view->first;
             }
@@ -4158,13 +4167,13 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     const int first = chunk * ATTN__CHUNK;
     int r;
     view->first = first;
-    view->keys = attn__min(block->e.end - block->e.start - first, ATTN__CHUNK);
+    view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
     view->gaps = 0;
     view->lo = 0;
     view->hi = view->keys;
-    if (!block->whole) {
+    if (!block->sees_all) {
         int lo = view->keys, hi = 0;
-        for (r = 0; r < block->each; r++) {
+        for (r = 0; r < block->per_head; r++) {
             const int from = block->from[r] - first, to = block->to[r] - first;
             if (from >= to || to <= 0 || from >= view->keys) continue;
             lo = from < lo ? from : lo;
@@ -4174,7 +4183,7 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->hi = attn__min(hi, view->keys);
     }
     /* one to four rows always leave out what they do not see, and need not know */
-    if (block->arrays && block->each > ATTN__DIRECT && view->lo < view->hi)
+    if (block->arrays && block->per_head > ATTN__DIRECT && view->lo < view->hi)
         attn__chunk_needs(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
@@ -4185,11 +4194,11 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     return view->score_lo < view->score_hi;
 }
 
-/* Row `key` (counted from e.start) of K or V where it lies. */
+/* Row `key` (counted from entry.start) of K or V where it lies. */
 static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
                                 int local, int key)
 {
-    return rows + (block->kv_head + local) * step[2] + (block->e.start + key) * step[1];
+    return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
 /* Panels of a cache are read as they are. */
@@ -4197,11 +4206,11 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
 {
     const attn_kv *kv = block->w->a->kv;
     const attn__shape *s = block->w->s;
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     const size_t k_size = attn__kv_k_size(&kv->shape), v_size = attn__kv_v_size(&kv->shape);
-    const size_t at = (size_t)block->e.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
+    const size_t at = (size_t)block->entry.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
     const float *k = kv->k_panels + at * k_size + (size_t)view->first * (size_t)s->head_dim;
-    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)dv16;
+    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)v_width;
     attn__kv_source *source = view->source, *end = source + block->kv_heads;
     ATTN__COUNT(CACHE);
     for (; source < end; source++, k += k_size, v += v_size) {
@@ -4209,7 +4218,7 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->v = v;
         source->v_step = 16;
         source->v_panel = ATTN__CHUNK * 16;
-        source->panels = dv16 / 16;
+        source->panels = v_width / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
     }
@@ -4226,7 +4235,7 @@ static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
         for (local = 0; local < block->kv_heads; local++)
             block->w->kernels->pack_k(
                 block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
-                attn__plain(block->e.k, s->k, block, local, view->first + j), s->k[1], n,
+                attn__plain(block->entry.k, s->k, block, local, view->first + j), s->k[1], n,
                 s->head_dim);
     }
 }
@@ -4244,7 +4253,7 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
-    attn__soft soft;
+    attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
     /* factors of the outputs so far, and of the chunk's */
@@ -4254,19 +4263,19 @@ typedef struct attn__band {
 static void attn__band_for(attn__band *band, const attn__block *block)
 {
     const attn_args *a = block->w->a;
-    attn__soft *soft = &band->soft;
+    attn__softmax *softmax = &band->softmax;
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
-    soft->s = block->scores;
-    soft->m = band->m;
-    soft->l = band->l;
-    soft->ahead = 0;
-    soft->alibi = a->alibi_slopes != NULL;
-    soft->stage = a->weights_stage;
-    soft->softcap = a->softcap;
-    soft->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
-    soft->arrays = block->arrays || !soft->simple;
-    soft->row = block->whole && !soft->arrays ? NULL : band->row;
+    softmax->scores = block->scores;
+    softmax->m = band->m;
+    softmax->l = band->l;
+    softmax->ahead = 0;
+    softmax->alibi = a->alibi_slopes != NULL;
+    softmax->stage = a->weights_stage;
+    softmax->softcap = a->softcap;
+    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
+    softmax->arrays = block->arrays || !softmax->simple;
+    softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
 }
 
 /* What each row of the band may see of the chunk by position. */
@@ -4277,11 +4286,11 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     band->lo = view->keys;
     band->hi = 0;
     band->uneven = 0;
-    for (r = 0; r < band->rows; r++, i = i + 1 < block->each ? i + 1 : 0) {
+    for (r = 0; r < band->rows; r++, i = i + 1 < block->per_head ? i + 1 : 0) {
         attn__row *row = band->row + r;
         row->lo = view->lo;
         row->hi = view->hi;
-        if (!block->whole) {
+        if (!block->sees_all) {
             const int from = block->from[i] - view->first, to = block->to[i] - view->first;
             if (from > row->lo) row->lo = from;
             if (to < row->hi) row->hi = to;
@@ -4303,26 +4312,26 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     int lo, hi;
     band->start = start;
     band->rows = attn__band_rows(block, start);
-    band->first_head = block->few ? start / block->each : 0;
-    band->end_head = block->few ? band->first_head + band->rows / block->each : 1;
-    band->per_head = block->few ? block->each : band->rows;
+    band->first_head = block->few ? start / block->per_head : 0;
+    band->end_head = block->few ? band->first_head + band->rows / block->per_head : 1;
+    band->per_head = block->few ? block->per_head : band->rows;
     band->lo = view->lo;
     band->hi = view->hi;
     band->uneven = 0;
-    if (band->soft.row) attn__band_ranges(block, band, view);
+    if (band->softmax.row) attn__band_ranges(block, band, view);
     lo = all ? 0 : band->lo;
     hi = all ? view->keys : band->hi;
     if (lo >= hi) { ATTN__COUNT(SKIP); return 0; }
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    band->soft.lo = lo / 16 * 16;
-    band->soft.end = (hi + 15) / 16 * 16;
-    band->soft.n = view->keys;
-    band->soft.rows = band->rows;
-    band->soft.seen = block->seen + start;
+    band->softmax.lo = lo / 16 * 16;
+    band->softmax.end = (hi + 15) / 16 * 16;
+    band->softmax.n = view->keys;
+    band->softmax.rows = band->rows;
+    band->softmax.seen = block->seen + start;
     /* when all of V is finite, hidden keys add exact zeros: nobody asks which they were */
-    band->soft.vis = block->few || view->source->not_finite ? block->visible : NULL;
+    band->softmax.visible = block->few || view->source->not_finite ? block->visible : NULL;
     return 1;
 }
 
@@ -4332,23 +4341,24 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int key = block->e.start + view->first;
+    const int key = block->entry.start + view->first;
     int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
     ATTN__COUNT(MASKED);
-    band->soft.ahead = 0;                                   /* to the same row of the next band */
+    band->softmax.ahead = 0;                                /* to the same row of the next band */
     if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
-        band->soft.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
+        band->softmax.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
-        if (in_head == block->each) { in_head = 0; local++; }
+        if (in_head == block->per_head) { in_head = 0; local++; }
         attn__row_at(block, local, in_head, &h, &i);
         attn__row_arrays(block, row, h, i, view->first);
         row->weights = NULL;
         if (a->weights)
-            row->weights = a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k + key;
+            row->weights = a->weights + key +
+                           attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
         row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-        row->dist = (float)(block->e.pos + i - key);
+        row->distance = (float)(block->entry.pos + i - key);
     }
 }
 
@@ -4358,7 +4368,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
                               const attn__kv_source *source, int local, const float *ahead)
 {
     const attn__shape *s = block->w->s;
-    const int row = (local - band->first_head) * band->per_head, lo = band->soft.lo;
+    const int row = (local - band->first_head) * band->per_head, lo = band->softmax.lo;
     attn__gemm g;
     g.a = block->q + (band->start + row) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
@@ -4373,7 +4383,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.ahead = ahead;
     g.ahead_row = 0;
     g.rows = band->per_head;
-    g.panels = (band->soft.end - lo) / 16;
+    g.panels = (band->softmax.end - lo) / 16;
     g.depth = s->head_dim;
     block->w->kernels->gemm(&g);
 }
@@ -4386,8 +4396,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     const attn__kernels *kernels = block->w->kernels;
     const int at = band->number * ATTN__BAND;
     int r;
-    if (band->soft.arrays) attn__band_arrays(block, band, view);
-    kernels->soft(&band->soft);
+    if (band->softmax.arrays) attn__band_arrays(block, band, view);
+    kernels->softmax(&band->softmax);
     if (band->lo >= band->hi) return 0;                     /* only the scores were wanted */
     if (!state) {
         kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
@@ -4416,12 +4426,12 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     g.b_panel = source->v_panel;
     g.panels = source->panels;
     g.depth = view->hi - view->lo;
-    if (kernels->dirty(&g)) return 1;
+    if (kernels->not_finite(&g)) return 1;
     if (!source->v_tail) return 0;
     g.b = source->v_tail + view->lo * 16;
     g.b_step = 16;
     g.panels = 1;
-    return kernels->dirty(&g);
+    return kernels->not_finite(&g);
 }
 
 /* Must each row choose its keys, because a product with 0 would not be 0, or would read a V that it
@@ -4431,7 +4441,7 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
                              const attn__chunk_view *view, attn__kv_source *source)
 {
     if (!band->uneven && !block->arrays) return 0;
-    if (block->each <= ATTN__DIRECT) return 1;  /* fewer steps, and nobody needs to look at V */
+    if (block->per_head <= ATTN__DIRECT) return 1;  /* fewer steps, and nobody needs to look at V */
     if (view->gaps && block->few) return 1;
     if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
     return source->not_finite;
@@ -4442,7 +4452,7 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
                                      attn__gemm *g)
 {
     g->a_row = ATTN__CHUNK;
-    g->c_row = g->from_row = block->w->plan->dv16;
+    g->c_row = g->from_row = block->w->plan->v_width;
     g->rows = band->per_head;
     g->from = g->ahead = NULL;
     g->ahead_row = 0;
@@ -4459,7 +4469,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const int select = attn__must_select(block, band, view, source);
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
-    if (select && !band->soft.arrays)  /* the soft-max has not written who sees whom */
+    if (select && !band->softmax.arrays)  /* the soft-max has not written who sees whom */
         for (r = 0; r < band->per_head; r++) {
             const attn__row *row = band->row + first + r;
             for (j = lo; j < hi; j++)
@@ -4504,7 +4514,7 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         v = source->v + lo * 16;
         source->v = block->v;
         source->not_finite = 0;
-        for (x = 0; x < block->w->plan->dv16; x += 16, v += source->v_panel)
+        for (x = 0; x < block->w->plan->v_width; x += 16, v += source->v_panel)
             source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n,
                                                   16, needed);
         return;
@@ -4514,17 +4524,17 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     source->k = block->k;
     source->v = block->v;
     source->v_tail = NULL;
-    source->panels = block->w->plan->dv16 / 16;
+    source->panels = block->w->plan->v_width / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
     source->not_finite = kernels->pack_v(
-        block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo), s->v[1], n,
-        s->v_head_dim, needed);
+        block->v + lo * 16, attn__plain(block->entry.v, s->v, block, 0, view->first + lo), s->v[1],
+        n, s->v_head_dim, needed);
 }
 
 static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
 {
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     attn__chunk_view view;
     attn__gemm g;
     int start;
@@ -4536,7 +4546,7 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
         attn__band_scores(block, band, view.source, 0, NULL);
         if (!attn__band_fold(block, band, &view, NULL)) continue;
         attn__band_product(block, band, &g);
-        g.c = block->o + (ptrdiff_t)start * dv16;
+        g.c = block->o + (ptrdiff_t)start * v_width;
         g.fold_a = band->fold_a;
         g.fold_b = band->fold_b;
         attn__band_outputs(block, band, &view, 0, band->lo, band->hi, &g);
@@ -4557,9 +4567,9 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         attn__kv_source *source = view->source + local;
         float *tail = block->v + (size_t)local * block->cut->v_head;
         ATTN__COUNT(ROWS);
-        source->k = block->direct ? attn__plain(block->e.k, s->k, block, local, view->first)
+        source->k = block->direct ? attn__plain(block->entry.k, s->k, block, local, view->first)
                                   : block->k + (size_t)local * block->cut->k_head;
-        source->v = attn__plain(block->e.v, s->v, block, local, view->first);
+        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
         source->v_step = s->v[1];
         source->v_panel = 16;
         source->v_tail = whole < s->v_head_dim ? tail : NULL;
@@ -4579,7 +4589,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     const attn__shape *s = block->w->s;
     const ptrdiff_t q_row = block->w->plan->q_row;
     const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
-    const int keys = block->e.end - block->e.start, end = view->score_hi;
+    const int keys = block->entry.end - block->entry.start, end = view->score_hi;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
@@ -4587,7 +4597,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     g.a_row = q_row;
     g.b_step = s->k[1];
     g.c_row = ATTN__CHUNK;
-    g.rows = block->each;
+    g.rows = block->per_head;
     g.depth = s->head_dim;
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
@@ -4598,8 +4608,8 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
             g.ahead = g.b + n * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
             g.ahead = view->source->v + view->lo * s->v[1];
-        block->w->kernels->scores(&g, n, block->kv_heads, block->each * q_row, s->k[2],
-                                  (ptrdiff_t)block->each * ATTN__CHUNK);
+        block->w->kernels->scores(&g, n, block->kv_heads, block->per_head * q_row, s->k[2],
+                                  (ptrdiff_t)block->per_head * ATTN__CHUNK);
     }
 }
 
@@ -4626,7 +4636,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source;
-    const int last = local + 1 == band->end_head, keys = block->e.end - block->e.start;
+    const int last = local + 1 == band->end_head, keys = block->entry.end - block->entry.start;
     const int share = view->v_slices ? hi - lo : ATTN__CHUNK;    /* keys to ask for */
     const int next = view->first + ATTN__CHUNK;             /* the next chunk */
     const int more = next + share <= keys;
@@ -4641,7 +4651,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
         if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
         else if (hi + share <= band->hi) g->ahead = source[band->first_head].v + hi * s->v[1];
         else if (more && s->k[1] == s->v[1])
-            g->ahead = attn__plain(block->e.k, s->k, block, 0, next);
+            g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
     } else if (hi < band->hi) {
         /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
            evict the current ones: each head asks for a share of the memory that follows */
@@ -4649,7 +4659,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
             view->first + hi + share <= keys)
             g->ahead = source[0].v + hi * s->v[1] + (ptrdiff_t)local * share * s->v_head_dim;
     } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
-        g->ahead = attn__plain(block->e.k, s->k, block, 0, next)
+        g->ahead = attn__plain(block->entry.k, s->k, block, 0, next)
             + (ptrdiff_t)local * share * s->head_dim;
     }
 }
@@ -4659,7 +4669,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
 static void attn__few_outputs(const attn__block *block, const attn__band *band,
                               attn__chunk_view *view, float *state)
 {
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     attn__gemm g;
     int j, end, local;
     attn__band_product(block, band, &g);
@@ -4668,15 +4678,15 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
         if (view->v_slices) end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = (local - band->first_head) * band->per_head;
-            float *chains = block->chains + (ptrdiff_t)row * dv16;
+            float *chains = block->chains + (ptrdiff_t)row * v_width;
             g.from = j > band->lo ? chains : NULL;
             g.c = chains;
             g.fold_a = NULL;
             g.fold_b = NULL;
             if (end == band->hi && state) {
-                g.c = state + ATTN__STATE_O + (ptrdiff_t)row * dv16;
+                g.c = state + ATTN__STATE_O + (ptrdiff_t)row * v_width;
             } else if (end == band->hi) {
-                g.c = block->o + (ptrdiff_t)(band->start + row) * dv16;
+                g.c = block->o + (ptrdiff_t)(band->start + row) * v_width;
                 g.fold_a = band->fold_a + row;
                 g.fold_b = band->fold_b + row;
             }
@@ -4722,7 +4732,7 @@ static void attn__block_fill(const attn__block *block, int local, int r, int fir
     float *weights;
     int j, h, i;
     attn__row_at(block, local, r, &h, &i);
-    weights = block->w->a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k;
+    weights = block->w->a->weights + attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
     for (j = first; j < last; j++) weights[j] = cell;
 }
 
@@ -4732,7 +4742,7 @@ static void attn__block_before(const attn__block *block, int first, int last)
     int r;
     if (!block->w->a->weights) return;
     for (r = 0; r < block->rows; r++)
-        attn__block_fill(block, r / block->each, r % block->each, first, last,
+        attn__block_fill(block, r / block->per_head, r % block->per_head, first, last,
                          attn__cell_before(block->w->a));
 }
 
@@ -4745,8 +4755,9 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
     attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
     if (exists || !a->q_cum)  /* ragged: out has no room for padding */
-        for (x = 0; x < s->v_head_dim; x++) block->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-    if (a->lse) a->lse[attn__place(s, block->b, h, i)] = -attn__inf();
+        for (x = 0; x < s->v_head_dim; x++)
+            block->entry.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
+    if (a->lse) a->lse[attn__place(s, block->batch_at, h, i)] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES) attn__block_fill(block, local, r, 0, s->n_k, 0.0f);
     else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
@@ -4756,18 +4767,18 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
 static void attn__block_sinks(attn__block *block, int start, int rows, float *M, float *L)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     float sink[ATTN__BAND], one[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
     int x, h, i;
     for (x = 0; x < ATTN__BAND; x++) {
         const int r = attn__min(start + x, block->rows - 1);
-        attn__row_at(block, r / block->each, r % block->each, &h, &i);
+        attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         sink[x] = block->w->a->sinks[h];
         one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
     }
     kernels->fold(M, L, sink, one, a, b, rows);
     for (x = 0; x < rows; x++)
-        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * dv16, NULL, a[x], b[x], dv16);
+        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * v_width, NULL, a[x], b[x], v_width);
 }
 
 /* lse and weights of row r of the block, and all of a row that has seen no key. */
@@ -4779,12 +4790,12 @@ static void attn__block_row(const attn__block *block, int r, float M, float L)
     size_t place;
     int h, i;
     if (!block->seen[r]) {
-        attn__block_nothing(block, r / block->each, r % block->each, 1);
+        attn__block_nothing(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
     if (!a->lse && !probabilities) return;
-    attn__row_at(block, r / block->each, r % block->each, &h, &i);
-    place = attn__place(s, block->b, h, i);
+    attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    place = attn__place(s, block->batch_at, h, i);
     if (a->lse) a->lse[place] = attn__clean(M + attn__log(L));
     if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
 }
@@ -4793,7 +4804,7 @@ static void attn__block_row(const attn__block *block, int r, float M, float L)
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     int start, r, n, h, i, axis, rows, local, band = 0;
     for (start = 0; start < block->rows; start += rows, band++) {
         float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
@@ -4801,9 +4812,9 @@ static void attn__block_close(attn__block *block)
         if (block->w->a->sinks) attn__block_sinks(block, start, rows, M, L);
         for (r = start; r < start + rows; r += n) {
             n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
-            block->w->kernels->finish(block->e.out + h * s->out[2] + i * s->out[1], s->out[axis],
-                                      block->o + (ptrdiff_t)r * dv16, dv16, L + (r - start), n,
-                                      s->v_head_dim);
+            block->w->kernels->finish(block->entry.out + h * s->out[2] + i * s->out[1],
+                                      s->out[axis], block->o + (ptrdiff_t)r * v_width, v_width,
+                                      L + (r - start), n, s->v_head_dim);
         }
         for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
     }
@@ -4818,7 +4829,7 @@ static void attn__block_close(attn__block *block)
 static void attn__block_chunks(const attn__block *block, int *first, int *last)
 {
     const int lo = block->all_scores ? 0 : block->lo;
-    const int hi = block->all_scores ? block->e.end - block->e.start : block->hi;
+    const int hi = block->all_scores ? block->entry.end - block->entry.start : block->hi;
     *first = lo / ATTN__CHUNK;
     *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
 }
@@ -4846,13 +4857,14 @@ static void attn__item_block(const attn__work *w, int item, int slot)
 /* Where the state of a chunk is kept until all of its block are there. */
 static float *attn__state(const attn__work *w, int item, int chunk)
 {
-    return w->states + ((size_t)item * (size_t)w->plan->chunks + (size_t)chunk) * w->plan->state;
+    const size_t number = (size_t)item * (size_t)w->plan->chunks + (size_t)chunk;
+    return w->states + number * w->plan->state_floats;
 }
 
 /* The column of the weights where a chunk begins. */
 static int attn__column(const attn__block *block, int chunk)
 {
-    const long long j = block->e.start + (long long)chunk * ATTN__CHUNK;
+    const long long j = block->entry.start + (long long)chunk * ATTN__CHUNK;
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
@@ -4881,7 +4893,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
 /* An item is a block again: the states of its chunks are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
-    const int dv16 = w->plan->dv16;
+    const int v_width = w->plan->v_width;
     attn__block block;
     int chunk, r;
     if (attn__block_open(&block, w, item, slot)) {
@@ -4897,8 +4909,8 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
             memcpy(l, state + ATTN__SPLIT, ATTN__SPLIT * sizeof(float));
             w->kernels->fold(block.M, block.L, m, l, a, b, block.rows);
             for (r = 0; r < block.rows; r++) {
-                const ptrdiff_t at = (ptrdiff_t)r * dv16;
-                w->kernels->fold_out(block.o + at, state + ATTN__STATE_O + at, a[r], b[r], dv16);
+                const ptrdiff_t at = (ptrdiff_t)r * v_width;
+                w->kernels->fold_out(block.o + at, state + ATTN__STATE_O + at, a[r], b[r], v_width);
                 if (state[2 * ATTN__SPLIT + r] > 0.0f) block.seen[r] = 1;
             }
         }
@@ -4912,12 +4924,13 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     attn__block block;
     int local, r, h, i;
     attn__block_at(&block, w, item);
-    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot);
+    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
     for (local = 0; local < block.kv_heads; local++) {
-        for (r = 0; r < block.each; r++) {
+        for (r = 0; r < block.per_head; r++) {
             attn__row_at(&block, local, r, &h, &i);
             ATTN__COUNT(SCALAR);
-            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.e, block.b, h, i);
+            *block.empty +=
+                (size_t)attn__scalar_row(w->a, w->s, &block.entry, block.batch_at, h, i);
         }
         for (r = block.pad_from; r < block.pad_to; r++)
             attn__block_nothing(&block, local, r - block.first, 0);
@@ -4969,10 +4982,11 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     w.kernels = attn__table(a->backend);
     w.first_item = (int *)(void *)at;
     w.padding = !a->q_cum || a->lse || a->weights;
-    w.slots = (float *)(void *)at + plan->table;
-    w.states = w.slots + plan->slot * (size_t)plan->slots;
+    w.slots = (float *)(void *)at + plan->table_floats;
+    w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
     items = attn__list_items(&w);
-    for (i = 0; i < plan->slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * plan->slot) = 0;
+    for (i = 0; i < plan->slots; i++)
+        *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, attn__item_scalar, items);
     } else if (plan->parts > 1) {
@@ -4982,7 +4996,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
         attn__work_run(&w, attn__item_block, items);
     }
     for (i = 0; i < plan->slots; i++)
-        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot);
+        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
     return empty;
 }
 
@@ -5325,7 +5339,7 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
     block.b_panel = ATTN__PANEL;
     block.panels = panels;
     block.depth = rows;
-    if (kernels->dirty && !kernels->dirty(&block)) return;
+    if (kernels->not_finite && !kernels->not_finite(&block)) return;
     for (r = 0; r < rows; r++, y += row)
         for (x = 0; x < panels * ATTN__PANEL; x++)
             if (y[x] != y[x]) y[x] = attn__nan();
@@ -8309,10 +8323,10 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 #endif
 }
 
-/* The same product, but row r takes part only in the steps t with vis[r*128 + t] != 0: a hidden
+/* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
 {
     const int width = g->panels * 16;
     float p[ATTN__CHUNK];
@@ -8320,12 +8334,12 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
     one.a_row = 0;
-    for (r = 0; r < g->rows; r++, vis += ATTN__CHUNK) {
+    for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
         for (t = 0; t < g->depth; t++) {           /* no branch: the next overwrites a hidden one */
             p[n] = g->a[r * g->a_row + t];
             list[n] = t;
-            n += vis[t] > 0.0f;
+            n += visible[t] > 0.0f;
         }
         /* from, c and the factors of this row alone */
         one.depth = n;
@@ -8343,7 +8357,8 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
 /* bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
  * x, -inf and keep bytes of 0 hide. */
-ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, const attn__row *row,
+ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
+                                       const attn__row *row,
                                        int j, int left, attn__vec x, attn__vmask *hidden)
 {
     const attn__vec none = attn__vset(-attn__inf());
@@ -8371,7 +8386,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, con
 }
 
 /* softcap and ALiBi, and the stages of the weights that stand before them */
-ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__soft *f, const attn__row *row, int j,
+ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__softmax *f, const attn__row *row, int j,
                                           int left, attn__vec x)
 {
     if (row->weights && f->stage == ATTN_SCORES_RAW)
@@ -8384,19 +8399,20 @@ ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__soft *f, const attn__row *
     if (row->weights && f->stage == ATTN_SCORES_CAPPED)
         ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
     if (f->alibi) {
-        const attn__vec away = attn__vabs(attn__vsub(attn__vset(row->dist), ATTN__FN(vindex)(j)));
+        const attn__vec distance = attn__vset(row->distance);
+        const attn__vec away = attn__vabs(attn__vsub(distance, ATTN__FN(vindex)(j)));
         x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
     }
     return x;
 }
 
-/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets vis (1
+/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets visible (1
  * visible, 0 hidden) and raises `any` where a key is visible. Kinds: 0, hidden by position
  * alone; 1, mask, bias and keep as well; 2, also softcap, ALiBi and weights. whole: all these
  * keys exist and are visible by position. */
-ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__soft *f,
+ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__softmax *f,
                                  const attn__row *row,
-                                 const float *s, float *vis, int j, attn__vec *any)
+                                 const float *s, float *visible, int j, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     /* keys from here on: nothing behind them is read */
@@ -8422,14 +8438,15 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     }
     if (kind > 0) {
         const attn__vec seen = attn__zero_where(hidden, one);
-        if (vis) attn__vstore(vis + j, seen);
+        if (visible) attn__vstore(visible + j, seen);
         *any = attn__vmax(*any, seen);
     }
     return x;
 }
 
 /* A row with arrays: hides what they hide, in s, and returns the largest visible score. */
-ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, float *s, float *vis)
+ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, float *s,
+                                 float *visible)
 {
     const attn__row *row = f->row + r;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
@@ -8437,8 +8454,8 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, flo
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
         /* two copies of `hide`: most vectors need no look at the ends of the range */
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
-        if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, vis, j, &any);
-        else x = ATTN__FN(hide)(kind, 0, f, row, s, vis, j, &any);
+        if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
+        else x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
         attn__vstore(s + j, x);
         largest = attn__vmax(largest, x);
     }
@@ -8447,13 +8464,14 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, flo
 }
 
 /* All there is, in a function of its own: it is large, and rarely needed. */
-static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__soft *f, int r, float *s, float *vis)
+static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, float *s,
+                                                 float *visible)
 {
-    return ATTN__FN(hide_row)(2, f, r, s, vis);
+    return ATTN__FN(hide_row)(2, f, r, s, visible);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
-ATTN__V float ATTN__FN(hide_range)(const attn__soft *f, int r, float *s)
+ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, float *s)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
@@ -8514,26 +8532,26 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
 #if ATTN__LANES >= 8
 /* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
 /* x and y: the panel of row r, hidden keys at -inf */
-ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__soft *f, int r,
+ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__softmax *f, int r,
                                   attn__vec *x, attn__vec *y)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
-    const float *s = f->s + r * ATTN__CHUNK;
-    float *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
+    const float *s = f->scores + r * ATTN__CHUNK;
+    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, vis, f->lo, &any);
+    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo, &any);
     if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, whole, f, row, s, vis, f->lo + ATTN__LANES, &any);
+        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo + ATTN__LANES, &any);
     if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
         f->seen[r] = 1;
 }
 
 /* p = exp(s - m), stored; returns the lane sums */
-ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__vec x, attn__vec y)
+ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, attn__vec x, attn__vec y)
 {
     const attn__vec m = attn__vset(f->m[r]);
     const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
-    float *s = f->s + r * ATTN__CHUNK + f->lo;
+    float *s = f->scores + r * ATTN__CHUNK + f->lo;
     x = ATTN__FN(vexp)(attn__vsub(x, top));
     attn__vstore(s, x);
     if (ATTN__LANES == 16) return x;
@@ -8544,7 +8562,7 @@ ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__vec x, a
 
 /* Four rows side by side, so that their trees share instructions. Behind the last row it is
  * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__soft *f)
+ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f)
 {
     const int last = f->rows - 1;
     int r;
@@ -8571,7 +8589,7 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__soft 
 
 /* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
  * waits for its own maximum. */
-static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
+static ATTN__TARGET void ATTN__FN(soft)(const attn__softmax *f)
 {
     int r;
 #if ATTN__LANES >= 8
@@ -8584,13 +8602,14 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
     }
 #endif
     for (r = 0; r < f->rows; r++) {
-        float *s = f->s + r * ATTN__CHUNK, *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
+        float *s = f->scores + r * ATTN__CHUNK;
+        float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
         f->m[r] = !f->arrays ? ATTN__FN(hide_range)(f, r, s)
-                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, vis)
-                            : ATTN__FN(hide_row_any)(f, r, s, vis);
+                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, visible)
+                            : ATTN__FN(hide_row_any)(f, r, s, visible);
     }
     for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
+        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
