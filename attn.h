@@ -5221,7 +5221,7 @@ enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 24,               /* rows of a block of a last panel that sticks out */
+    ATTN__LINEAR_TILE = 24,               /* rows at a time where n_out ends inside a panel */
     ATTN__LINEAR_HELD = 2                 /* panels packed at once from weights in place */
 };
 
@@ -5230,8 +5230,8 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each
-   other. */
+/* Bytes of the packed form, in which the bias is one more input. They are a multiple of 64, so that
+   several linears can lie behind each other and each begins a cache line. */
 static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
@@ -5244,8 +5244,8 @@ static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__
                       n_out, 0);
 }
 
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns what is behind. */
+/* Packs the weights into the memory at `at`, which is large enough and aligned, and returns the
+   address behind them. With `at` NULL the weights stay where they lie. */
 static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
                                char *at)
 {
@@ -5258,7 +5258,10 @@ static char *attn__linear_make(attn_linear *l, const float *w, const float *b, i
     l->b = b;
     if (!at) return NULL;
     bias = panels + padded * (size_t)n_in;
+    /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
+       layer may later run on another one. */
     attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
+    /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
     l->w = panels;
@@ -5288,6 +5291,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
     if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
+    /* 63 bytes are lost at most until a cache line begins. */
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
 }
@@ -5303,18 +5307,21 @@ ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 {
     attn__why why;
-    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
+    size_t bytes = 0;                     /* gcc does not see that the check sets it */
     attn_status status;
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
     if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
-    memset(l, 0, sizeof *l);              /* after an error every call refuses it politely */
+    /* Zeroed before anything can fail: a linear that was refused has no weights, and every call
+       refuses it. */
+    memset(l, 0, sizeof *l);
     if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
     if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
     if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
+    /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
         status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                     bytes, &own, &at);
@@ -5327,12 +5334,15 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 
 ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
-/* Every NaN becomes the one NaN. Nearly all blocks have none and only pay for the look. */
+/* Processors differ in the sign and payload of the NaNs they make, so each NaN becomes the one NaN.
+   Nearly all blocks have none and pay only for the search. */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows,
                              int panels)
 {
     attn__gemm block;
     int r, x;
+    /* The kernel searches the right-hand side of a product. So y poses as one, whose steps are
+       rows. The scalar backend has no such kernel and looks at every float itself. */
     memset(&block, 0, sizeof block);
     block.b = y;
     block.b_step = row;
@@ -5354,8 +5364,9 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes.
-   g->c is the caller's, who has put the bias at `bias`. */
+/* Adds the chain of inputs at .. at + 255 to the outputs of g->panels panels from panel p on, which
+   stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is added by
+   the fold of the product, whose factors are 1 and therefore round nothing. */
 static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at,
                                const float *bias)
 {
@@ -5366,6 +5377,7 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
+        /* In place: these inputs of these panels are packed now, and not kept. */
         job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
                              attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
         g->b = job->held;
@@ -5375,37 +5387,41 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
     }
     job->kernels->gemm(g);
-    if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows,
-                                                   g->panels);
+    /* After the last chain the outputs are final. */
+    if (at + g->depth == l->n_in)
+        attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
 }
 
-/* The last panel where it sticks out of y: by way of a tile, a few rows at a time. */
+/* The last panel, where n_out ends inside it. A product writes whole panels, which would overwrite
+   the beginning of the next row; so it writes to a tile, and the outputs that exist are copied. */
 static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, int rows, int p)
 {
     const attn_linear *l = job->l;
     const int left = l->n_out - p * ATTN__PANEL;
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL];
     int r, i, at;
-    memset(bias, 0, sizeof bias);         /* in place nothing stands behind the last one */
+    /* In place the bias ends with n_out, but the product reads 16 of them. */
+    memset(bias, 0, sizeof bias);
     if (l->b) memcpy(bias, l->b + p * ATTN__PANEL, (size_t)left * sizeof(float));
     g->c = tile;
     g->c_row = ATTN__PANEL;
     g->panels = 1;
+    /* A chain reads at job->x, which therefore moves on with the rows. */
     for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
         g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
-        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN) attn__linear_chain(job, g, p, at,
-                                                                                bias);
+        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
+            attn__linear_chain(job, g, p, at, bias);
         for (i = 0; i < g->rows; i++)
             memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
                    (size_t)left * sizeof(float));
     }
 }
 
-/* Rows (at most ATTN__LINEAR_ROWS) x output panels from <= p < to. */
+/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. */
 static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
 {
     const attn_linear *l = job->l;
-    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
+    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;    /* n_out may end in the last */
     const int most = job->held ? (int)ATTN__LINEAR_HELD : (int)ATTN__LINEAR_PANELS;
     attn__gemm g;
     int at, p;
@@ -5414,9 +5430,11 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     g.b_step = ATTN__PANEL;
     g.c_row = l->n_out;
     g.rows = rows;
+    /* Only a second chain is added to something. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
-    /* Chain by chain: 256 inputs of all rows stay in L2 while the panels pass by. */
+    /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
+       pass by. */
     for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
         for (p = from; p < whole; p += g.panels) {
             g.panels = attn__min(whole - p, most);
@@ -5426,12 +5444,14 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* In place: the room for a few packed panels is on the stack, in a frame of its own. */
+/* In place: room for a few packed panels is on the stack. It is in a function of its own that is
+   not inlined, so that linears with packed weights do not need these 32 KB. */
 static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows,
                                                  int from, int to)
 {
     float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
     attn__linear_job mine;
+    /* Member by member: `ones` is not set yet and may not be copied. */
     mine.kernels = job->kernels;
     mine.l = job->l;
     mine.x = job->x;
@@ -5439,8 +5459,8 @@ static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, fl
     attn__linear_block(&mine, y, rows, from, to);
 }
 
-/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist are neither read
-   nor written. */
+/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist (padding) are
+   neither read nor written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
@@ -5452,8 +5472,9 @@ typedef struct attn__project {
     int blocks, groups;  /* tasks per entry: blocks of rows, groups of output panels */
 } attn__project;
 
-/* How many rows that exist touch each other, from entry *e on and before entry `last`? *first is
-   the first of them, *e becomes the entry behind them. */
+/* Finds the next run of rows without padding between them, from entry *e on and before entry
+   `last`: a run goes through the product as if it were one entry. Returns how many rows it has;
+   *first becomes its first row, *e the entry behind it. */
 static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
 {
     int end;
@@ -5465,7 +5486,8 @@ static int attn__project_rows(const attn__project *p, int *e, int last, int *fir
     return end - *first;
 }
 
-/* Block number `block` of the rows of entries e .. last - 1, panels from .. to - 1. */
+/* Block number `block` of each run in entries e .. last - 1, panels from .. to - 1. Where a task
+   has several entries these are so short that a run is one block. */
 static void attn__project_block(const attn__project *p, int e, int last, int block, int from,
                                 int to)
 {
@@ -5492,22 +5514,22 @@ static int attn__project_tasks(const attn__project *p)
 }
 
 /* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the
-   other. */
+   other, so the task finds its job by counting down. */
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
     int tasks, panels, block, group, entry, last, from, to, end;
     for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
     panels = attn__linear_panels(p->l);
+    /* Neighbouring tasks read the same rows of x, and other weights. */
     group = i % p->groups;
     block = i / p->groups % p->blocks;
     entry = i / p->groups / p->blocks * p->together;
     last = attn__min(entry + p->together, p->entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
-    /* Few rows take a few panels at a time, through all of their inputs: the weights are read in
-       the order in which they lie, and stay in L2 from one run of rows to the next where padding
-       comes between. */
+    /* Several short entries may be several runs, and each of them reads all weights. A few panels
+       at a time, through all of their inputs, stay in L2 from one run to the next. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         attn__project_block(p, entry, last, block, from, to);
@@ -5525,7 +5547,8 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         attn__project *p = job + i;
         long long work, most;
         int rows;
-        if (!p->from && !p->to) {  /* nothing is missing: one long entry */
+        /* Without padding all entries are one run. */
+        if (!p->from && !p->to) {
             p->rows *= p->entries;
             p->entries = p->rows > 0;
         }
@@ -5534,9 +5557,11 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         p->blocks = (p->rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
         p->groups = 1;
         if (attn__project_tasks(p) == 0) continue;
+        /* Panels are dealt out in as many groups as threads can use, but every task gets enough
+           work to be worth its start, and at least four panels. */
         rows = attn__min(p->rows * attn__min(p->together, p->entries), ATTN__LINEAR_ROWS);
         work = (long long)rows * p->l->n_in * p->l->n_out;
-        most = work / 32768;  /* smaller tasks would cost more than they bring */
+        most = work / 32768;
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
@@ -5545,7 +5570,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     attn__run(exec, tasks, attn__project_task, job);
 }
 
-/* What a linear reads, for the search for overlaps. */
+/* What a linear reads, for the search for overlaps: packed weights are padded to whole panels. */
 static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name,
                               const attn_linear *l)
 {
@@ -5583,12 +5608,14 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
         return attn__fail(&why, ATTN_E_OVERFLOW,
                           "# rows of n_in # and n_out # do not fit the address space", "", rows,
                           l->n_in, l->n_out);
+    /* Without rows x and y may be NULL. */
     if (rows == 0) return ATTN_OK;
     if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
     if ((status = attn__check_align(&why, "y", y, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(&why, "x", x, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
     spans.n = 0;
+    /* What is written comes first: the first `outputs` spans may overlap no other. */
     attn__span_add(&spans, "y", y, y_bytes);
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
@@ -5605,18 +5632,20 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
    rounding to float ends it. */
 typedef unsigned long long attn__fixed;
 
-static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)  /* a * b / 2^64, rounded down */
+/* a * b / 2^64, rounded down: from four products of halves, since C99 has no 128 bits. */
+static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)
 {
     const attn__fixed low = 0xFFFFFFFFu, a1 = a >> 32, a0 = a & low, b1 = b >> 32, b0 = b & low;
     const attn__fixed mid = a1 * b0 + (a0 * b0 >> 32), mid2 = a0 * b1 + (mid & low);
     return a1 * b1 + (mid >> 32) + (mid2 >> 32);
 }
 
-enum { ATTN__TERMS = 22 };
+enum { ATTN__TERMS = 22 };                /* of a series: 1/22! is below 2^-69 */
 
 /* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k!
    and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is
-   cos(x) for first 0, sin(x)/x for 1. */
+   cos(x) for first 0, sin(x)/x for 1. Horner's rule from the last term on keeps every value
+   positive, so unsigned numbers suffice. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
     int k = first;
@@ -5631,6 +5660,7 @@ static float attn__fixed_float(attn__fixed x, int negative)
 {
     unsigned exponent = 127 + 63, rest;
     if (x == 0) return 0.0f;
+    /* Shifted until the first bit is 1, as a float has it. */
     while (!(x >> 56)) { x <<= 8; exponent -= 8; }
     while (!(x >> 63)) { x <<= 1; exponent--; }
     exponent -= 63;
@@ -5641,25 +5671,32 @@ static float attn__fixed_float(attn__fixed x, int negative)
     return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));
 }
 
-/* f * 2^power / (2 pi) in turns, f in units of 2^-64 */
+/* f * 2^power / (2 pi) in turns, f in units of 2^-64. What is more than a whole turn is lost, and
+   should be. */
 static attn__fixed attn__turns(attn__fixed f, int power)
 {
-    f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);                         /* 2^66 / (2 pi) */
+    /* 2^66 / (2 pi) is the largest that fits, hence the 2. */
+    f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);
     power -= 2;
     if (power >= 0) return f << power;  /* frequencies are below 2^16 */
+    /* Down: rounded by the last bit that falls out. */
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction */
+/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction. As a power of two:
+   its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part below 1 that
+   goes through the series of exp. */
 static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
                                     int i, int rotary_dim)
 {
     const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
-    const attn__fixed n = whole * m + (p1 >> 32);  /* m * log2(base), then divided by d: */
+    /* m * log2(base) has the digits n, p1, p0 of 32 bits. Dividing them by d one after the other,
+       with the remainder carried down, is division as on paper. */
+    const attn__fixed n = whole * m + (p1 >> 32);
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
     const attn__fixed below = (n1 / d << 32) | n0 / d;
-    /* The constant is 2^64 ln 2. */
+    /* 2^-below = exp(-below ln 2); the constant is 2^64 ln 2. */
     const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
     return attn__turns(f, 1 - (int)(n / d));
 }
@@ -5668,16 +5705,18 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
    quarter turn. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
+    /* An eighth of a turn is added, so that cutting off rounds to the nearest quarter. */
     const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
     const attn__fixed off = angle - ((attn__fixed)quarter << 62);
     const int below = (int)(off >> 63);
-    /* The constant is 2^62 pi. */
+    /* From turns to radians; the constant is 2^62 pi. */
     const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;
     const attn__fixed z = attn__fixed_mul(x, x), x_cos = attn__series(c, z, 0, 2);
     const attn__fixed x_sin = attn__fixed_mul(x, attn__series(c, z, 1, 2));
     const float c_near = attn__fixed_float(x_cos, 0), c_far = attn__fixed_float(x_cos, 1);
     const float s_near = attn__fixed_float(x_sin, below), s_far = attn__fixed_float(x_sin, !below);
-    switch (quarter) {                    /* every quarter turn makes (cos, sin) (-sin, cos) */
+    /* A quarter turn makes (-sin, cos) of (cos, sin). */
+    switch (quarter) {
     case 0:  *cosine = c_near; *sine = s_near; break;
     case 1:  *cosine = s_far;  *sine = c_near; break;
     case 2:  *cosine = c_far;  *sine = s_far;  break;
@@ -5688,6 +5727,7 @@ static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine
 /* A frequency as given, 24 bits and an exponent, in turns per position. */
 static attn__fixed attn__turns_float(float f)
 {
+    /* A denormal (e = 0) has the exponent of e = 1, and no leading 1. */
     const unsigned u = attn__bits(f), e = u >> 23 & 255u;
     const unsigned digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
     const attn__fixed t = attn__turns((attn__fixed)digits << 40, (int)(e ? e : 1) - 126);
@@ -5720,15 +5760,16 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
-    /* These are the bits of 1 and of 1e300. */
+    /* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
     if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))
         return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0,
                           0);
     return ATTN_OK;
 }
 
-/* log2 of a double of at least 1, in integers: every squaring of the mantissa yields a bit of the
-   fraction. */
+/* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
+   mantissa doubles its logarithm: if the square reaches 2, the next bit of the fraction is 1, and
+   the square is halved. */
 static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__fixed *fraction)
 {
     attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
@@ -5751,15 +5792,18 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     int i, k, pos;
     attn__why_open(&why, "attn_rope_table", NULL);
     memcpy(&bits, &base, sizeof bits);
+    /* Without its sign bit: -0 is a default, too. */
     if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;  /* 10000 */
     status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
     if (status != ATTN_OK) return status;
+    /* c[k] = 1/k! */
     c[0] = (attn__fixed)1 << 63;
     for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
         const attn__fixed step = freqs ? attn__turns_float(freqs[i])
                                        : attn__turns_base(c, whole, fraction, i, rotary_dim);
+        /* step * pos wraps: whole turns fall out, and the angle that is left is exact. */
         for (pos = 0; pos < positions; pos++) {
             float *row = table + (ptrdiff_t)pos * rotary_dim + i;
             attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
@@ -5768,8 +5812,8 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     return ATTN_OK;
 }
 
-/* One head of one row. The products that are added to are addends of an explicit fma, out of the
-   reach of a compiler that contracts. */
+/* Rotates one head of one row. A compiler that contracts may fuse a product with a sum that
+   follows, but not with an fma: so each product here is an addend of an explicit one. */
 static void attn__rotate(float *x, int rotary_dim, const float *table, int interleaved)
 {
     const int half = rotary_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
@@ -5794,7 +5838,8 @@ typedef struct attn__rope_job {
     ptrdiff_t stride[3];
 } attn__rope_job;
 
-/* Task: the rows of one entry. Rows before position 0 are padding and stay. */
+/* Task: the rows of one entry. Rows before position 0 are padding on the left and stay as they
+   are. */
 static void attn__rope_task(void *arg, int b)
 {
     const attn__rope_job *job = (const attn__rope_job *)arg;
@@ -5822,6 +5867,7 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
         (status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
         (status = attn__check_option(why, "interleaved", a->interleaved, 1)) != ATTN_OK)
         return status;
+    /* The sentence names the argument that the number came from. */
     if (*rotary_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
@@ -5847,11 +5893,13 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
         (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
         return status;
+    /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
     if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           a->positions, job->rotary_dim, 0);
+    /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
     for (b = 0; b < a->batch; b++)
@@ -5875,6 +5923,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     if ((status = attn__rope_sizes(a, &job.rotary_dim, &why)) != ATTN_OK ||
         (status = attn__rope_places(&job, &why)) != ATTN_OK)
         return status;
+    /* A task although there are no threads: it runs in the default floating-point environment. */
     if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
     return ATTN_OK;
 }
@@ -5886,7 +5935,8 @@ static double attn__inverse_root(double x)
 {
     double r = 1.0, next;
     if (!(x - x == 0.0)) return 1.0 / x;
-    while (r * r < x) r *= 2.0;  /* from above: from there on it only falls */
+    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
+    while (r * r < x) r *= 2.0;
     while (r * r > 4.0 * x) r /= 2.0;
     for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
     return 1.0 / r;
@@ -5920,6 +5970,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     };
     const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
+    /* In this order, since each default may be made of those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
@@ -5935,13 +5986,14 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
     if (!s->rope_dim) s->rope_dim = s->head_dim;
+    /* The widest linear; kv_heads times head_dim then fits an int as well. */
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
                           s->heads, s->head_dim, 0);
     return ATTN_OK;
 }
 
-/* Rotation, norms and where the weights lie. */
+/* Checks the options of rotation and norms, and where the weights lie. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
@@ -5955,11 +6007,12 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if (s->rope_table && s->rope_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
-    /* A layer that rotates is for self-attention, which reads queries, keys and values off x. */
+    /* Only self-attention rotates, and there queries, keys and values are all made of x. */
     if (s->rope_table && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT,
                           "rope_table needs one source, but d_model is #, d_key # and d_value #",
                           "", s->d_model, s->d_key, s->d_value);
+    /* Bits above those of -0 are a negative number. */
     if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
         return attn__fail_float(why, "norm_eps", s->norm_eps,
                                 " but must be finite and not negative");
@@ -5990,6 +6043,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
         return status;
     attn__mha_widths(s, in, out);
     norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
+    /* The weights are added up in place, too: their sizes must make sense wherever they lie. The
+       NULL leaves it to this function to refuse, in words that the caller of a layer knows. */
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
         if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
@@ -6013,6 +6068,7 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 /* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
 static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 {
+    /* The first of the separate weights that is set, and the first that is not. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
     const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : !s->w_k ? "w_k" :
@@ -6040,6 +6096,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
         status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
         if (status != ATTN_OK) return status;
     }
+    /* From here on there are separate weights and biases only. */
     if (s->w_in) {
         s->w_q = s->w_in;
         s->w_k = s->w_q + (ptrdiff_t)q * s->d_model;
@@ -6068,31 +6125,35 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn__why why;
     attn_mha_args s;
     attn_status status;
-    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
+    size_t bytes = 0;                     /* gcc does not see that the check sets it */
     int in[4], out[4];
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
     if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
     status = attn__mha_shape(a, &s, &bytes, &why);
-    memset(m, 0, sizeof *m);              /* not before: a may point into m */
+    /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
+       so that every call refuses a layer that was refused here. */
+    memset(m, 0, sizeof *m);
     if (status != ATTN_OK || (status = attn__mha_weights(&s, &why)) != ATTN_OK) return status;
     if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem,
                                                   s.mem_size, bytes, &own, &at)) != ATTN_OK)
         return status;
     attn__mha_widths(&s, in, out);
     m->own = own;
+    /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
     at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
     at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
     at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
     at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
     m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
     m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
-    /* m->shape does not remember where the weights were: they may go now. */
+    /* m->shape forgets where the weights were: the caller may free them now. */
     m->shape = s;
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
     m->shape.q_norm = m->shape.k_norm = NULL;
+    /* +0 and -0 are both the default. */
     if (attn__bits(s.norm_eps) << 1 == 0) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
@@ -6103,6 +6164,8 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 }
 
 /* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ----- */
+/* A call of a layer. All five kinds are one procedure: what one of them does not have (a cache,
+   say) is NULL, or has no rows. */
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
@@ -6110,18 +6173,22 @@ typedef struct attn__mha_run {
     const attn__kernels *kernels;
     attn_mha_call call;
     int self, step;                       /* keys come from x; keys are read from a cache */
-    int batch, n_q;
+    int batch, n_q;                       /* as the caller counts; q_cum: the longest entry */
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
-    const int *q_to, *k_from, *k_to;  /* the rows of each that exist, as attn__project has them */
-    float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
-    attn__kv_rows put;                    /* self step: what will be appended, */
-    attn_kv after;                        /* and the cache as it will be then, for the checks */
-    int *ints;  /* workspace: the lengths of `after`, or k_from and k_to */
+    const int *q_to, *k_from, *k_to;      /* which of these rows exist, as in attn__project */
+    float *q, *k, *v;                     /* workspace: what the projections give */
+    float *heads, *weights;               /* workspace: what attention gives, before w_o and
+                                             before the mean over heads */
+    attn__kv_rows put;                    /* self step: what will be appended */
+    attn_kv after;                        /* self step: the cache as it will be then */
+    int *ints;                            /* workspace: the lengths of `after`, or k_from and
+                                             k_to */
     struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
-/* Settings of opts->attn that a layer makes itself, or that this kind of call cannot follow. */
+/* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
+   follow: ignoring them would be a wrong answer. `set` is the name of the first such setting. */
 static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *cache, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
@@ -6136,12 +6203,14 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
     if (set)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
                           0, 0, 0);
+    /* The cache is an argument of its own. Naming the same one here does no harm. */
     if (a->kv && a->kv != cache)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
                           0);
     if (!r->self && r->m->shape.rope_table)
         return attn__fail(why, ATTN_E_CONFLICT,
                           "the layer has a rope_table: it is for self-attention", "", 0, 0, 0);
+    /* What is left concerns self-attention only, and then its steps. */
     if (!r->self) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
@@ -6159,7 +6228,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
     return ATTN_OK;
 }
 
-/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
+/* Checks the offsets of ragged entries. They begin at row 0, because projections take all rows up
+   to the last offset for one entry. *n, the longest entry, is found here when it is 0. */
 static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
                                  const char *width, int *n)
 {
@@ -6169,7 +6239,7 @@ static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cu
     return attn__check_cum(why, name, cum, batch, width, n);
 }
 
-/* Sizes of the call, from which follow those of the attention inside and of what is projected. */
+/* Notes the sizes of the call, of the attention inside, and of what is projected. */
 static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -6178,12 +6248,15 @@ static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k,
     r->n_q = r->q_rows = n_q;
     r->k_rows = n_k;
     if (a->k_batch && !r->step) r->k_batch = a->k_batch;
+    /* Without padding a projection takes the rows of all entries as one, so an int must count
+       them. */
     if (r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", batch, n_q,
                           0);
     if (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
                           r->k_batch, n_k, 0);
+    /* New rows of a self step are both queries and keys, so both have the same lengths. */
     r->q_to = a->q_lengths;
     if (r->call == ATTN_MHA_SELF_STEP) r->k_to = a->q_lengths;
     a->batch = batch;
@@ -6195,8 +6268,8 @@ static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k,
     return ATTN_OK;
 }
 
-/* Begins a call: options and sizes. Looks at no tensor and, when only the workspace is asked for
-   (query), into no array. */
+/* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
+   before there are any arrays, so then none of these is looked at either. */
 static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha_call call,
                                    int batch, int n_q, int n_k, const attn_kv *cache,
                                    const attn_mha_opts *o, int query, attn__why *why)
@@ -6204,6 +6277,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     attn_args *a = &r->in;
     attn_status status;
     memset(r, 0, sizeof *r);
+    /* A fill makes keys and values alone: it is a call without queries. */
     if (call == ATTN_MHA_CROSS_FILL) n_q = 0;
     if (!m || !m->o.w)
         return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
@@ -6215,6 +6289,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     if (o) r->o = *o;
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
     *a = r->o.attn;
+    /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
     if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
         (status = attn__check_size(why, r->self && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
         (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
@@ -6224,6 +6299,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
+    /* What the kind of call decides about the attention inside. */
     a->kv = cache;
     if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
@@ -6244,7 +6320,8 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
 }
 
-/* A part of the workspace behind the others, on cache lines of its own. 1 when it does not fit. */
+/* Puts a part of a * b * c * d floats behind the others, on cache lines of its own, since threads
+   write to different parts at once. Returns 1 when it does not fit. */
 static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
     size_t bytes;
@@ -6253,9 +6330,11 @@ static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
            (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
 }
 
-/* The parts of the workspace, and how large it must be. */
+/* Lays out the workspace and says how large it must be. Parts that this call does not need have no
+   rows. */
 static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
 {
+    /* A mean over the heads is made of the weights of each, which need room first. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
     const attn_mha *m = r->m;
     size_t total = 0;
@@ -6269,6 +6348,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
                        r->in.n_k);
+    /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
         if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
@@ -6286,9 +6366,10 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
 static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
-    size_t need = 0;                      /* for gcc, which sees a way around the plan */
+    size_t need = 0;                      /* gcc does not see that the plan sets it */
     char *at = NULL;
     attn_status status;
+    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
     r->in.work = NULL;
     r->in.work_size = 0;
     if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
@@ -6305,8 +6386,8 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in
-   the table? */
+/* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
+   steps also append to it (`to`): is there room in the cache, and in the table of rotations? */
 static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
@@ -6317,6 +6398,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
                           to->shape.batch, 0);
     if (to) {
+        /* k and v follow when they have been projected; their counts are known now. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
         if ((status = attn__kv_room(why, &r->put, "q_lengths")) != ATTN_OK) return status;
     }
@@ -6327,6 +6409,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
                               "entry # reads entry # of a cache that has #", "", b, entry,
                               cache->shape.batch);
+        /* As many keys as there will be when the new ones have been appended. */
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
         if (to && r->m->shape.rope_table && keys > positions)
@@ -6339,14 +6422,16 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
     return ATTN_OK;
 }
 
-/* What attn__check_masks leaves of masks: the spans point into it as long as they are looked at. */
+/* What attn__check_masks makes of mask, keep and bias. Spans point into it, so it must live as long
+   as they are looked at. */
 typedef struct attn__mha_masks {
     attn_args args;
     attn__shape shape;
     attn__tensor tensor[3];
 } attn__mha_masks;
 
-/* Everything that a call reads, whatever it computes: the layer, and what the options point to. */
+/* Notes everything that a call reads whatever it computes: the layer itself, and what the options
+   point to. */
 static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
                                     attn__mha_masks *masks, attn__why *why)
 {
@@ -6354,6 +6439,7 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     const attn_mha_args *s = &m->shape;
     attn__shape *shape = &masks->shape;
     attn_status status;
+    /* These four are all that the next two functions read of a shape. */
     memset(shape, 0, sizeof *shape);
     shape->batch = r->batch;
     shape->heads = s->heads;
@@ -6381,8 +6467,8 @@ static void attn__span_cache(attn__spans *all, const attn_kv *c)
     attn__span_add(all, "the memory of the cache", c->k_panels, attn__kv_bytes(c));
 }
 
-/* Is all that is written apart from all that is read? `to` is a cache that is written, lengths the
-   source_lengths of a fill. */
+/* Is all that is written apart from all that is read? What is written is noted first, up to
+   all.outputs. `to` is a cache that is written, `lengths` the source_lengths of a fill. */
 static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x,
                                      const float *k_from, const float *v_from, const attn_kv *to,
                                      const int *lengths, attn__why *why)
@@ -6411,7 +6497,8 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     if (to) attn__span_cache(&all, to);
     all.outputs = all.n;
     attn__span_add(&all, "x", x, x_bytes);
-    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);  /* perhaps x, with more rows */
+    /* memory may be x with more rows, so it is noted by itself. */
+    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);
     if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
     attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
     if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
@@ -6419,14 +6506,16 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     return attn__check_overlap(why, &all);
 }
 
-/* Which rows of the memory are keys of somebody? The others are not projected: they may never have
-   been written. With a k_map, an entry has the keys that any of its readers sees. */
+/* Finds the rows of the memory that are somebody's keys, from the first to the last of each entry.
+   The others are not projected: they may be uninitialised. With a k_map several entries of the
+   batch may read the same one of the memory, which then has the keys that any of them sees. */
 static void attn__mha_keys(attn__mha_run *r)
 {
     const attn_args *a = &r->in;
     int *from = r->ints, *to = from + r->k_batch, b;
     if (r->step || a->k_cum || r->k_rows == 0) return;
     if (!a->k_lengths && !a->k_starts && !a->k_map && r->k_batch == r->batch) return;
+    /* An entry has no keys until a reader is found. */
     for (b = 0; b < r->k_batch; b++) {
         from[b] = r->k_rows;
         to[b] = 0;
@@ -6438,15 +6527,17 @@ static void attn__mha_keys(attn__mha_run *r)
         if (start < from[entry]) from[entry] = start;
         if (end > to[entry]) to[entry] = end;
     }
+    /* Without a reader: no rows, and not minus some. */
     for (b = 0; b < r->k_batch; b++)
         if (from[b] > to[b]) from[b] = to[b];
     r->k_from = from;
     r->k_to = to;
 }
 
-enum { ATTN__HEAD_ROWS = 32 };
+enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
 
-/* What happens to each head of the projected queries, or keys, before they meet: norm, rotation. */
+/* What happens to each head of the projected queries, or keys, before they meet: norm and rotation,
+   in the order that the layer asks for. */
 typedef struct attn__head_job {
     const attn__mha_run *r;
     float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
@@ -6456,13 +6547,14 @@ typedef struct attn__head_job {
     int blocks;
 } attn__head_job;
 
-/* Position of row 0 of entry b: behind what the cache holds, or so that the first key has 0. */
+/* Position of row 0 of entry b. A step goes on behind the keys in the cache. Otherwise k_starts[b]
+   rows of padding come first and have negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
-/* Task: some rows of one entry. Padding is left alone: the table may end before it. */
+/* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
 static void attn__head_task(void *arg, int i)
 {
     const attn__head_job *job = (const attn__head_job *)arg;
@@ -6470,19 +6562,21 @@ static void attn__head_task(void *arg, int i)
     int b, row, last, h, pos;
     ptrdiff_t first;
     float *x;
+    /* The tasks of the second job are numbered behind those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
     last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
     if (job->from && row < job->from[b]) row = job->from[b];
     if (job->to && last > job->to[b]) last = job->to[b];
+    /* Rows of the tensor are counted from the first entry, positions within their own. */
     first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
     x = job->x + (first + row) * job->heads * s->head_dim;
     pos = attn__head_pos(job->r, b) + row;
     for (; row < last; row++, pos++)
         for (h = 0; h < job->heads; h++, x += s->head_dim) {
-            if (job->norm && !s->norm_after_rope) attn__norm(x, s->head_dim, job->norm,
-                                                             s->norm_eps);
+            if (job->norm && !s->norm_after_rope)
+                attn__norm(x, s->head_dim, job->norm, s->norm_eps);
             if (s->rope_table && pos >= 0)
                 attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
                              s->rope_interleaved);
@@ -6490,6 +6584,7 @@ static void attn__head_task(void *arg, int i)
         }
 }
 
+/* Norms and rotates the heads of queries and keys: two jobs, one start of the executor. */
 static void attn__head_run(attn__mha_run *r)
 {
     const attn_mha *m = r->m;
@@ -6500,8 +6595,10 @@ static void attn__head_run(attn__mha_run *r)
           k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum, 0 }
     };
     int i, tasks = 0;
+    /* The n_k of a self step counts the whole cache, but only the new keys are projected. */
     if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
     if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    /* A job that has nothing to do keeps its 0 blocks, and so has no tasks. */
     for (i = 0; i < 2; i++) {
         if (job[i].norm || m->shape.rope_table)
             job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
@@ -6510,7 +6607,8 @@ static void attn__head_run(attn__mha_run *r)
     attn__run(r->in.exec, tasks, attn__head_task, job);
 }
 
-/* y [rows][n][width] times the gate of each of the n: a product alone, with nothing added to it. */
+/* y [rows][n][width] times the gate of each of the n. Nothing is added to these products, so no
+   compiler can contract them. */
 typedef struct attn__gating {
     float *y;
     const float *gate;
@@ -6519,16 +6617,18 @@ typedef struct attn__gating {
     int n_q;
 } attn__gating;
 
+/* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
+   1, so it cannot overflow. */
 static float attn__gate(float x, int sigmoid)
 {
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;  /* of what is not positive: no overflow */
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
     if (!sigmoid) return attn__tanh(x);
     down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
 }
 
-/* Task: a block of rows. Rows of padding have never been written. */
+/* Task: a block of rows. Rows of padding are skipped: nobody has written them yet. */
 static void attn__gate_task(void *arg, int block)
 {
     const attn__gating *job = (const attn__gating *)arg;
@@ -6538,6 +6638,7 @@ static void attn__gate_task(void *arg, int block)
     for (i = 0; i < job->n; i++) {
         const float by = attn__gate(job->gate[i], job->sigmoid);
         for (r = first; r < last; r++) {
+            /* r counts the rows of all entries: this is row r % n_q of entry r / n_q. */
             float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
             if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
             for (x = 0; x < job->width; x++) {
@@ -6548,6 +6649,7 @@ static void attn__gate_task(void *arg, int block)
     }
 }
 
+/* Applies the gate to y: the heads before w_o when each has its own, else to out. */
 static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
 {
     attn__gating job = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid, r->q_to,
@@ -6556,10 +6658,12 @@ static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
               &job);
 }
 
-/* Task: one row of weights averaged over the heads: summed in their order, then divided. */
+/* Task: one row of weights averaged over the heads: summed in their order, so that threads do not
+   matter, then divided. */
 static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
+    /* i counts the rows of all entries. The same row of the next head is `head` floats away. */
     const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
     const size_t entry = (size_t)(i / r->n_q) * (size_t)r->m->shape.heads * head;
     const int heads = r->m->shape.heads;
@@ -6573,7 +6677,8 @@ static void attn__mean_task(void *arg, int i)
     for (j = 0; j < n_k; j++) to[j] = attn__clean(to[j] / (float)heads);
 }
 
-/* Everything is checked and there is memory for all of it. */
+/* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
+   fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
                                      const float *k_from, const float *v_from)
 {
@@ -6588,6 +6693,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
+    /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
     if (m->shape.rope_table || m->q_norm || m->k_norm) attn__head_run(r);
     if (r->put.to) {
         r->put.k = r->k;
@@ -6595,20 +6701,23 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
+    /* No `why`: the same arguments were checked before, and they bring their memory. */
     status = attn__sdpa(&r->in, NULL, 0, NULL);
-    ATTN_ASSERT(status == ATTN_OK);       /* it was checked and brings its memory */
+    ATTN_ASSERT(status == ATTN_OK);
+    /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
     attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
-    for (b = 0; r->q_to && b < r->batch; b++)                 /* rows of padding are zeros */
+    /* Rows of padding were left out everywhere, and are zeros for the caller. */
+    for (b = 0; r->q_to && b < r->batch; b++)
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
                (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
     return status;
 }
 
-/* The sources of a call, now that it is known how many rows there are. */
+/* Counts the rows of ragged sources, and checks that all sources are there. */
 static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const float *x,
                                      const float *k_from, attn__why *why)
 {
@@ -6620,7 +6729,8 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     };
     attn_status status;
     int i;
-    if (r->in.q_cum) {                    /* ragged: one long entry for all but the attention */
+    /* Only the attention inside needs to know ragged entries: for projections they are one. */
+    if (r->in.q_cum) {
         r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
         r->q_batch = 1;
     }
@@ -6628,12 +6738,13 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
         r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
-    /* Where nobody looks, no key is projected. */
+    /* Without queries nobody looks at a key, so none is projected. */
     if (r->call != ATTN_MHA_CROSS_FILL && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
     for (i = 0; i < 5; i++)
         if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
             ATTN_OK)
             return status;
+    /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
     if (r->k_rows > 0 && !k_from)
@@ -6645,9 +6756,9 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     return ATTN_OK;
 }
 
-/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then
-   overlaps, then the arguments of the attention inside as they will be when it is called, its keys
-   appended. */
+/* Checks what is left to check and computes. All that can go wrong goes wrong before anything is
+   written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
+   inside, as they will be when it is called. */
 static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
                                      const float *k_from, attn_kv *to, attn__why *why)
 {
@@ -6664,6 +6775,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         (status = attn__mha_sources(r, out, x, k_from, why)) != ATTN_OK ||
         (status = attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why)) != ATTN_OK)
         return status;
+    /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
     r->in.out = r->heads;
     r->in.q = r->q;
     if (!r->step) {
@@ -6671,7 +6783,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->in.v = r->v;
     }
     if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    if (to) {                             /* the cache as it will be */
+    /* The attention will look at a cache that the new keys have been appended to. It is checked
+       with a copy of that cache whose lengths have grown already; the panels are the same. */
+    if (to) {
         r->after = *to;
         r->after.lengths = r->ints;
         for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
@@ -6682,8 +6796,10 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
     return attn__mha_compute(r, out, x, k_from, v_from);
 }
 
+/* Where queries and keys of a call come from. For self-attention the memory is x. */
 typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
 
+/* Four of the five calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
                                       float *out, const attn__mha_source *in, attn_kv *to,
                                       const attn_kv *cache, const attn_mha_opts *o)
@@ -6731,7 +6847,7 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
     return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
 }
 
-/* Do the projected rows of the memory go into c? */
+/* Do the projected rows of the memory fit into c? Nothing has been projected yet. */
 static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
                                         const float *memory, const int *lengths, attn__why *why)
 {
@@ -6749,6 +6865,7 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
                               same[i].cached, same[i].here, 0);
     if ((status = attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
+    /* Lengths that make no sense are refused as such, before the room for them is looked at. */
     for (b = 0; lengths && b < r->batch; b++)
         if (lengths[b] < 0 || lengths[b] > r->k_rows)
             return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
@@ -6760,7 +6877,8 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
     return attn__mha_sources(r, NULL, NULL, memory, why);
 }
 
-/* Everything is checked here, too: c forgets what it held. */
+/* Projects the memory and makes it the content of c. This cannot fail either, so c can forget what
+   it held before. */
 static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from)
 {
     attn__project in[2] = {
@@ -6770,6 +6888,7 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
     attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
     attn__project_run(r->in.exec, in, 2);
     if (r->m->k_norm) attn__head_run(r);
+    /* What c held is dropped, and the new rows are appended to nothing. */
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);
 }
@@ -6783,7 +6902,9 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
     attn_mha_opts own;
     attn_status status;
     const float *memory_v = o && o->memory_v ? o->memory_v : memory;
-    memset(&own, 0, sizeof own);          /* masks and the like are the business of the steps */
+    /* The options may be those of the steps that follow. A fill does not attend, so it takes what
+       it needs of them, and has nothing to say about masks and the like. */
+    memset(&own, 0, sizeof own);
     if (o) {
         own.memory_v = o->memory_v;
         own.attn.work = o->attn.work;
@@ -6813,16 +6934,19 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
 {
     attn__why why;
     attn__mha_run r;
-    attn_kv cache;                        /* of the size the steps will find */
+    attn_kv cache;                        /* stands for the one that steps will bring */
     size_t need;
     int step, lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
     if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)
         return (size_t)-1;
     step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    /* A step projects no memory: its n_k is not one of the layer's rows. */
     if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
         attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
         return (size_t)-1;
+    /* The workspace of a step depends on the capacity of its cache, which n_k is here. Nobody looks
+       into this cache, but it must look alive. */
     if (step) {
         memset(&cache, 0, sizeof cache);
         cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
