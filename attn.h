@@ -3626,7 +3626,8 @@ enum {
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
                                              cache */
-    ATTN__STATE_O = 80  /* in a state: m, l, seen [SPLIT] each, in use; outputs from here */
+    /* A state: m, l and seen, [ATTN__SPLIT] each; 1 where it is in use; the outputs from here. */
+    ATTN__STATE_O = 80
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
@@ -3672,7 +3673,7 @@ typedef struct attn__plan {
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* The next n * width floats of a slot, in whole lines. */
+/* Takes the next n * width floats of a slot, in whole cache lines, and says where they begin. */
 ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long long width)
 {
     const unsigned long long here = *at;
@@ -3689,12 +3690,13 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     const int few = cut->per_head <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
     const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
+    /* A band has 24 rows at least, four of the smallest tiles: so many bands there are at most. */
     const int bands = kv_heads * ((cut->per_head - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
-    unsigned long long at = 16;  /* the count of empty rows stands first */
+    unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
     cut->o = attn__reserve(&at, rows, v_width);
@@ -3703,6 +3705,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
+    /* What a block does not need begins here, too, and is never touched. A cache has packed K. */
     cut->chains = cut->k = cut->v = (size_t)at;
     if (!a->kv) {
         if (few) cut->chains = attn__reserve(&at, band, v_width);
@@ -3711,11 +3714,13 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     }
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : v_width);
-    /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only
-       where keys may have to be left out) */
+    /* Few rows pack of V only the columns behind the last whole panel. Many rows pack all of it, of
+       a cache only where keys may have to be left out. */
     if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
-    at += 16;  /* slots at other places of their pages */
+    /* One line more, so that a slot whose size is a power of two does not put the next one at the
+       same place of its pages. */
+    at += 16;
     return at < (size_t)-1 ? (size_t)at : (size_t)-1;
 }
 
@@ -3730,19 +3735,22 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Few rows: K/V heads share a block, as long as no thread idles for it. `all` rows of each K/V
-   head. */
+/* Cuts entries of few rows: `all` rows of each K/V head. K/V heads share a block, as long as no
+   thread idles because of it. */
 static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
                            int threads)
 {
     attn__cut *cut = &plan->few;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
+    /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
+       Panels of a cache need neither. */
     const int fit = a->kv ? most
                   : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
     cut->per_head = attn__min(all, ATTN__FEW);
+    /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -3751,6 +3759,7 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
         if ((long long)s->batch * cut->head_blocks * (split ? plan->chunks : 1) >= 4ll * threads)
             break;
     }
+    /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
     if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
         plan->parts = parts < plan->chunks ? (int)parts : plan->chunks;
@@ -3758,7 +3767,8 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
     cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
 }
 
-/* Many rows: smaller blocks when threads would idle, and equal ones. */
+/* Cuts entries of many rows, one K/V head to a block: smaller blocks when threads would idle, and
+   blocks of equal size, so that no thread waits for the largest. */
 static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
                             int threads)
 {
@@ -3770,18 +3780,20 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
     cut->head_blocks = s->kv_heads;
     cut->per_head = attn__min(all, plan->block_rows);
     if (threads > 1) {
+        /* Each block packs K and V anew, so blocks of two bands are not divided any more. */
         while (cut->per_head > 2 * ATTN__BAND &&
                ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
             cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
+        /* As many blocks, of equal size: multiples of 24 rows are whole tiles everywhere. */
         blocks = (all - 1) / cut->per_head + 1;
         cut->per_head = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->per_head);
     }
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
 
-/* The size of the workspace. It depends on sizes only and never shrinks when they grow: room for as
-   many tasks as this call and every smaller one can have, each with the largest slot. Returns 1 on
-   overflow. */
+/* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
+   caller can ask once, for the largest call: there is room for as many tasks as that and every
+   smaller call can have, each with the largest slot. Returns 1 on overflow. */
 static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
@@ -3799,6 +3811,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     cut.per_head = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
     plan->slot_floats = all <= ATTN__FEW && plan->few.kv_heads == sharing
                ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
+    /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(plan->state_floats, (size_t)chunks, &states) ||
@@ -3806,6 +3819,8 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     }
     if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
+    /* A call with many rows has larger slots, and no states; ragged it may have rows of both
+       kinds. */
     if (all > ATTN__FEW) {
         size_t many;
         cut.per_head = rows;
@@ -3820,7 +3835,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
 }
 
-/* Everything about the shape of a call. Returns 1 when there is an overflow. */
+/* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
 {
     const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
@@ -3830,15 +3845,17 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
+    /* Rows 1 KB apart, or a multiple of it, share few sets of L1: one line more spreads them. */
     plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
     plan->chunks = (s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
     plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
     plan->table_floats = attn__up((size_t)s->batch + 1, 16);
     plan->parts = 1;
+    /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
-    /* entries that bring their own numbers of rows may be of both kinds */
+    /* Entries that bring their own numbers of rows may be of both kinds. */
     if (all <= ATTN__FEW || a->q_cum || a->q_lengths)
         attn__plan_few(a, s, plan, all > 0 ? (int)all : 1, threads);
     if (all > ATTN__FEW) {
@@ -3858,14 +3875,14 @@ typedef struct attn__work {
     const attn__shape *s;
     const attn__plan *plan;
     const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1]: entry b has items first_item[b] .. [b +
-                                             1] - 1 */
+    int *first_item;                      /* [batch + 1] entry b begins with item first_item[b] */
     int padding;                          /* rows that do not exist are written all the same */
-    float *slots, *states;
+    float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
 } attn__work;
 
+/* A block that a task works on: which rows it has, and its parts of the slot. */
 typedef struct attn__block {
     const attn__work *w;                  /* the call that it is a part of */
     const attn__cut *cut;                 /* how its slot is laid out */
@@ -3893,7 +3910,7 @@ typedef struct attn__block {
                                              to see */
 } attn__block;
 
-/* rows: of a K/V head of an entry */
+/* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
     return rows <= ATTN__FEW ? &plan->few : &plan->many;
@@ -3923,7 +3940,9 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     const attn__shape *s = w->s;
     const attn__cut *cut;
     int b = 0, above = s->batch, all, blocks, later;
-    while (above - b > 1) {  /* the last entry that begins at or before item */
+    /* The last entry that begins at or before the item. Entries without items begin where the next
+       one does, and are passed over. */
+    while (above - b > 1) {
         const int middle = b + (above - b) / 2;
         if (w->first_item[middle] <= item) b = middle;
         else above = middle;
@@ -3938,8 +3957,8 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->head_blocks;
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
-    /* the last rows first: with causal masks they take longest, and the shorter blocks fill the
-       gaps */
+    /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
+       the gaps. The same item writes the padding behind them. */
     later = item % blocks;
     block->first = (blocks - 1 - later) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
@@ -3970,7 +3989,8 @@ static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, i
     return attn__min(n, end - r);
 }
 
-/* What the rows of a block may see by position. */
+/* What the rows of a block may see by position: each row, and all together. Rows at the same place
+   of different K/V heads see the same. */
 static void attn__block_ranges(attn__block *block)
 {
     const attn_args *a = block->w->a;
@@ -4004,6 +4024,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 
     attn__block_at(block, w, item);
     cut = block->cut;
+    /* The last block of an entry may have few rows in a slot that was laid out for many. Such a slot
+       has no room for `chains`, but one K/V head in a block is not read in slices. */
     block->few = block->per_head <= ATTN__FEW;
     block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
     block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
@@ -4088,8 +4110,8 @@ typedef struct attn__chunk_view {
                                              memory lies */
 } attn__chunk_view;
 
-/* The keys of `left` [n] that these cells hide stay in it; the others are needed by `heads` more
-   K/V heads. Returns how many stay. */
+/* Of the n keys in `left`, those stay that the row does not see; each of the others is needed by
+   `heads` more K/V heads. Returns how many stay. */
 static int attn__keys_left(const attn__row *row, int heads, unsigned char *left, int n,
                            unsigned char *needed)
 {
@@ -4100,6 +4122,8 @@ static int attn__keys_left(const attn__row *row, int heads, unsigned char *left,
                            (row->mask && row->mask[j] == -attn__inf()) ||
                            (row->bias && row->bias[j] == -attn__inf()) ||
                            (row->keep && !row->keep[j]);
+        /* Without a branch, which could not be predicted: the key is written always, and kept only
+           if it is hidden. */
         left[stay] = (unsigned char)j;
         stay += hidden;
         needed[j] = (unsigned char)(needed[j] + (hidden ? 0 : heads));
@@ -4120,7 +4144,8 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
 }
 
 /* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
-   last row comes first, for it often sees all of them; the search ends when no key is left. */
+   last row is asked first, because it often sees all of them; the search ends when no key is left
+   that nobody needs. Cells that heads or rows share are asked once for all of them. */
 static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -4152,6 +4177,7 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
         }
     }
 
+    /* The range shrinks to what is needed. Inside it some keys may still be needed by nobody. */
     while (view->lo < view->hi && !view->needed[view->lo]) view->lo++;
     while (view->lo < view->hi && !view->needed[view->hi - 1]) view->hi--;
     for (j = view->lo; j < view->hi; j++)
@@ -4182,13 +4208,15 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->lo = lo < 0 ? 0 : lo;
         view->hi = attn__min(hi, view->keys);
     }
-    /* one to four rows always leave out what they do not see, and need not know */
+    /* One to four rows always leave out what they do not see (attn__must_select), and need not
+       know which keys others need. */
     if (block->arrays && block->per_head > ATTN__DIRECT && view->lo < view->hi)
         attn__chunk_needs(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
     view->score_lo = block->all_scores ? 0 : view->lo;
     view->score_hi = block->all_scores ? view->keys : view->hi;
+    /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
     view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1];
     return view->score_lo < view->score_hi;
@@ -4201,7 +4229,7 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* Panels of a cache are read as they are. */
+/* Panels of a cache are read as they are. Whether V is finite is looked at when it matters. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
@@ -4224,7 +4252,8 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
     }
 }
 
-/* Packs K of the chunk for every K/V head of the block. */
+/* Packs K of the chunk for every K/V head of the block, from the first panel with a key that is
+   wanted. */
 static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -4260,10 +4289,12 @@ typedef struct attn__band {
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
+/* Sets what all bands and chunks of a block have in common. */
 static void attn__band_for(attn__band *band, const attn__block *block)
 {
     const attn_args *a = block->w->a;
     attn__softmax *softmax = &band->softmax;
+    /* The fold reads whole vectors, also behind the last row. */
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
     softmax->scores = block->scores;
@@ -4275,10 +4306,12 @@ static void attn__band_for(attn__band *band, const attn__block *block)
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     softmax->arrays = block->arrays || !softmax->simple;
+    /* Rows that all see every key, with nothing added, need no description. */
     softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
 }
 
-/* What each row of the band may see of the chunk by position. */
+/* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
+   i begins anew with each of them. */
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -4296,6 +4329,7 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
             if (to < row->hi) row->hi = to;
             if (row->lo >= row->hi) row->lo = row->hi = 0;
         }
+        /* A row that sees nothing must not widen the range of the band. */
         if (row->lo < row->hi) {
             band->lo = row->lo < band->lo ? row->lo : band->lo;
             band->hi = row->hi > band->hi ? row->hi : band->hi;
@@ -4330,7 +4364,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->softmax.n = view->keys;
     band->softmax.rows = band->rows;
     band->softmax.seen = block->seen + start;
-    /* when all of V is finite, hidden keys add exact zeros: nobody asks which they were */
+    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were. */
     band->softmax.visible = block->few || view->source->not_finite ? block->visible : NULL;
     return 1;
 }
@@ -4344,7 +4378,9 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const int key = block->entry.start + view->first;
     int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
     ATTN__COUNT(MASKED);
-    band->softmax.ahead = 0;                                /* to the same row of the next band */
+    /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
+       away. */
+    band->softmax.ahead = 0;
     if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
         band->softmax.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
@@ -4398,7 +4434,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     int r;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
     kernels->softmax(&band->softmax);
-    if (band->lo >= band->hi) return 0;                     /* only the scores were wanted */
+    /* Scores may be wanted of a chunk that no row sees. */
+    if (band->lo >= band->hi) return 0;
     if (!state) {
         kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
                       band->rows);
@@ -4406,6 +4443,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     }
     memcpy(state, band->m, ATTN__SPLIT * sizeof(float));
     memcpy(state + ATTN__SPLIT, band->l, ATTN__SPLIT * sizeof(float));
+    /* `seen` also remembers the chunks before this one. That does no harm: all that is asked later
+       is whether a row has seen any key at all. */
     for (r = 0; r < ATTN__SPLIT; r++)
         state[2 * ATTN__SPLIT + r] = r < band->rows && block->seen[r] ? 1.0f : 0.0f;
     state[3 * ATTN__SPLIT] = 1.0f;
@@ -4414,7 +4453,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
-/* Is some of V not finite, among the keys that the block needs? */
+/* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
+   right-hand side of a product, so that is all that g describes. */
 static int attn__look_at_v(const attn__block *block, const attn__chunk_view *view,
                            const attn__kv_source *source)
 {
@@ -4434,14 +4474,15 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     return kernels->not_finite(&g);
 }
 
-/* Must each row choose its keys, because a product with 0 would not be 0, or would read a V that it
-   must not read? All of V finite: hidden keys add exact zeros, so no row needs the per-row
-   select. */
+/* Must each row leave its hidden keys out of the product? Their probability is 0, but 0 times a V
+   that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
+   finite, hidden keys add exact zeros, and no row needs the slower `select`. */
 static int attn__must_select(const attn__block *block, const attn__band *band,
                              const attn__chunk_view *view, attn__kv_source *source)
 {
     if (!band->uneven && !block->arrays) return 0;
-    if (block->per_head <= ATTN__DIRECT) return 1;  /* fewer steps, and nobody needs to look at V */
+    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. */
+    if (block->per_head <= ATTN__DIRECT) return 1;
     if (view->gaps && block->few) return 1;
     if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
     return source->not_finite;
@@ -4469,7 +4510,8 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const int select = attn__must_select(block, band, view, source);
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
-    if (select && !band->softmax.arrays)  /* the soft-max has not written who sees whom */
+    /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
+    if (select && !band->softmax.arrays)
         for (r = 0; r < band->per_head; r++) {
             const attn__row *row = band->row + first + r;
             for (j = lo; j < hi; j++)
@@ -4485,7 +4527,9 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     if (select) kernels->select(g, visible + lo);
     else kernels->gemm(g);
     if (!source->v_tail) return;
-    g->b = source->v_tail + lo * 16;                        /* the columns that were packed alone */
+    /* The columns behind the last whole panel were packed by themselves, and are a second product
+       next to the first. */
+    g->b = source->v_tail + lo * 16;
     g->b_step = 16;
     g->c += source->panels * 16;
     if (g->from) g->from += source->panels * 16;
@@ -4532,6 +4576,8 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         n, s->v_head_dim, needed);
 }
 
+/* A chunk for a block of many rows. A band goes all the way from scores to outputs before the next
+   one begins, so its scores stay in L1 while packed K and V stay in L2. */
 static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
 {
     const int v_width = block->w->plan->v_width;
@@ -4603,7 +4649,8 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
         n = attn__min(most, end - j);
         g.b = view->source->k + j * s->k[1];
         g.c = block->scores + j;
-        g.ahead = NULL;  /* the next 16 keys; behind the last ones V */
+        /* Prefetched are the next 16 keys, and behind the last ones V. */
+        g.ahead = NULL;
         if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
             g.ahead = g.b + n * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
@@ -4679,6 +4726,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = (local - band->first_head) * band->per_head;
             float *chains = block->chains + (ptrdiff_t)row * v_width;
+            /* Only the last slice has all of the sum, so only it may fold. */
             g.from = j > band->lo ? chains : NULL;
             g.c = chains;
             g.fold_a = NULL;
@@ -4696,7 +4744,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
     }
 }
 
-/* state NULL: fold at once; else keep (m, l, seen, outputs) there. */
+/* A chunk for a block of few rows. It is folded at once, or its state is kept when there is one. */
 static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, float *state)
 {
     attn__chunk_view view;
@@ -4706,7 +4754,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     if (block->direct) attn__direct_scores(block, &view);
     band->number = 0;
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
-        /* whole heads see what the block sees: there is always something to do */
+        /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, view.source + local, local,
@@ -4718,7 +4766,8 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* What stands in a cell of the weights until its score arrives. */
+/* What stands in a cell of the weights until its score arrives, if one ever does. Probabilities can
+   only be made in the end, so the mark of a hidden key must be no score. */
 static float attn__cell_before(const attn_args *a)
 {
     return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
@@ -4746,7 +4795,8 @@ static void attn__block_before(const attn__block *block, int first, int last)
                          attn__cell_before(block->w->a));
 }
 
-/* A row without a single visible key (it exists and is counted), or a row of padding. */
+/* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
+   row that exists, other stages of the weights than probabilities are written already. */
 static void attn__block_nothing(const attn__block *block, int local, int r, int exists)
 {
     const attn_args *a = block->w->a;
@@ -4763,13 +4813,15 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
     else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
-/* The sinks of a band's heads: a key each that has a score and no value. */
+/* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
+   none, and its sum is 0. */
 static void attn__block_sinks(attn__block *block, int start, int rows, float *M, float *L)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int v_width = block->w->plan->v_width;
     float sink[ATTN__BAND], one[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
     int x, h, i;
+    /* Up to a whole band, since the fold reads whole vectors. */
     for (x = 0; x < ATTN__BAND; x++) {
         const int r = attn__min(start + x, block->rows - 1);
         attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
@@ -4834,7 +4886,7 @@ static void attn__block_chunks(const attn__block *block, int *first, int *last)
     *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
 }
 
-/* An item is a block. */
+/* An item is a block. One that has only padding is closed at once. */
 static void attn__item_block(const attn__work *w, int item, int slot)
 {
     attn__block block;
@@ -4868,7 +4920,8 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is a part of a block's chunks, and leaves their states. */
+/* An item is a part of a block's chunks, and leaves their states. Parts are cut by the longest
+   entry: a part of a shorter one may have nothing to do, and leaves states that are not in use. */
 static void attn__item_part(const attn__work *w, int item, int slot)
 {
     const int parts = w->plan->parts, part = item % parts;
@@ -4881,6 +4934,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
     attn__block_chunks(&block, &first, &last);
     lo = (int)((long long)w->plan->chunks * part / parts);
     hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
+    /* Each part fills its own columns of the weights, the outer ones also what lies outside. */
     attn__block_before(&block, part == 0 ? 0 : attn__column(&block, lo),
                        part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
     for (chunk = lo; chunk < hi; chunk++) {
@@ -4903,6 +4957,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
             const float *state = attn__state(w, item, chunk);
             float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
             if (state[3 * ATTN__SPLIT] == 0.0f) continue;
+            /* The fold reads whole vectors, and a state has half a band. */
             memset(m, 0, sizeof m);
             memset(l, 0, sizeof l);
             memcpy(m, state, ATTN__SPLIT * sizeof(float));
@@ -4939,7 +4994,8 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* The next item that nobody has taken, or with a compiler that has no atomics a fixed share. */
+/* The next item that nobody has taken. Where the compiler is not known to have atomics, every task
+   gets a fixed share instead. */
 static int attn__take(attn__work *w, int slot, int round)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -4951,6 +5007,8 @@ static int attn__take(attn__work *w, int slot, int round)
 #endif
 }
 
+/* Task: takes items until there are none. Its number is that of its slot: a thread may run several
+   tasks, but no task shares its work memory. */
 static void attn__task(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
@@ -4959,6 +5017,7 @@ static void attn__task(void *arg, int slot)
         w->run_item(w, item, slot);
 }
 
+/* Runs all items, with no more tasks than slots. */
 static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
 {
     w->run_item = run_item;
@@ -4981,12 +5040,14 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     w.plan = plan;
     w.kernels = attn__table(a->backend);
     w.first_item = (int *)(void *)at;
+    /* Ragged, out has no rows of padding, but lse and weights have. */
     w.padding = !a->q_cum || a->lse || a->weights;
     w.slots = (float *)(void *)at + plan->table_floats;
     w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
     items = attn__list_items(&w);
     for (i = 0; i < plan->slots; i++)
         *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
+    /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, attn__item_scalar, items);
     } else if (plan->parts > 1) {
@@ -5050,6 +5111,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
     if (s->batch == 0 || s->n_q == 0) {
         attn__nothing_to_do(s, why);
     } else {
+        /* The caller's work comes first, then `room`, then an allocation. */
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
         if (!at)
@@ -5077,7 +5139,8 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return attn__sdpa(a, NULL, 0, &why);
 }
 
-/* The room on the stack saves small calls of level 2 the allocation. */
+/* What attn_self and attn_cross have in common. The room on the stack saves small calls an
+   allocation; the double aligns it. */
 static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
@@ -5106,8 +5169,10 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     attn_args a;
     attn__why why;
     attn__why_open(&why, "attn_self", NULL);
+    /* Sentences use this function's names for n_q, n_k and *_lengths. */
     why.n = "n";
     why.lengths = "lengths";
+    /* With as many queries as keys there is one causal mask: no alignment can be asked for. */
     if (attn__check_option(&why, "causal", causal, 1) != ATTN_OK) return ATTN_E_OPTION;
     memset(&a, 0, sizeof a);
     a.n_q = a.n_k = n;
@@ -5133,8 +5198,8 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- append and attend ----------------------------------------------------------------------- */
 
-/* What attn_self_step cannot do. attn__check would say that kv and k are both set, or nothing: the
-   caller has given no kv, and k_lengths are legal beside one. */
+/* Refuses what attn_self_step cannot do. attn__check would accept some of it, and elsewhere name a
+   kv that the caller has not set. */
 static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
 {
     const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
@@ -5165,9 +5230,10 @@ static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, a
     rows.cum = step->q_cum;
     memcpy(rows.k_stride, s->k, sizeof s->k);
     memcpy(rows.v_stride, s->v, sizeof s->v);
-    /* What is not worth other threads when it attends is not when it copies. */
+    /* A step too small for threads when it attends is too small for them when it appends. */
     attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
-    step->k = step->v = NULL;             /* the attention finds them in the cache */
+    /* From here on the new rows are keys of the cache. */
+    step->k = step->v = NULL;
     memset(s->k, 0, sizeof s->k);
     memset(s->v, 0, sizeof s->v);
     return attn__sdpa_run(step, s, NULL, 0, why);
@@ -5192,7 +5258,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
     work = attn__plan_bytes(&step, &s);
     if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
-    /* Before the append: when there is no memory nothing has changed. */
+    /* Memory comes before the append: a step that fails must leave the cache as it was. */
     if (!a->work && s.n_q > 0) {
         step.work = own = ATTN_MALLOC(a->user, work);
         step.work_size = work;
