@@ -4024,8 +4024,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    /* The last block of an entry may have few rows in a slot that was laid out for many. Such a slot
-       has no room for `chains`, but one K/V head in a block is not read in slices. */
+    /* The last block of an entry may have few rows in a slot that was laid out for many. Such a
+       slot has no room for `chains`, but its block has one K/V head and is not read in slices. */
     block->few = block->per_head <= ATTN__FEW;
     block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
     block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
@@ -7390,6 +7390,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__TRANSPOSED 4
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
+/* A word that is one instruction needs no comment: the list above says what it means. */
 ATTN__V attn__vec attn__vset(float x) { return _mm_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm_storeu_ps(p, a); }
@@ -7408,6 +7409,8 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 #endif
     return _mm_add_ps(p, c);
 }
+/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
+   its place, and pushes out what stood there. */
 ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
     return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(t), 23));
@@ -7418,6 +7421,7 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
 }
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm_cmpunord_ps(a, a); }
+/* One instruction would do it, but that is of SSE4.1. */
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
@@ -7471,7 +7475,8 @@ ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
-    /* eight lanes of this window: n times -1 (load), then 0 (do not) */
+    /* Eight lanes of this window: n times -1 (load), then 0 (do not). A lane that is not loaded
+       cannot fault, even where its page does not exist. */
     static const int window[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
     const int *at = window + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
     return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)at));
@@ -7490,6 +7495,7 @@ ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
 }
+/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
@@ -7574,6 +7580,7 @@ typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+/* A mask with the lowest n bits set. Lanes that are not loaded cannot fault. */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << (n < 0 ? 0 : n > 16 ? 16 : n)) - 1u), p);
@@ -7610,6 +7617,7 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm512_mask_blend_ps(m, b, a);
 }
+/* The instruction keeps the lanes whose bit is set. */
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
 {
     return _mm512_maskz_mov_ps((__mmask16)~m, a);
@@ -7716,6 +7724,7 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return vmulq_f32(a, b);
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return vdivq_f32(a, b); }
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return vmaxq_f32(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a) { return vabsq_f32(a); }
+/* The addend comes first in this instruction. */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c) { return vfmaq_f32(c, a, b); }
 ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
@@ -7744,6 +7753,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
+/* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const float32x2_t x = vadd_f32(vget_low_f32(a), vget_high_f32(a));
@@ -7802,6 +7812,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
+/* Lanes 2 apart first, then the two sums: the tree. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const float even = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
@@ -7832,7 +7843,8 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
-#if ATTN__ISA <= 4                        /* x86: the last steps of the trees, from four lanes on */
+#if ATTN__ISA <= 4
+/* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -7844,7 +7856,8 @@ ATTN__V float attn__max_lane(attn__vec a)
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #endif
-#if ATTN__LANES == 4                                 /* no masked loads here: by way of memory */
+#if ATTN__LANES == 4
+/* These have no loads that leave lanes out, and p[n] may not exist: so by way of memory. */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
@@ -8040,10 +8053,11 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__any_lane(attn__is_nan(odd));
 }
 
-/* Is anything of the right-hand side not finite? */
-static ATTN__TARGET int ATTN__FN(dirty)(const attn__gemm *g)
+/* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
+ * early would cost a branch at every step. */
+static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
-    attn__vec odd = attn__vset(0.0f);                /* as above */
+    attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
     int p, t, i;
     for (p = 0; p < g->panels; p++) {
         const float *b = g->b + p * g->b_panel;
@@ -8073,7 +8087,7 @@ ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, in
     }
 }
 
-/* The chains s go on over n components. */
+/* The chains s, one key in each lane, go on over n components. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
     s = attn__vfma(attn__vset(q[0]), x[0], s);
@@ -8183,6 +8197,8 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
                                   const float *next)
 {
+    /* Each vector of keys prefetches its own part of the next 16: rows, or so much of the memory
+       that is read linearly. */
     const ptrdiff_t next_row = ATTN__FN(linear)(g->b_step) ? g->depth : g->b_step;
     const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
     int r, x;
@@ -8204,12 +8220,12 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
                                          int heads, int h, int pair, ptrdiff_t b_head)
 {
     const ptrdiff_t row = g->b_step;
-    /* linearly only where heads lie side by side in a row: then all that is fetched will be read */
+    /* Linearly only where heads lie side by side in a row: then all that is fetched is read. */
     if (ATTN__FN(linear)(row))
         return g->ahead && row == heads * (ptrdiff_t)g->depth
              ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
-    /* the next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
-       the caller reads after this product */
+    /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
+       the caller reads after this product. */
     if (j + 32 <= n) return k + 16 * row;
     if (j + 16 != n) return NULL;
     if (h + pair == heads) return g->ahead;
@@ -8228,6 +8244,7 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
             const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
             const float *next = ATTN__FN(next_keys)(g, k, n, j, heads, h, pair, b_head);
             float *c = g->c + h * c_head + j;
+            /* A tile would read 16 keys, so the last ones are taken query by query. */
             if (n - j < 16) {
                 for (i = 0; i < pair; i++)
                     for (r = 0; r < g->rows; r++)
@@ -8250,11 +8267,13 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
  * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
  * 6 rows and AVX2 that is 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
  * They are variables with names, because compilers keep arrays in memory. */
+/* A chain of the tile, column x of row r, before its first step. */
 ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, int x)
 {
     return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
 }
 
+/* The same chain after its last step: stored, or folded into what stands there. */
 ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec chain)
 {
     float *c = g->c + r * g->c_row + x;
@@ -8264,6 +8283,8 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
+/* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
+ * `second` floats behind. */
 ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g, int r,
                             const float *b, ptrdiff_t second, int x)
 {
@@ -8371,7 +8392,6 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    /* `second` is where the second vector of a step stands, counted from the first */
     while (g->rows - r >= ATTN__ROWS) {
         ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
@@ -8490,9 +8510,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #undef ATTN__X
 }
 
+/* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
-    /* in a strip the second vector stands behind the first, or with 16 lanes in the next panel */
+    /* In a strip the second vector stands behind the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const int width = g->panels * 16;
     int x = 0;
@@ -8526,7 +8547,9 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     one.a_row = 0;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
-        for (t = 0; t < g->depth; t++) {           /* no branch: the next overwrites a hidden one */
+        /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
+           no branch, which could not be predicted: the next key overwrites a hidden one. */
+        for (t = 0; t < g->depth; t++) {
             p[n] = g->a[r * g->a_row + t];
             list[n] = t;
             n += visible[t] > 0.0f;
@@ -8561,7 +8584,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     if (row->mask) {
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
-        /* a mask is read once and never again: the next rows' part of it is fetched in time */
+        /* No cache holds a mask, which is read once: the part of a later row is fetched in time. */
         if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(from + f->ahead);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
@@ -8779,7 +8802,7 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softm
 
 /* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
  * waits for its own maximum. */
-static ATTN__TARGET void ATTN__FN(soft)(const attn__softmax *f)
+static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
     int r;
 #if ATTN__LANES >= 8
@@ -8864,7 +8887,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft),
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
 };
 
