@@ -3757,8 +3757,9 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     if (before < 0 || before > c->lengths[b])
         return attn__fail(why, ATTN_E_LENGTHS, "before is # but entry # has had # keys", "", before,
                           b, c->lengths[b]);
-    if (pinned < 0 || pinned > before)
-        return attn__fail(why, ATTN_E_LENGTHS, "pinned is # but before is #", "", pinned, before, 0);
+    if (pinned < 0 || pinned > c->lengths[b])
+        return attn__fail(why, ATTN_E_LENGTHS, "pinned is # but entry # has had # keys", "", pinned,
+                          b, c->lengths[b]);
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
     if (pinned >= before) return ATTN_OK;         /* not a whole page */
