@@ -248,8 +248,279 @@ static void histories(void)
     for (int i = 0; i < 60 * test_scale && !test_failed(); i++) history(rng_u32(&seeds));
 }
 
+/* ---- room ------------------------------------------------------------------------------------ */
+static attn_kv_args shape_of(int batch, int kv_heads, int head_dim, int capacity, int pages)
+{
+    attn_kv_args a = {0};
+    a.batch = batch;
+    a.kv_heads = kv_heads;
+    a.head_dim = head_dim;
+    a.capacity = capacity;
+    a.pages = pages;
+    return a;
+}
+
+/* n[b] keys more for each entry of a cache of one head of 4 */
+static attn_status add(attn_kv *c, const int *n)
+{
+    static float rows[3 * 600 * 2 * 4];
+    int most = 0;
+    for (int b = 0; b < c->shape.batch; b++) most = n[b] > most ? n[b] : most;
+    return attn_kv_append(c, rows, rows, most, n, 0);
+}
+
+#define ADD(c, ...) add((c), (const int[]){__VA_ARGS__})
+
+/* a call that is refused as FULL, with these words, and changes nothing */
+#define IS_FULL(c, call, words) do { snapshot before_ = snapshot_take(c); \
+        REFUSED(call, ATTN_E_FULL, words); \
+        CHECKF(snapshot_same(&before_, (c)), "%s changes the cache", #call); } while (0)
+
+static void full(void)
+{
+    attn_kv_args s = shape_of(3, 1, 4, 300, 4);
+    attn_kv c;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(c.free_pages == 4 && c.shape.pages == 4);
+    CHECK(ADD(&c, 130, 100, 0) == ATTN_OK && c.free_pages == 1);
+    IS_FULL(&c, ADD(&c, 171, 0, 0),
+            "attn_kv_append: entry 0 of the cache holds 130 of 300 keys, no room for 171 more");
+    IS_FULL(&c, ADD(&c, 0, 0, 200),
+            "attn_kv_append: the cache needs 2 more pages but 1 are free: 1 are missing");
+    IS_FULL(&c, ADD(&c, 170, 200, 300), "the cache needs 6 more pages but 1 are free: 5 are missing");
+    CHECK(ADD(&c, 126, 28, 128) == ATTN_OK && c.free_pages == 0);     /* to the last key of a page */
+    IS_FULL(&c, ADD(&c, 0, 0, 1), "the cache needs 1 more pages but 0 are free: 1 are missing");
+    CHECK(attn_kv_forget(&c, 0, 0, 256) == ATTN_OK && c.free_pages == 2);
+    CHECK(ADD(&c, 0, 0, 129) == ATTN_OK && c.free_pages == 0);
+    IS_FULL(&c, ADD(&c, 1, 0, 0), "needs 1 more pages but 0 are free: 1 are missing");
+    CHECK(attn_kv_reset(&c, -1) == ATTN_OK && c.free_pages == 4);
+    attn_kv_free(&c);
+}
+
+/* Pages are copied when somebody writes to a last one that is shared, and by all but one. */
+static void copies(void)
+{
+    attn_kv_args s = shape_of(3, 1, 4, 600, 6);
+    attn_kv c;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(ADD(&c, 300, 0, 0) == ATTN_OK && c.free_pages == 3);
+    CHECK(attn_kv_copy(&c, 1, 0, 300) == ATTN_OK && attn_kv_copy(&c, 2, 0, 290) == ATTN_OK);
+    CHECK(c.free_pages == 3);
+    CHECK(ADD(&c, 0, 0, 0) == ATTN_OK && c.free_pages == 3);
+    CHECK(ADD(&c, 1, 1, 1) == ATTN_OK && c.free_pages == 1);          /* one of three is left with it */
+    CHECK(ADD(&c, 9, 9, 9) == ATTN_OK && c.free_pages == 1);          /* their own: no more copies */
+    CHECK(attn_kv_copy(&c, 1, 0, 256) == ATTN_OK && c.free_pages == 2);
+    CHECK(ADD(&c, 0, 1, 0) == ATTN_OK && c.free_pages == 1);          /* a new page, no copy */
+    CHECK(attn_kv_copy(&c, 1, 0, 200) == ATTN_OK && c.free_pages == 2);
+    CHECK(attn_kv_truncate(&c, 0, 256) == ATTN_OK && c.free_pages == 3);
+    CHECK(ADD(&c, 1, 0, 0) == ATTN_OK && c.free_pages == 2);          /* its last shared page is full */
+    CHECK(ADD(&c, 0, 1, 0) == ATTN_OK && c.free_pages == 1);          /* that of 200 keys is not */
+    CHECK(attn_kv_reset(&c, -1) == ATTN_OK && c.free_pages == 6);
+
+    /* 5 pages, three entries that share the last one: two copies are one too many */
+    CHECK(ADD(&c, 600, 0, 0) == ATTN_OK && c.free_pages == 1);
+    CHECK(attn_kv_reorder(&c, (const int[]){0, 0, 0}) == ATTN_OK && c.free_pages == 1);
+    CHECK(attn_kv_truncate(&c, -1, 590) == ATTN_OK && c.free_pages == 1);
+    IS_FULL(&c, ADD(&c, 1, 1, 1), "the cache needs 2 more pages but 1 are free: 1 are missing");
+    CHECK(ADD(&c, 0, 1, 0) == ATTN_OK && c.free_pages == 0);
+    IS_FULL(&c, ADD(&c, 1, 0, 1), "the cache needs 1 more pages but 0 are free: 1 are missing");
+    IS_FULL(&c, ADD(&c, 1, 0, 0), "the cache needs 1 more pages but 0 are free: 1 are missing");
+    CHECK(attn_kv_copy(&c, 2, 1, 591) == ATTN_OK && c.free_pages == 0);
+    CHECK(ADD(&c, 1, 0, 0) == ATTN_OK);                               /* its own by now */
+    CHECK(attn_kv_copy(&c, 0, 0, 512) == ATTN_OK && c.free_pages == 1);
+    CHECK(attn_kv_copy(&c, 1, 1, 591) == ATTN_OK && c.free_pages == 1);
+    attn_kv_free(&c);
+}
+
+/* The same for every call that appends: nothing changes, nothing is written. */
+static void full_elsewhere(void)
+{
+    enum { BATCH = 2, DM = 8, MOST = 300 };
+    static float x[BATCH * MOST * DM], out[2][BATCH * MOST * DM];
+    const int lengths[BATCH] = {129, 1}, none[BATCH] = {257, 0};
+    attn_kv_args s = shape_of(BATCH, 2, 4, MOST, 2);
+    attn_mha_args ma = {0};
+    attn_mha m;
+    attn_args a = {0};
+    attn_kv c;
+    float w[4 * DM * DM];
+    unsigned char saved[64 + 129 * 64];
+    rng r = rng_make(test_seed);
+    rng_fill(&r, x, BATCH * MOST * DM);
+    rng_fill(&r, w, 4 * DM * DM);
+    ma.d_model = DM;
+    ma.heads = 2;
+    ma.w_in = w;
+    ma.w_o = w + 3 * DM * DM;
+    CHECK(attn_mha_init(&m, &ma) == ATTN_OK);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    memset(out, 0x77, sizeof out);
+    CHECK(attn_kv_append(&c, x, x, 100, NULL, 0) == ATTN_OK && c.free_pages == 0);
+    a.batch = BATCH, a.heads = 2, a.n_q = 29;
+    a.q = a.k = a.v = x, a.out = out[0];
+    IS_FULL(&c, attn_self_step(&c, &a),
+            "attn_self_step: the cache needs 2 more pages but 0 are free: 2 are missing");
+    IS_FULL(&c, attn_mha_self_step(&m, out[0], x, BATCH, 29, &c, NULL),
+            "attn_mha_self_step: the cache needs 2 more pages but 0 are free: 2 are missing");
+    a.q_lengths = lengths;
+    a.n_q = 129;
+    IS_FULL(&c, attn_self_step(&c, &a), "needs 1 more pages but 0 are free: 1 are missing");
+    a.n_q = 201, a.q_lengths = NULL;
+    IS_FULL(&c, attn_self_step(&c, &a),
+            "attn_self_step: entry 0 of the cache holds 100 of 300 keys, no room for 201 more");
+    IS_FULL(&c, attn_mha_cross_fill(&m, &c, x, BATCH, 129, NULL, NULL),
+            "attn_mha_cross_fill: the cache needs 4 pages but has 2: 2 are missing");
+    IS_FULL(&c, attn_mha_cross_fill(&m, &c, x, BATCH, 257, none, NULL), "needs 3 pages but has 2: 1 ");
+    CHECK(!memcmp(out[0], out[1], sizeof out[0]));
+    CHECK(attn_kv_reset(&c, 1) == ATTN_OK);
+    CHECK(attn_kv_append(&c, x, x, 29, (const int[]){29, 0}, 0) == ATTN_OK && c.free_pages == 0);
+    CHECK(attn_kv_saved(&c, 0) == sizeof saved);
+    CHECK(attn_kv_save(&c, 0, saved, sizeof saved) == ATTN_OK);
+    IS_FULL(&c, attn_kv_load(&c, 1, saved, sizeof saved),
+            "attn_kv_load: the cache needs 2 more pages but 0 are free: 2 are missing");
+    CHECK(attn_kv_copy(&c, 1, 0, 129) == ATTN_OK && c.free_pages == 0);
+    IS_FULL(&c, attn_kv_load(&c, 0, saved, sizeof saved),             /* both pages are shared */
+            "attn_kv_load: the cache needs 2 more pages but 0 are free: 2 are missing");
+    CHECK(attn_kv_reset(&c, 1) == ATTN_OK);
+    CHECK(attn_kv_load(&c, 0, saved, sizeof saved) == ATTN_OK && c.free_pages == 0);
+    CHECK(attn_mha_cross_fill(&m, &c, x, BATCH, 128, NULL, NULL) == ATTN_OK && c.free_pages == 0);
+    CHECK(attn_mha_cross_fill(&m, &c, x, BATCH, 256, (const int[]){256, 0}, NULL) == ATTN_OK);
+    CHECK(c.lengths[0] == 256 && c.lengths[1] == 0 && c.free_pages == 0);
+    attn_kv_free(&c);
+    attn_mha_free(&m);
+}
+
+/* What the header promises of memory: an entry of n < 128 keys takes n rounded up to 16. */
+static void memory(void)
+{
+    static const int capacity[] = {1, 4, 15, 16, 17, 24, 112, 113, 127, 128, 129, 256, 257};
+    for (int i = 0; i < 13; i++) {
+        attn_kv_args s = shape_of(32, 3, 20, capacity[i], 0);
+        const size_t keys = capacity[i] < 128 ? (size_t)(capacity[i] + 15) / 16 * 16
+                                              : (size_t)(capacity[i] + 127) / 128 * 128;
+        const size_t floats = keys * 3 * (20 + 32), pages = (keys + 127) / 128;
+        /* numbers: 3 and the table, twice, for each entry; 3 for each page; 63 to align */
+        CHECKF(attn_kv_size(&s) == 32 * (floats * 4 + (pages + 3) * 8 + pages * 12) + 63,
+               "capacity %d: %lu bytes", capacity[i], (unsigned long)attn_kv_size(&s));
+        s.pages = 5;
+        CHECKF(attn_kv_size(&s) == 5 * (floats / pages * 4 + 12) + 32 * (pages + 3) * 8 + 63,
+               "capacity %d, 5 pages: %lu bytes", capacity[i], (unsigned long)attn_kv_size(&s));
+    }
+    {
+        attn_kv_args s = shape_of(2, 1, 4, 16, -1);
+        attn_kv c;
+        REFUSED(attn_kv_init(&c, &s), ATTN_E_SIZE, "attn_kv_init: pages is -1");
+        s.pages = 2147483647;
+        REFUSED(attn_kv_init(&c, &s), ATTN_E_OVERFLOW, "attn_kv_init: pages is 2147483647");
+        s.head_dim = 1 << 20, s.kv_heads = 1 << 10, s.capacity = 1 << 20, s.pages = 1 << 30;
+        REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 2 x kv_heads 1024");
+    }
+}
+
+/* ---- forgetting ------------------------------------------------------------------------------ */
+static void forget_edges(void)
+{
+    enum { ROW = 4 };
+    attn_kv_args s = shape_of(2, 1, ROW, 1000, 0);
+    attn_kv c;
+    int user;
+#define GAP(b, from, to) CHECKF(c.gaps[2 * (b)] == (from) && c.gaps[2 * (b) + 1] == (to), \
+                                "forgotten: %d .. %d", c.gaps[2 * (b)], c.gaps[2 * (b) + 1])
+#define REFUSES(call, status, words) do { snapshot before_ = snapshot_take(&c); \
+        REFUSED(call, status, words); \
+        CHECK(refusal_user() == &user); \
+        CHECKF(snapshot_same(&before_, &c), "%s changes the cache", #call); } while (0)
+    s.user = &user;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, -1, 0, 0) == ATTN_OK);
+    CHECK(ADD(&c, 600, 500) == ATTN_OK && c.free_pages == 16 - 5 - 4);
+    REFUSES(attn_kv_forget(&c, 0, 0, 601), ATTN_E_LENGTHS,
+            "attn_kv_forget: before is 601 but entry 0 has had 600 keys");
+    REFUSES(attn_kv_forget(&c, -1, 0, 501), ATTN_E_LENGTHS, "entry 1 has had 500 keys");
+    REFUSES(attn_kv_forget(&c, 0, 0, -1), ATTN_E_LENGTHS, "before is -1");
+    REFUSES(attn_kv_forget(&c, 0, -1, 200), ATTN_E_LENGTHS, "attn_kv_forget: pinned is -1 but");
+    REFUSES(attn_kv_forget(&c, 1, 501, 500), ATTN_E_LENGTHS,
+            "attn_kv_forget: pinned is 501 but entry 1 has had 500 keys");
+    REFUSES(attn_kv_forget(&c, 2, 0, 0), ATTN_E_MAP, "attn_kv_forget: entry is 2");
+    REFUSES(attn_kv_forget(&c, -2, 0, 0), ATTN_E_MAP, "attn_kv_forget: entry is -2");
+    REFUSED(attn_kv_forget(NULL, 0, 0, 0), ATTN_E_NULL, "attn_kv_forget: c is NULL");
+    /* no whole page */
+    CHECK(attn_kv_forget(&c, 0, 0, 127) == ATTN_OK && attn_kv_forget(&c, 0, 1, 255) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 128, 255) == ATTN_OK && attn_kv_forget(&c, 0, 600, 600) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 300, 200) == ATTN_OK && attn_kv_forget(&c, 0, 600, 0) == ATTN_OK);
+    GAP(0, 0, 0);
+    CHECK(c.free_pages == 7);
+    /* behind pinned ones; then more on either side, touching, overlapping, inside */
+    CHECK(attn_kv_forget(&c, 0, 129, 511) == ATTN_OK && c.free_pages == 8);
+    GAP(0, 256, 384);
+    CHECK(c.lengths[0] == 600);
+    REFUSES(attn_kv_forget(&c, 0, 0, 128), ATTN_E_LENGTHS,
+            "attn_kv_forget: keys 256..383 of entry 0 are forgotten: keys 0..127 do not touch them");
+    CHECK(attn_kv_forget(&c, 0, 385, 600) == ATTN_OK);                /* no whole page: nothing */
+    CHECK(attn_kv_forget(&c, 0, 256, 384) == ATTN_OK && attn_kv_forget(&c, 0, 300, 384) == ATTN_OK);
+    GAP(0, 256, 384);
+    CHECK(attn_kv_forget(&c, 0, 384, 512) == ATTN_OK && c.free_pages == 9);
+    GAP(0, 256, 512);
+    CHECK(attn_kv_forget(&c, 0, 100, 256) == ATTN_OK && c.free_pages == 10);
+    GAP(0, 128, 512);
+    /* cut at the edges of what is forgotten, not inside */
+    REFUSES(attn_kv_truncate(&c, 0, 129), ATTN_E_LENGTHS,
+            "attn_kv_truncate: length is 129 but keys 128..511 of entry 0 are forgotten");
+    REFUSES(attn_kv_truncate(&c, 0, 511), ATTN_E_LENGTHS, "length is 511 but keys 128..511");
+    REFUSES(attn_kv_truncate(&c, -1, 300), ATTN_E_LENGTHS, "length is 300");
+    REFUSES(attn_kv_copy(&c, 1, 0, 129), ATTN_E_LENGTHS, "attn_kv_copy: length is 129 but keys 128");
+    REFUSES(attn_kv_copy(&c, 1, 0, 511), ATTN_E_LENGTHS, "of entry 0 are forgotten");
+    REFUSES(attn_kv_copy(&c, 0, 0, 300), ATTN_E_LENGTHS, "of entry 0 are forgotten");
+    REFUSES(attn_kv_read(&c, 0, 127, 2, NULL, NULL), ATTN_E_LENGTHS,
+            "attn_kv_read: keys 128..511 of the entry are forgotten");
+    REFUSES(attn_kv_read(&c, 0, 511, 1, NULL, NULL), ATTN_E_LENGTHS, "are forgotten");
+    CHECK(attn_kv_read(&c, 0, 300, 0, NULL, NULL) == ATTN_OK);
+    CHECK(attn_kv_read(&c, 0, 0, 128, NULL, NULL) == ATTN_OK);
+    CHECK(attn_kv_read(&c, 0, 512, 88, NULL, NULL) == ATTN_OK);
+    CHECK(attn_kv_copy(&c, 1, 0, 512) == ATTN_OK && c.lengths[1] == 512);
+    GAP(1, 128, 512);
+    CHECK(attn_kv_truncate(&c, 1, 128) == ATTN_OK && c.lengths[1] == 128);   /* as if never been */
+    GAP(1, 0, 0);
+    CHECK(ADD(&c, 0, 3) == ATTN_OK && c.lengths[1] == 131);
+    CHECK(attn_kv_copy(&c, 1, 0, 100) == ATTN_OK && c.lengths[1] == 100);
+    GAP(1, 0, 0);
+    /* everything, and on from there */
+    CHECK(attn_kv_truncate(&c, 0, 512) == ATTN_OK && attn_kv_forget(&c, 0, 0, 512) == ATTN_OK);
+    GAP(0, 0, 512);
+    CHECK(c.lengths[0] == 512 && c.free_pages == 15);
+    CHECK(attn_kv_saved(&c, 0) == 64);
+    CHECK(ADD(&c, 1000, 0) == ATTN_OK && c.lengths[0] == 1512);
+    IS_FULL(&c, ADD(&c, 1, 0), "entry 0 of the cache holds 1000 of 1000 keys, no room for 1 more");
+    CHECK(attn_kv_forget(&c, 0, 0, 640) == ATTN_OK && ADD(&c, 128, 0) == ATTN_OK);
+    GAP(0, 0, 640);
+    CHECK(attn_kv_reset(&c, 0) == ATTN_OK && c.lengths[0] == 0);
+    GAP(0, 0, 0);
+    attn_kv_free(&c);
+    REFUSED(attn_kv_forget(&c, 0, 0, 0), ATTN_E_NULL, "attn_kv_forget: c is not a cache");
+
+    s.capacity = 100;                     /* less than a page: nothing to give */
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && ADD(&c, 100, 100) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, -1, 0, 100) == ATTN_OK && c.free_pages == 0);
+    GAP(0, 0, 0);
+    IS_FULL(&c, ADD(&c, 1, 0), "holds 100 of 100 keys");
+    attn_kv_free(&c);
+    s.capacity = 128;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && ADD(&c, 128, 127) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 0, 128) == ATTN_OK && attn_kv_forget(&c, 1, 0, 127) == ATTN_OK);
+    GAP(0, 0, 128);
+    GAP(1, 0, 0);
+    CHECK(ADD(&c, 128, 1) == ATTN_OK && c.lengths[0] == 256 && c.free_pages == 0);
+    attn_kv_free(&c);
+#undef REFUSES
+}
+
 extern const test_case suite_pages[];
 SUITE(pages) = {
     {"histories", histories,
      "a page that is shared, copied, given back or counted wrongly; a key read that is not there"},
+    {"full", full, "room that is counted wrongly, or a FULL that has changed something already"},
+    {"copies", copies, "a page copied too early, too late, or by the last one who holds it"},
+    {"full elsewhere", full_elsewhere, "a step, a layer or a load that goes half way"},
+    {"memory", memory, "a short entry that takes a whole page, a size that vanishes"},
+    {"forget edges", forget_edges, "half a page given back, a second gap, a cut inside one"},
     {0}};
