@@ -3898,9 +3898,10 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     int i;
     attn__why_open(&why, "attn_kv_read", c ? c->shape.user : NULL);
     if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK ||
-        (status = attn__check_size(&why, "n", n, 0)) != ATTN_OK)
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK)
         return status;
+    if (n < 0)
+        return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
         return attn__fail(&why, ATTN_E_LENGTHS, "first is # and n # but the entry has # keys", "",
                           first, n, c->lengths[entry]);
@@ -4076,6 +4077,10 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
+    if (attn__get_word(from + 40) | attn__get_word(from + 44) | attn__get_word(from + 48) |
+        attn__get_word(from + 52))
+        return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
+                          ATTN__SAVED_VERSION, 0, 0);
     if (attn__get_word(from + 12) != 0)
         return attn__fail(why, ATTN_E_SIZE, "storage is # in the bytes but # in the cache", "",
                           attn__get_word(from + 12), 0, 0);

@@ -514,6 +514,291 @@ static void forget_edges(void)
 #undef REFUSES
 }
 
+/* Rows whose windows leave out what is forgotten: the bits of the whole cache, in every way there
+   is to ask. */
+static void windows(void)
+{
+    enum { BATCH = 2, KV = 2, GROUP = 2, D = 8, DV = 5, N = 700, MOST_Q = 40 };
+    rng r = rng_make(test_seed + 20);
+    attn_kv_args s = shape_of(BATCH, KV, D, N, 0);
+    attn_kv whole, rest;
+    attn_backend backends[16];
+    const int n_backends = test_all_backends(backends, 16);
+    float *k = look_floats(BATCH * N * KV * D), *v = look_floats(BATCH * N * KV * DV);
+    enum { HEADS = KV * GROUP, OUT = BATCH * MOST_Q * HEADS * DV, W = BATCH * MOST_Q * HEADS * N };
+    float *q = look_floats(BATCH * MOST_Q * HEADS * D), *out = look_floats(2 * OUT);
+    float *w = look_floats(2 * W), *lse = look_floats(2 * BATCH * MOST_Q * HEADS);
+    const float slopes[HEADS] = {0.5f, 0.25f, 0.125f, 1.0f}, sinks[HEADS] = {0.5f, -1.0f, 2.0f, 0.0f};
+    s.v_head_dim = DV;
+    rng_fill(&r, k, BATCH * N * KV * D);
+    rng_fill(&r, v, BATCH * N * KV * DV);
+    rng_fill(&r, q, BATCH * MOST_Q * HEADS * D);
+    CHECK(attn_kv_init(&whole, &s) == ATTN_OK && attn_kv_init(&rest, &s) == ATTN_OK);
+    CHECK(attn_kv_append(&whole, k, v, N, (const int[]){700, 650}, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&rest, k, v, N, (const int[]){700, 650}, 0) == ATTN_OK);
+    CHECK(attn_kv_forget(&rest, -1, 0, 650 - 200) == ATTN_OK && rest.free_pages == 6);
+    look_poison(&rest);
+    for (int i = 0; i < 120 * test_scale && !test_failed(); i++) {
+        const int n_q = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : MOST_Q, width = rng_int(&r, 0, 4);
+        const int how = rng_int(&r, 0, 15), stage = rng_int(&r, 0, 3);
+        attn_exec exec = test_exec(width > 0 ? width : 1);
+        attn_args a = attn_args_for(BATCH, n_q, 0, HEADS, 0);
+        size_t masked[2];
+        a.kv_heads = KV;
+        a.q = q;
+        a.window_left = 200 - n_q;        /* row 0 of entry 1 stands at 650 - n_q */
+        a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+        a.alibi_slopes = how & 1 ? slopes : NULL;
+        a.sinks = how & 2 ? sinks : NULL;
+        a.softcap = how & 4 ? 5.0f : 0.0f;
+        a.weights_stage = (attn_stage)stage;
+        a.backend = backends[i % n_backends];
+        memset(w, 0x77, 2 * W * sizeof(float));
+        for (int which = 0; which < 2; which++) {
+            a.kv = which ? &rest : &whole;
+            a.out = out + which * OUT;
+            a.lse = lse + which * BATCH * MOST_Q * HEADS;
+            a.weights = how & 8 ? w + which * W : NULL;
+            a.masked_rows = &masked[which];
+            a.exec = which && width ? &exec : NULL;
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+        }
+        if (a.weights && (stage == ATTN_SCORES_RAW || stage == ATTN_SCORES_CAPPED))
+            for (int row = 0; row < BATCH * HEADS * n_q; row++)       /* no scores any more */
+                for (int j = 0; j < 384; j++) w[row * N + j] = bits_float(0xFF800000u);
+        CHECKF(same_bits(out, out + OUT, (size_t)(BATCH * n_q * HEADS * DV)) &&
+               same_bits(lse, lse + BATCH * MOST_Q * HEADS, (size_t)(BATCH * n_q * HEADS)) &&
+               same_bits(w, w + W, W) && masked[0] == masked[1] && masked[0] == 0,
+               "%d rows, %s, width %d, how %d, stage %d: other bits than from the whole cache", n_q,
+               attn_backend_name(a.backend), width, how, stage);
+    }
+    attn_kv_free(&whole);
+    attn_kv_free(&rest);
+    free(k); free(v); free(q); free(out); free(w); free(lse);
+}
+
+/* A conversation of 5000 keys through a cache of 256, in steps, beside a cache that holds all. The
+   workspace was asked for once. */
+static void conversation(void)
+{
+    enum { BATCH = 2, HEADS = 2, D = 4, N = 5000, SMALL = 256, WINDOW = 100, MOST = 20 };
+    rng r = rng_make(test_seed + 21);
+    attn_kv_args s = shape_of(BATCH, HEADS, D, N, 0);
+    attn_kv whole, small;
+    static float q[BATCH * MOST * HEADS * D], k[BATCH * MOST * HEADS * D], v[BATCH * MOST * HEADS * D];
+    static float out[2][BATCH * MOST * HEADS * D];
+    attn_exec exec = test_exec(3);
+    attn_args a = attn_args_for(BATCH, MOST, 0, HEADS, 0);
+    int steps = 0, most = 0;
+    CHECK(attn_kv_init(&whole, &s) == ATTN_OK);
+    s.capacity = SMALL;
+    CHECK(attn_kv_init(&small, &s) == ATTN_OK && small.shape.pages == 4);
+    a.window_left = WINDOW;
+    a.exec = &exec;                       /* the largest call has one */
+    a.q = q;
+    a.out = out[0];
+    a.kv = &small;
+    a.work_size = attn_sdpa_workspace(&a);
+    a.work = guard_alloc(a.work_size);
+    while (small.lengths[0] + MOST <= N && !test_failed()) {
+        const int length = small.lengths[0], n = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, MOST);
+        attn_args full = a;
+        a.n_q = full.n_q = n;
+        a.exec = steps % 8 ? NULL : &exec;
+        full.exec = NULL;
+        rng_fill(&r, q, sizeof q / sizeof *q);
+        rng_fill(&r, k, sizeof k / sizeof *k);
+        rng_fill(&r, v, sizeof v / sizeof *v);
+        a.k = full.k = k;
+        a.v = full.v = v;
+        a.kv = NULL;
+        full.kv = NULL, full.work = NULL, full.out = out[1];
+        if (length > WINDOW) CHECK(attn_kv_forget(&small, -1, 0, length - WINDOW) == ATTN_OK);
+        CHECKF(attn_self_step(&small, &a) == ATTN_OK, "step %d: %s", steps, refusal_text());
+        if (length + n - small.gaps[1] > most) most = length + n - small.gaps[1];
+        CHECK(attn_self_step(&whole, &full) == ATTN_OK);
+        CHECKF(same_bits(out[0], out[1], (size_t)(BATCH * n * HEADS * D)),
+               "after %d keys: %d rows differ from those of a cache of %d", length, n, N);
+        if (steps % 64 == 0) look_poison(&small);
+        steps++;
+    }
+    CHECKF(small.lengths[1] > 4900 && most <= WINDOW + 127 + MOST, "at most %d keys at a time", most);
+    guard_free(a.work);
+    attn_kv_free(&whole);
+    attn_kv_free(&small);
+}
+
+/* The same with a layer, which rotates by positions far behind the capacity; and the mean of its
+   weights, which are as wide as positions: the workspace for the capacity is too small one day. */
+static void layer_conversation(void)
+{
+    enum { BATCH = 2, DM = 16, HEADS = 2, D = DM / HEADS, N = 2000, SMALL = 256, WINDOW = 60, ROPE = 4 };
+    rng r = rng_make(test_seed + 22);
+    attn_kv_args s = shape_of(BATCH, HEADS, D, N, 0);
+    static float w[4 * DM * DM], table[N * ROPE], weights[BATCH * HEADS * N];
+    float x[BATCH * DM], out[2][BATCH * DM];
+    attn_mha_opts o = {0}, full;
+    attn_mha_args ma = {0};
+    attn_kv whole, small;
+    attn_mha m;
+    unsigned char *work;
+    size_t work_size;
+    rng_fill(&r, w, 4 * DM * DM);
+    rng_fill(&r, table, N * ROPE);
+    ma.d_model = DM;
+    ma.heads = HEADS;
+    ma.w_in = w;
+    ma.w_o = w + 3 * DM * DM;
+    ma.rope_table = table;
+    ma.rope_dim = ROPE;
+    ma.rope_positions = N;
+    CHECK(attn_mha_init(&m, &ma) == ATTN_OK);
+    CHECK(attn_kv_init(&whole, &s) == ATTN_OK);
+    s.capacity = SMALL;
+    CHECK(attn_kv_init(&small, &s) == ATTN_OK);
+    o.attn.window_left = WINDOW;
+    full = o;
+    work_size = attn_mha_workspace(&m, ATTN_MHA_SELF_STEP, BATCH, 1, SMALL, &o);
+    work = guard_alloc(work_size);
+    o.attn.work = work;
+    o.attn.work_size = work_size;
+    for (int t = 0; t < N && !test_failed(); t++) {
+        rng_fill(&r, x, BATCH * DM);
+        if (t >= WINDOW) CHECK(attn_kv_forget(&small, -1, 0, t + 1 - WINDOW) == ATTN_OK);
+        CHECKF(attn_mha_self_step(&m, out[0], x, BATCH, 1, &small, &o) == ATTN_OK, "step %d: %s", t,
+               refusal_text());
+        CHECK(attn_mha_self_step(&m, out[1], x, BATCH, 1, &whole, &full) == ATTN_OK);
+        CHECKF(same_bits(out[0], out[1], BATCH * DM), "step %d of a layer differs", t);
+    }
+    CHECK(attn_kv_truncate(&small, -1, N - 1) == ATTN_OK);
+    CHECK(attn_kv_truncate(&whole, -1, N - 1) == ATTN_OK);
+    guard_free(work);
+    o.attn.weights = full.attn.weights = weights;
+    o.weights_mean = full.weights_mean = 1;
+    work_size = attn_mha_workspace(&m, ATTN_MHA_SELF_STEP, BATCH, 1, SMALL, &o);
+    work = guard_alloc(work_size);
+    o.attn.work = work;
+    o.attn.work_size = work_size;
+    {
+        snapshot before = snapshot_take(&small);
+        REFUSED(attn_mha_self_step(&m, out[0], x, BATCH, 1, &small, &o), ATTN_E_WORK, "work_size is");
+        CHECK(snapshot_same(&before, &small));
+    }
+    o.attn.work = NULL;
+    CHECK(attn_mha_self_step(&m, out[0], x, BATCH, 1, &small, &o) == ATTN_OK);
+    {
+        float *mine = look_floats(BATCH * N);
+        memcpy(mine, weights, BATCH * N * sizeof(float));
+        CHECK(attn_mha_self_step(&m, out[1], x, BATCH, 1, &whole, &full) == ATTN_OK);
+        CHECK(same_bits(out[0], out[1], BATCH * DM) && same_bits(mine, weights, BATCH * N));
+        free(mine);
+    }
+    guard_free(work);
+    attn_mha_free(&m);
+    attn_kv_free(&whole);
+    attn_kv_free(&small);
+}
+
+/* ---- how keys came, and who reads them -------------------------------------------------------- */
+/* Row by row, in pieces, cut and added again: the same attention, the same bytes, the same rows. */
+static void pieces(void)
+{
+    static const int dims[][2] = {{1, 1}, {16, 16}, {7, 20}, {40, 3}, {512, 2}, {513, 2}};
+    static const int lengths[] = {1, 15, 16, 17, 31, 33, 127, 128, 129, 144, 200, 300};
+    rng r = rng_make(test_seed + 23);
+    for (int d = 0; d < 6; d++)
+        for (int l = 0; l < 12 && !test_failed(); l++) {
+            const int n = lengths[l];
+            attn_kv_args s = shape_of(1, 2, dims[d][0], n, 0);
+            const size_t k_row = (size_t)(2 * dims[d][0]), v_row = (size_t)(2 * dims[d][1]);
+            float *k = look_floats((size_t)n * k_row), *v = look_floats((size_t)n * v_row);
+            float *k_back = guard_floats((size_t)n * k_row), *v_back = guard_floats((size_t)n * v_row);
+            const size_t size = 64 + (size_t)n * (k_row + v_row) * 4;
+            unsigned char *bytes[2];
+            rng_fill(&r, k, (size_t)n * k_row);
+            rng_fill(&r, v, (size_t)n * v_row);
+            s.v_head_dim = dims[d][1];
+            for (int way = 0; way < 4; way++) {
+                attn_kv c;
+                CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+                memset(c.memory, 0xFF, (size_t)c.shape.pages * c.page_size * sizeof(float));
+                for (int at = 0, rows; at < n; at += rows) {
+                    rows = way == 0 ? n : way == 1 ? 1 : rng_int(&r, 1, 40);
+                    if (rows > n - at) rows = n - at;
+                    CHECK(attn_kv_append(&c, k + (size_t)at * k_row, v + (size_t)at * v_row, rows,
+                                         NULL, 0) == ATTN_OK);
+                    if (way < 3) continue;
+                    rows -= rng_int(&r, 0, at + rows < n ? rows - 1 : 0);
+                    CHECK(attn_kv_truncate(&c, 0, at + rows) == ATTN_OK);
+                }
+                look_poison(&c);
+                bytes[way > 0] = (unsigned char *)guard_alloc(size);
+                CHECK(attn_kv_saved(&c, 0) == size);
+                CHECK(attn_kv_save(&c, 0, bytes[way > 0], size) == ATTN_OK);
+                CHECK(attn_kv_read(&c, 0, 0, n, k_back, v_back) == ATTN_OK);
+                CHECKF(same_bits(k, k_back, (size_t)n * k_row) && same_bits(v, v_back, (size_t)n * v_row),
+                       "%d keys of %d, way %d: other rows back", n, dims[d][0], way);
+                if (way) {
+                    CHECKF(!memcmp(bytes[0], bytes[1], size), "%d keys of %d, way %d: other bytes", n,
+                           dims[d][0], way);
+                    guard_free(bytes[1]);
+                }
+                attn_kv_free(&c);
+            }
+            guard_free(bytes[0]);
+            guard_free(k_back);
+            guard_free(v_back);
+            free(k);
+            free(v);
+        }
+}
+
+/* Any number of readers at once: attention, rows read back, entries saved. */
+typedef struct readers {
+    const attn_kv *c;
+    const float *q;
+    float out[16][3 * 2 * 4 * 8], k[16][300 * 2 * 8];
+    unsigned char bytes[16][64 + 300 * 2 * 16 * 4];
+    attn_status status[16];
+} readers;
+
+static void read_task(void *arg, int i)
+{
+    readers *x = (readers *)arg;
+    attn_args a = attn_args_for(3, 2, 0, 4, 8);
+    a.kv_heads = 2;
+    a.kv = x->c;
+    a.q = x->q;
+    a.out = x->out[i];
+    x->status[i] = attn_sdpa(&a);
+    if (x->status[i] == ATTN_OK) x->status[i] = attn_kv_read(x->c, 1, 128, 100, x->k[i], NULL);
+    if (x->status[i] == ATTN_OK)
+        x->status[i] = attn_kv_save(x->c, 0, x->bytes[i], sizeof x->bytes[i]);
+}
+
+static void readers_at_once(void)
+{
+    static readers x;
+    static float rows[3 * 300 * 2 * 8], q[3 * 2 * 4 * 8];
+    attn_kv_args s = shape_of(3, 2, 8, 400, 0);
+    attn_exec exec = test_exec(8);
+    rng r = rng_make(test_seed + 24);
+    attn_kv c;
+    rng_fill(&r, rows, sizeof rows / sizeof *rows);
+    rng_fill(&r, q, sizeof q / sizeof *q);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(attn_kv_append(&c, rows, rows, 300, (const int[]){300, 77, 5}, 0) == ATTN_OK);
+    CHECK(attn_kv_copy(&c, 1, 0, 250) == ATTN_OK && attn_kv_forget(&c, 1, 0, 128) == ATTN_OK);
+    x.c = &c;
+    x.q = q;
+    exec.run(exec.pool, 16, read_task, &x);
+    for (int i = 0; i < 16; i++)
+        CHECKF(x.status[i] == ATTN_OK && same_bits(x.out[i], x.out[0], sizeof x.out[0] / 4) &&
+               same_bits(x.k[i], x.k[0], sizeof x.k[0] / 4) &&
+               !memcmp(x.bytes[i], x.bytes[0], sizeof x.bytes[0]), "reader %d", i);
+    attn_kv_free(&c);
+}
+
 extern const test_case suite_pages[];
 SUITE(pages) = {
     {"histories", histories,
@@ -523,4 +808,9 @@ SUITE(pages) = {
     {"full elsewhere", full_elsewhere, "a step, a layer or a load that goes half way"},
     {"memory", memory, "a short entry that takes a whole page, a size that vanishes"},
     {"forget edges", forget_edges, "half a page given back, a second gap, a cut inside one"},
+    {"windows", windows, "a row that misses, or reads, what was given back behind its window"},
+    {"conversation", conversation, "positions that end with the capacity, work memory that does"},
+    {"layer conversation", layer_conversation, "the same in a layer; weights wider than its work"},
+    {"pieces", pieces, "keys that depend on how they came: one by one, at once, taken back"},
+    {"several readers", readers_at_once, "a reader that writes into the cache"},
     {0}};
