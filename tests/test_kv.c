@@ -1,178 +1,8 @@
-/* test_kv.c: the K/V cache against a model that keeps plain rows. What a cache holds is seen through attention: reading
- * it must give the bits that the plain rows give. */
-#include "kv_model.h"
+/* test_kv.c: the K/V cache: keys in pieces, shared, cut, and what is refused. Random histories of all its operations are
+ * in test_pages.c, entries as bytes in test_saved.c. */
+#include "kv_look.h"
 
-enum { MOST_BATCH = 5 };
-
-static float *floats(size_t n)
-{
-    float *p = malloc((n + 1) * sizeof(float));
-    if (!p) abort();
-    return p;
-}
-
-/* ---- reading: from the cache and from the model's rows, bit for bit ----------------------------------------- */
-typedef struct reading { int group, n_q, causal, backend, width, window; } reading;
-
-static int same_reading(const attn_kv *c, const kv_model *m, const reading *how, rng *r)
-{
-    const attn_kv_args *s = &m->shape;
-    const int heads = s->kv_heads * how->group;
-    const size_t n_rows = (size_t)(s->batch * how->n_q * heads);
-    const size_t n_out = n_rows * (size_t)s->v_head_dim, n_w = n_rows * (size_t)s->capacity;
-    float *q = floats(n_rows * (size_t)s->head_dim), *out = floats(2 * n_out), *weights = floats(2 * n_w);
-    attn_exec exec = test_exec(how->width > 0 ? how->width : 1);
-    attn_args a = {0}, plain;
-    int same, lengths[KV_MODEL_BATCH];
-    rng_fill(r, q, n_rows * (size_t)s->head_dim);
-    memset(out, 0, 2 * n_out * sizeof(float));
-    memset(weights, 0, 2 * n_w * sizeof(float));
-    a.out = out;
-    a.q = q;
-    a.batch = s->batch;
-    a.n_q = how->n_q;
-    a.n_k = s->capacity;
-    a.heads = heads;
-    a.causal = how->causal;
-    a.window_left = how->window;
-    a.backend = how->backend;
-    a.weights = weights;
-    a.exec = how->width > 0 ? &exec : NULL;
-    a.kv = c;
-    CHECK(attn_sdpa(&a) == ATTN_OK);
-    plain = kv_model_args(m, &a, lengths);
-    plain.out = out + n_out;
-    plain.weights = weights + n_w;
-    plain.exec = NULL;
-    CHECK(attn_sdpa(&plain) == ATTN_OK);
-    same = same_bits(out, out + n_out, n_out) && same_bits(weights, weights + n_w, n_w) && kv_model_same_lengths(m, c);
-    free(q); free(out); free(weights);
-    return same;
-}
-
-static reading reading_draw(rng *r)
-{
-    static const int causal[] = {ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT};
-    attn_backend backends[16];
-    int n = test_all_backends(backends, 16);
-    reading how;
-    how.group = rng_int(r, 1, 3);
-    how.n_q = rng_int(r, 0, 3) ? rng_int(r, 1, 3) : rng_int(r, 4, 30);
-    how.causal = causal[rng_int(r, 0, 2)];
-    how.backend = backends[rng_int(r, 0, n - 1)];
-    how.width = rng_int(r, 0, 3);
-    how.window = rng_int(r, 0, 3) ? 0 : rng_int(r, 1, 200);
-    return how;
-}
-
-static attn_kv_args shape_draw(rng *r)
-{
-    static const int dims[] = {1, 3, 8, 15, 16, 17, 32, 40};
-    attn_kv_args a = {0};
-    a.batch = rng_int(r, 1, MOST_BATCH);
-    a.kv_heads = rng_int(r, 1, 3);
-    a.head_dim = dims[rng_int(r, 0, 7)];
-    a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 7)] : 0;
-    a.capacity = rng_int(r, 0, 2) ? rng_int(r, 1, 70) : rng_int(r, 100, 400);
-    return a;
-}
-
-/* memory from the caller at every alignment, filled with NaN, with a guard page behind it */
-static float *cache_memory(attn_kv_args *a, rng *r)
-{
-    const size_t size = attn_kv_size(a), shift = (size_t)rng_int(r, 0, 16) * 4;
-    unsigned char *mem = guard_alloc(attn_kv_size(a) + shift);
-    CHECK(size != (size_t)-1);
-    memset(mem, 0xFF, size + shift);
-    a->mem = mem + shift;
-    a->mem_size = size;
-    return (float *)(void *)mem;
-}
-
-/* ---- random histories --------------------------------------------------------------------------------------- */
-/* Rows for an append, n for each entry and `stride` floats from one to the next, that end at a guard page. k and v lie
-   side by side in one buffer when the stride says so, as in packed QKV. */
-typedef struct new_rows { float *mem, *k, *v; ptrdiff_t stride; } new_rows;
-
-static new_rows rows_draw(rng *r, const kv_model *m, int n)
-{
-    const size_t rows = (size_t)m->shape.batch * (size_t)n, both = m->k_row + m->v_row;
-    new_rows x = {0};
-    if (rng_int(r, 0, 1)) {               /* before, behind: q, or whatever else a row holds */
-        const int before = rng_int(r, 0, 9), behind = rng_int(r, 0, 1) ? 0 : rng_int(r, 1, 9);
-        x.stride = (ptrdiff_t)both + before + behind;
-        x.mem = guard_floats(rows > 0 ? rows * (size_t)x.stride - (size_t)behind : 0);
-        rng_fill(r, x.mem, rows > 0 ? rows * (size_t)x.stride - (size_t)behind : 0);
-        x.k = x.mem + before;
-        x.v = x.k + m->k_row;
-        return x;
-    }
-    x.mem = guard_floats(rows * both);
-    rng_fill(r, x.mem, rows * both);
-    x.k = x.mem + rows * m->v_row;
-    x.v = x.mem;
-    return x;
-}
-
-static void append_both(attn_kv *c, kv_model *m, rng *r, int most)
-{
-    const int n = rng_int(r, 0, most), all = rng_int(r, 0, 1);
-    int counts[MOST_BATCH] = {0};
-    new_rows x = rows_draw(r, m, n);
-    attn_status want, got;
-    for (int b = 0; b < m->shape.batch; b++) counts[b] = rng_int(r, 0, n);
-    want = kv_model_append(m, x.k, x.v, n, all ? NULL : counts, x.stride);
-    got = attn_kv_append(c, x.k, x.v, n, all ? NULL : counts, x.stride);
-    CHECKF(got == want, "append of %d rows, stride %d, says %d, not %d", n, (int)x.stride, (int)got, (int)want);
-    guard_free(x.mem);
-}
-
-static void operate(int what, attn_kv *c, kv_model *m, rng *r)
-{
-    const int batch = m->shape.batch, entry = rng_int(r, 0, batch - 1), from = rng_int(r, 0, batch - 1);
-    int map[MOST_BATCH] = {0};
-    if (what == 0) append_both(c, m, r, m->shape.capacity);       /* sometimes more than there is room for */
-    else if (what <= 4) append_both(c, m, r, 20);
-    else if (what == 5) {
-        const int length = rng_int(r, 0, m->length[entry]);
-        CHECK(attn_kv_truncate(c, entry, length) == kv_model_truncate(m, entry, length));
-    } else if (what == 6) {
-        for (int b = 0; b < batch; b++) map[b] = rng_int(r, 0, batch - 1);
-        CHECK(attn_kv_reorder(c, map) == kv_model_reorder(m, map));
-    } else if (what == 7) {
-        const int length = rng_int(r, 0, m->length[from]);
-        CHECK(attn_kv_copy(c, entry, from, length) == kv_model_copy(m, entry, from, length));
-    } else if (what == 8 && rng_int(r, 0, 3) == 0)
-        CHECK(attn_kv_reset(c, entry) == kv_model_truncate(m, entry, 0));
-}
-
-static void random_histories(void)
-{
-    rng seeds = rng_make(test_seed);
-    for (int i = 0; i < 150 * test_scale && !test_failed(); i++) {
-        const unsigned long long seed = rng_u32(&seeds);
-        rng r = rng_make(seed);
-        attn_kv_args a = shape_draw(&r);
-        attn_kv c;
-        kv_model m;
-        float *mem = rng_int(&r, 0, 1) ? cache_memory(&a, &r) : NULL;
-        CHECK(attn_kv_init(&c, &a) == ATTN_OK);
-        kv_model_make(&m, &a);
-        for (int op = 0; op < 25 && !test_failed(); op++) {
-            const int what = rng_int(&r, 0, 9);
-            operate(what, &c, &m, &r);
-            reading how = reading_draw(&r);
-            CHECKF(same_reading(&c, &m, &how, &r),
-                   "seed %llu op %d (kind %d): the cache (batch %d, %d heads, head_dim %d/%d, capacity "
-                   "%d) is not what was put in; n_q %d causal %d backend %d width %d",
-                   seed, op, what, a.batch, a.kv_heads, a.head_dim, a.v_head_dim, a.capacity, how.n_q, how.causal,
-                   how.backend, how.width);
-        }
-        attn_kv_free(&c);
-        guard_free(mem);
-        kv_model_free(&m);
-    }
-}
+static float *floats(size_t n) { return look_floats(n); }
 
 /* ---- one token at a time, or in any pieces ------------------------------------------------------------------ */
 static void steps_are_prefill(void)
@@ -370,7 +200,8 @@ static void wrong_calls(void)
     rng r = rng_make(test_seed + 4);
     attn_kv_args s = {0};
     attn_kv c, before, zero = {0};
-    float k[2 * N * K_ROW], v[2 * N * V_ROW], *mem;
+    float k[2 * N * K_ROW], v[2 * N * V_ROW];
+    unsigned char *mem;
     size_t size;
     unsigned char *copy;
     int user;
@@ -383,7 +214,7 @@ static void wrong_calls(void)
     s.v_head_dim = 3;
     s.capacity = N;
     s.user = &user;
-    mem = cache_memory(&s, &r);
+    mem = look_memory(&s, &r);
     size = s.mem_size;
     copy = malloc(size);
     if (!copy) abort();
@@ -611,7 +442,6 @@ void kv_allocation(void);                 /* layers_memory.c: these need an impl
 
 extern const test_case suite_kv[];
 SUITE(kv) = {
-    {"random histories", random_histories, "a key or value that lands, moves or is cut off wrongly in the panels"},
     {"steps are prefill", steps_are_prefill, "decoding in pieces that gives other bits than the whole prompt"},
     {"shared memory", shared_memory, "k_map over a cache reading another entry than a copy would hold"},
     {"beams alone", beams_alone, "a beam that keeps something of another one after reorder"},

@@ -47,10 +47,13 @@ static void read_both(input *in, const attn_kv *c, const kv_model *m)
         MUST(attn_sdpa(&a) == ATTN_E_SIZE || a.batch == 0 || n_q == 0);
     } else {
         MUST(attn_sdpa(&a) == ATTN_OK);
+        unsigned char *keep;
         plain = kv_model_args(m, &a, plain_lengths);
         plain.out = out + n_out, plain.exec = NULL;
         if (f & 128u) plain.weights = w + n_w;
+        keep = kv_model_hide(m, &plain);
         MUST(attn_sdpa(&plain) == ATTN_OK);
+        free(keep);
         MUST(same_bits(out, out + n_out, n_out) && same_bits(w, w + n_w, n_w));
     }
     free(q), free(out), free(w);
@@ -76,13 +79,50 @@ static void step_both(input *in, attn_kv *c, kv_model *m)
     got = attn_self_step(c, &a);
     MUST(got == want || (want == ATTN_E_LENGTHS && got == ATTN_E_FULL));   /* two mistakes: either */
     if (want == ATTN_OK) {
+        unsigned char *keep;
         a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
         plain = kv_model_args(m, &a, lengths);
         plain.out = out + n_out;
+        keep = kv_model_hide(m, &plain);
         MUST(attn_sdpa(&plain) == ATTN_OK);
+        free(keep);
         MUST(same_bits(out, out + n_out, n_out));
     }
     free(q), free(k), free(v), free(out);
+}
+
+/* an entry as bytes, perhaps a little damaged, and into an entry again */
+static void load_both(input *in, attn_kv *c, kv_model *m)
+{
+    const int from = from_to(in, 0, m->shape.batch - 1), to = from_to(in, -1, m->shape.batch);
+    const size_t size = attn_kv_saved(c, from);
+    const unsigned what = u8(in);
+    unsigned char *bytes = (unsigned char *)malloc(size);
+    if (!bytes) abort();
+    MUST(size == kv_model_saved(m, from));
+    MUST(attn_kv_save(c, from, bytes, size) == ATTN_OK);
+    if (what > 220) {
+        bytes[u16(in) % size] ^= (unsigned char)(1u << (what & 7u));
+        MUST(attn_kv_load(c, to, bytes, size) == (to < 0 || to >= m->shape.batch ? ATTN_E_MAP : ATTN_E_BYTES));
+    } else if (what > 200) {
+        MUST(attn_kv_load(c, to, bytes, u16(in) % size) == (to < 0 || to >= m->shape.batch ? ATTN_E_MAP : ATTN_E_BYTES));
+    } else {
+        const attn_status want = kv_model_load(m, to, m, from);
+        MUST(attn_kv_load(c, to, bytes, size) == want);
+    }
+    free(bytes);
+}
+
+static void rows_both(input *in, const attn_kv *c, const kv_model *m)
+{
+    const int b = from_to(in, 0, m->shape.batch - 1), first = from_to(in, -1, m->length[b]);
+    const int n = from_to(in, -1, m->length[b] - first + 1), most = n > 0 ? n : 0;
+    float *k = floats((size_t)most * m->k_row), *v = floats((size_t)most * m->v_row);
+    float *x = floats((size_t)most * m->k_row), *y = floats((size_t)most * m->v_row);
+    const attn_status want = kv_model_read(m, b, first, n, x, y);
+    MUST(attn_kv_read(c, b, first, n, k, v) == want);
+    if (want == ATTN_OK) MUST(same_bits(k, x, (size_t)most * m->k_row) && same_bits(v, y, (size_t)most * m->v_row));
+    free(k), free(v), free(x), free(y);
 }
 
 /* a cache, on memory of its own or ours; sizes may be wrong: then nothing */
@@ -99,6 +139,7 @@ static unsigned char *make(input *in, attn_kv *c, kv_model *m)
     a.v_head_dim = how & 1u ? from_to(in, 1, 34) : 0;
     a.capacity = how & 2u ? from_to(in, 1, 20) : from_to(in, 100, 300);
     if (!(how & 2u)) a.head_dim = 1 + a.head_dim % 4, a.v_head_dim %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
+    if (coin(in)) a.pages = from_to(in, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     a.user = &the_heap;
     if (how >= 224) {
         int *const field[5] = {&a.batch, &a.kv_heads, &a.head_dim, &a.v_head_dim, &a.capacity};
@@ -159,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             mem = make(&in, &c, &m);
             continue;
         }
-        switch (u8(&in) % 11u) {
+        switch (u8(&in) % 14u) {
         case 0: case 1: case 2: {
             const int n = coin(&in) ? 1 : from_to(&in, 0, s->capacity + 2), counted = coin(&in);
             const int gap = coin(&in) ? 0 : from_to(&in, 1, 5);        /* 0: rows touch; else k, v and a gap in a row */
@@ -198,6 +239,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break; }
         case 9: step_both(&in, &c, &m); break;
         case 8: read_both(&in, &c, &m); break;
+        case 10: {
+            const int b = from_to(&in, -1, s->batch), length = b >= 0 && b < s->batch ? m.length[b] : m.length[0];
+            const int pinned = coin(&in) ? 0 : from_to(&in, -1, length + 1), before = from_to(&in, -1, length + 1);
+            MUST(attn_kv_forget(&c, b, pinned, before) == kv_model_forget(&m, b, pinned, before));
+            break; }
+        case 11: load_both(&in, &c, &m); break;
+        case 12: rows_both(&in, &c, &m); break;
         default:
             if (u8(&in) < 200u) break;
             attn_kv_free(&c);
@@ -206,7 +254,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             free(mem);
             mem = make(&in, &c, &m);
         }
-        if (c.lengths) MUST(kv_model_same_lengths(&m, &c));
+        if (c.lengths) MUST(kv_model_same_lengths(&m, &c) && c.free_pages == kv_model_free_pages(&m));
     }
     if (c.lengths) read_both(&in, &c, &m);
     attn_kv_free(&c);
