@@ -3327,7 +3327,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
     const attn_status status = attn__check_all(why, size, 6);
-    size_t k, v, ints;
+    size_t k, v, ints, lists;
     int v_width;
     if (status != ATTN_OK) return status;
     *s = *a;
@@ -3346,8 +3346,10 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         return attn__fail_kv_size(why, s);
     c->page_v = k;
     /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
-    ints = (size_t)s->batch * 2 * ((size_t)c->entry_pages + 3) + (size_t)s->pages * 3;
-    if (attn__add(c->bytes, ints * sizeof(int), &c->bytes) || c->bytes > ATTN__BYTES_MAX - 63)
+    if (attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
+        attn__mul((size_t)s->pages, 3, &lists) || attn__add(ints, lists, &ints) ||
+        attn__mul(ints, sizeof(int), &ints) || attn__add(c->bytes, ints, &c->bytes) ||
+        c->bytes > ATTN__BYTES_MAX - 63)
         return attn__fail_kv_size(why, s);
     return ATTN_OK;
 }

@@ -52,6 +52,7 @@ void kv_allocation(void)
     int mine;
     float rows[3 * 2 * 4] = {0};
     const int map[3] = {2, 2, 0};
+    unsigned char saved[64 + 2 * 2 * 4 * sizeof(float)];
     attn_kv c;
     attn_kv_args a = {0};
     a.batch = 3;
@@ -72,6 +73,10 @@ void kv_allocation(void)
     CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 0, 1, 2) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 1) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, -1, 0, 1) == ATTN_OK && attn_kv_read(&c, 2, 0, 1, rows, NULL) == ATTN_OK);
+    CHECK(attn_kv_saved(&c, 2) == sizeof saved);
+    CHECK(attn_kv_save(&c, 2, saved, sizeof saved) == ATTN_OK);
+    CHECK(attn_kv_load(&c, 1, saved, sizeof saved) == ATTN_OK);
     CHECKF(hooks.calls == 1, "a cache allocates after init");
     attn_kv_free(&c);
     CHECK(hooks.live == 0);

@@ -63,7 +63,7 @@ one()
     built=
     for round in 1 2; do                         # most are noticed by the first three suites: build only them
         if [ $round = 1 ]; then more=attn_impl objects=$quick suites='bits poison sdpa'
-        else more=$with objects=$without suites='masks args math kv linear rope mha steps pool'; fi
+        else more=$with objects=$without suites='masks args math kv pages saved linear rope mha steps pool'; fi
         for f in $more; do
             case " $built " in *" $f "*) continue ;; esac
             $CC $flags -I"$dir" -Itests -c "tests/$f.c" -o "$dir/$f.o" 2>"$dir/log" || break 2

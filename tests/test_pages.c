@@ -414,6 +414,12 @@ static void memory(void)
         REFUSED(attn_kv_init(&c, &s), ATTN_E_OVERFLOW, "attn_kv_init: pages is 2147483647");
         s.head_dim = 1 << 20, s.kv_heads = 1 << 10, s.capacity = 1 << 20, s.pages = 1 << 30;
         REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 2 x kv_heads 1024");
+        /* short pages and few of them: the numbers of so many entries alone are too many */
+        s = shape_of(1 << 29, 1, 1, 1, 1);
+        if (sizeof(size_t) == 4)
+            REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 536870912");
+        else
+            CHECK(attn_kv_size(&s) == (((size_t)1 << 29) * 8 + 3) * 4 + 16 * (1 + 16) * 4 + 63);
     }
 }
 
