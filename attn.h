@@ -1031,8 +1031,9 @@ typedef struct attn__gemm {
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const float *ahead;                   /* what will be read next, to be prefetched, or NULL */
-    ptrdiff_t ahead_row;                  /* 0: it is read from end to end; else as b is: so many
-                                             floats from step to step, panels b_panel apart */
+    ptrdiff_t ahead_row;                  /* floats from step to step of it; its panels lie b_panel
+                                             apart, too. 0: it is read from end to end, and
+                                             b_panel is 16 */
     int rows, panels, depth;
 } attn__gemm;
 
@@ -4983,8 +4984,8 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
-/* Scores against the keys of a cache whose panel still grows: rows. A few queries read them where
-   they lie; more have them packed first. g says which queries, and where the scores of the chunk
+/* Scores against the keys of a cache whose panel still grows: rows. One query reads them where they
+   lie; more have them packed first. g says which queries, and where the scores of the chunk
    go. */
 static void attn__growing_scores(const attn__block *block, const attn__chunk_view *view,
                                  const float *k, attn__gemm *g)
@@ -4994,7 +4995,7 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     k += (ptrdiff_t)view->finished * head_dim;
     g->c += view->finished;
     g->ahead = NULL;
-    if (g->rows <= ATTN__DIRECT) {
+    if (g->rows == 1) {
         g->b = k;
         g->b_step = head_dim;
         kernels->scores(g, n, 1, 0, 0, 0);
@@ -5027,8 +5028,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
     g.ahead = ahead;
-    /* panels of the next head are read side by side, as these are */
-    g.ahead_row = block->w->a->kv && local + 1 < band->end_head ? 16 : 0;
+    g.ahead_row = 16;
     g.rows = band->per_head;
     g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
@@ -8918,9 +8918,8 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
-    const ptrdiff_t ahead_panel = g->ahead_row ? g->b_panel : 16;
     const float *ahead = g->ahead && r == 0
-        ? g->ahead + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth) : NULL;
+        ? g->ahead + (g->ahead_row ? b - g->b : (ptrdiff_t)x * g->depth) : NULL;
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -8964,7 +8963,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         const attn__vec b0 = attn__vload(b), b1 = vecs > 1 ? attn__vload(b + second) : b0;
         attn__vec q = attn__vset(*a0);
         if (ahead) {
-            ATTN__FN(prefetch)(ahead, ahead_panel, vecs * ATTN__LANES / 16);
+            ATTN__FN(prefetch)(ahead, second, vecs * ATTN__LANES / 16);
             ahead += ahead_row;
         }
         c00 = attn__vfma(q, b0, c00);
@@ -9067,10 +9066,9 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
                                  const int *list, int x)
 {
     const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
-    const ptrdiff_t ahead_panel = g->ahead_row ? g->b_panel : 16;
     const ptrdiff_t step = g->b_step;
     const float *ahead = !g->ahead ? NULL
-        : g->ahead + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth);
+        : g->ahead + (g->ahead_row ? 0 : (ptrdiff_t)x * (g->depth - 1));
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -9095,8 +9093,15 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
         /* what comes after this product, a part in each step */
-        if (ahead) {
-            ATTN__FN(prefetch)(ahead, ahead_panel, vecs * ATTN__LANES / 16);
+        if (ahead) {                                 /* the same vectors, whole lines of them */
+            ATTN__FETCH(ahead + at0);
+            if (vecs > 1 && ATTN__LANES == 16) ATTN__FETCH(ahead + at1);
+            if (vecs > 2 && ATTN__LANES >= 8) ATTN__FETCH(ahead + at2);
+            if (vecs > 3 && ATTN__LANES == 16) ATTN__FETCH(ahead + at3);
+            if (vecs > 4) ATTN__FETCH(ahead + at4);
+            if (vecs > 5 && ATTN__LANES == 16) ATTN__FETCH(ahead + at5);
+            if (vecs > 6 && ATTN__LANES >= 8) ATTN__FETCH(ahead + at6);
+            if (vecs > 7 && ATTN__LANES == 16) ATTN__FETCH(ahead + at7);
             ahead += ahead_row;
         }
         if (list) b = g->b + list[t] * step;
