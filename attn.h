@@ -589,12 +589,18 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+    attn_storage storage;                 /* of the packed weights; b stays float. 0: ATTN_F32 */
+    const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
+                                             [n_in] values in the format that storage names, packed
+                                             as they are, or read in place */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
+    attn_storage storage;                 /* read only */
     /* private */
     int in_place;
-    const float *w, *b;                   /* packed, or as they were given */
+    const void *w;                        /* packed, or as they were given */
+    const float *b;
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
@@ -603,11 +609,13 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does not
+   go with storage), OVERFLOW, ALIGN, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
-   Never allocates; in place it takes 32 KB of the stack of each thread that works.
+   Never allocates; in place, and for more than 4 rows of 16-bit weights, it takes 32 KB of the stack
+   of each thread that works (48 KB for 16 bits in place).
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
@@ -680,6 +688,9 @@ typedef struct attn_mha_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
+    attn_storage storage;                 /* of the weights of the four linears, which are rounded
+                                             as they are packed; biases and norms stay float. 0:
+                                             ATTN_F32, the only one in place */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
@@ -709,7 +720,7 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+   than d_model; in_place and storage), OVERFLOW, WORK (mem_size), MEMORY. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -5258,7 +5269,8 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Nothing about other rows, blocks or threads is in it, and neither is the
  * place of the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded
- * to whole panels; in place they are packed on the way, a few panels at a time. A layer is four
+ * to whole panels; in place they are packed on the way, a few panels at a time. Nor is their width:
+ * 16 bits become floats in registers for few rows, on the way, a few panels at a time, for many. A layer is four
  * linears around attn_sdpa.
  * ============================================================================================== */
 
@@ -5351,40 +5363,115 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each
-   other. */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
+/* Bytes of the packed form: weights, and a bias that is as wide as one or two of them. 64 divides
+   what is returned, so that several linears can stand behind each other. */
+static attn_status attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes,
+                                      attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
+    const size_t cell = attn__stored_size(storage);
     const attn_status status = attn__check_all(why, size, 2);
     if (status != ATTN_OK) return status;
-    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1,
-                     sizeof(float))) return ATTN_OK;
+    if (!attn__bytes(bytes, n_in + (int)(sizeof(float) / cell),
+                     (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, cell)) {
+        *bytes = attn__up(*bytes, 64);
+        return ATTN_OK;
+    }
     return attn__fail(why, ATTN_E_OVERFLOW,
                       "n_in # times n_out # weights do not fit the address space", "", n_in,
                       n_out, 0);
 }
 
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns what is behind. */
-static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
-                               char *at)
+/* Value number i of the weights. */
+static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
 {
-    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    float *panels = (float *)(void *)at, *bias;
-    l->n_in = n_in;
-    l->n_out = n_out;
-    l->in_place = !at;
-    l->w = w;
-    l->b = b;
+    return (const char *)l->w + i * (ptrdiff_t)attn__stored_size(l->storage);
+}
+
+/* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
+   its own, and are packed from there. */
+static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
+                                              float *to, int first, int n, int at, int depth)
+{
+    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    int r;
+    for (r = 0; r < n; r++)
+        kernels->widen(rows + r * depth, (const unsigned short *)attn__linear_at(
+                           l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)depth, l->storage);
+    kernels->pack_k(to, rows, depth, n, depth);
+}
+
+/* Inputs at .. at + depth - 1 (one chain) of n outputs from `first` on, from weights as they were
+   given, to panels of floats. */
+static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
+                              int first, int n, int at, int depth)
+{
+    for (; n > 0 && l->storage != ATTN_F32; n -= ATTN__PANEL, first += ATTN__PANEL) {
+        attn__linear_widen(kernels, l, to, first, attn__min(n, ATTN__PANEL), at, depth);
+        to += depth * ATTN__PANEL;
+    }
+    if (n > 0)
+        kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
+                        l->n_in, n, depth);
+}
+
+/* Task: packs to 16 bits, one chain of one panel at a time. A task, because rounding is float
+   arithmetic. */
+typedef struct attn__linear_store {
+    const attn_linear *given;             /* weights as they were given */
+    unsigned short *to;
+    attn_storage storage;
+} attn__linear_store;
+
+static void attn__linear_store_task(void *arg, int i)
+{
+    const attn__linear_store *job = (const attn__linear_store *)arg;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    const attn_linear *l = job->given;
+    unsigned short *to = job->to;
+    float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    int first, at, depth;
+    (void)i;
+    for (first = 0; first < l->n_out; first += ATTN__PANEL)
+        for (at = 0; at < l->n_in; at += depth, to += depth * ATTN__PANEL) {
+            depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+            attn__linear_pack(kernels, l, panel, first, attn__min(l->n_out - first, ATTN__PANEL),
+                              at, depth);
+            kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+        }
+}
+
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
+   (`at` is NULL). Returns what is behind. Of a only sizes, weights and storage matter. */
+static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
+{
+    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL), count = padded * (size_t)a->n_in;
+    attn_linear given;
+    attn__linear_store store;
+    float *bias;
+    given.n_in = a->n_in;
+    given.n_out = a->n_out;
+    given.storage = a->w16 ? a->storage : ATTN_F32;
+    given.in_place = 1;
+    given.w = a->w16 ? a->w16 : a->w;
+    given.b = a->b;
+    given.own = given.user = NULL;
+    *l = given;
     if (!at) return NULL;
-    bias = panels + padded * (size_t)n_in;
-    attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
-    memset(bias, 0, padded * sizeof(float));
-    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
-    l->w = panels;
+    bias = (float *)(void *)(at + count * attn__stored_size(a->storage));
+    l->in_place = 0;
+    l->storage = a->storage;
+    l->w = at;
     l->b = bias;
-    return (char *)(bias + padded);
+    store.given = &given;
+    store.to = (unsigned short *)(void *)at;
+    store.storage = a->storage;
+    if (l->storage == ATTN_F32)
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, a->w, a->n_in, a->n_out, a->n_in);
+    else attn__run(NULL, 1, attn__linear_store_task, &store);
+    memset(bias, 0, padded * sizeof(float));
+    if (a->b) memcpy(bias, a->b, (size_t)a->n_out * sizeof(float));
+    return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
 /* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
@@ -5406,11 +5493,32 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, a->storage)) != ATTN_OK ||
+        (status = attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes, why)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
+}
+
+/* Are the weights there, in one form only, and in one that goes with storage? */
+static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
+{
+    attn_status status;
+    if (a->w && a->w16)
+        return attn__fail(why, ATTN_E_CONFLICT, "w and w16 are both set", "", 0, 0, 0);
+    if (a->w16 && a->storage == ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "w16 is set, but storage does not say which 16 bits", "", 0, 0, 0);
+    if (a->w && a->in_place && a->storage != ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "in_place reads w as the floats that it is; storage is for w16 there",
+                          "", 0, 0, 0);
+    if (!a->w && !a->w16) return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+    if ((status = attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK)
+        return status;
+    return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
@@ -5432,15 +5540,12 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
     memset(l, 0, sizeof *l);              /* after an error every call refuses it politely */
     if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
-    if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
-    if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
+    if ((status = attn__linear_weights(a, &why)) != ATTN_OK) return status;
     if (bytes > 0)
         status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                     bytes, &own, &at);
     if (status != ATTN_OK) return status;
-    (void)attn__linear_make(l, a->w, a->b, a->n_in, a->n_out, at);
+    (void)attn__linear_make(l, a, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -5471,9 +5576,27 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for the panels of a linear in place; NULL: it is packed */
+    float *held;  /* room for panels of floats made on the way; NULL: the linear's own are read */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
+
+/* Makes the panels of floats that g asks for: of weights in place, or of 16 bits that are packed and
+   widened once for many rows. */
+static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
+{
+    const attn_linear *l = job->l;
+    const size_t panel = (size_t)(g->depth * ATTN__PANEL);
+    int p;
+    if (l->in_place) {
+        attn__linear_pack(job->kernels, l, job->held, first,
+                          attn__min(g->panels * ATTN__PANEL, l->n_out - first), at, g->depth);
+        return;
+    }
+    for (p = 0; p < g->panels; p++)
+        job->kernels->widen(job->held + (size_t)p * panel, (const unsigned short *)attn__linear_at(
+                                l, (ptrdiff_t)(first + p * ATTN__PANEL) * l->n_in +
+                                       (ptrdiff_t)at * ATTN__PANEL), panel, l->storage);
+}
 
 /* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes.
    g->c is the caller's, who has put the bias at `bias`. */
@@ -5487,13 +5610,13 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
-        job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
-                             attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
+        attn__linear_hold(job, g, first, at);
         g->b = job->held;
         g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
     } else {
-        g->b = l->w + (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL;
+        g->b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL);
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+        g->stored = l->storage;
     }
     job->kernels->gemm(g);
     if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows,
@@ -5547,9 +5670,9 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* In place: the room for a few packed panels is on the stack, in a frame of its own. */
-static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows,
-                                                 int from, int to)
+/* The room for a few packed panels is on the stack, in a frame of its own. */
+static ATTN__NOINLINE void attn__linear_held(const attn__linear_job *job, float *y, int rows,
+                                             int from, int to)
 {
     float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
     attn__linear_job mine;
@@ -5602,7 +5725,8 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (p->l->in_place) attn__linear_in_place(&job, y, rows, from, to);
+        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__STORED_ROWS))
+            attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
 }
@@ -5671,7 +5795,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
                               const attn_linear *l)
 {
     const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
-    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * sizeof(float));
+    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * attn__stored_size(l->storage));
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
@@ -6066,10 +6190,15 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, s->storage)) != ATTN_OK ||
+        (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
         return status;
+    if (s->in_place && s->storage != ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "in_place reads the weights as the floats that they are, but storage is #",
+                          "", (int)s->storage, 0, 0);
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
@@ -6113,7 +6242,7 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
+        if (attn__linear_bytes(in[i], out[i], s->storage, &part, NULL) != ATTN_OK ||
             (*bytes += part) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
@@ -6184,6 +6313,20 @@ static const float *attn__mha_norm(const float *weights, int head_dim, char **at
     return copy;
 }
 
+/* One of the four linears: packed to *at and behind, or in place when that is NULL. */
+static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
+                              const float *b, int n_in, int n_out, char *at)
+{
+    attn_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.n_in = n_in;
+    a.n_out = n_out;
+    a.w = w;
+    a.b = b;
+    a.storage = s->storage;
+    return attn__linear_make(l, &a, at);
+}
+
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
@@ -6203,10 +6346,10 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
         return status;
     attn__mha_widths(&s, in, out);
     m->own = own;
-    at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
-    at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
-    at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
-    at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
+    at = attn__mha_linear(&m->q, &s, s.w_q, s.b_q, in[0], out[0], at);
+    at = attn__mha_linear(&m->k, &s, s.w_k, s.b_k, in[1], out[1], at);
+    at = attn__mha_linear(&m->v, &s, s.w_v, s.b_v, in[2], out[2], at);
+    at = attn__mha_linear(&m->o, &s, s.w_o, s.b_o, in[3], out[3], at);
     m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
     m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
     /* m->shape does not remember where the weights were: they may go now. */
