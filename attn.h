@@ -465,6 +465,31 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
+/* ---- STORAGE ------------------------------------------------------------------------------------
+   What is stored for long and read again and again may take 16 bits instead of 32: reading it is
+   what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it is
+   stored, and from then on results are, bit for bit, those of float storage filled with the rounded
+   values. */
+typedef enum attn_storage {
+    ATTN_F32,                             /* float, the default: nothing is rounded */
+    ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
+                                             2^-14 it keeps fewer bits, below 2^-25 none */
+    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
+                                             range of a float */
+} attn_storage;
+
+/* n floats to that format, and back: what a cache, a linear or a layer does with what it stores, to
+   make such values or to look at them. A value of 16 bits is a uint16_t, in the byte order of the
+   machine; ATTN_F32 copies. Widening is exact. A NaN stays a NaN of the same sign; narrowed, or half
+   made float, it becomes a quiet one that keeps the upper bits of its payload. All backends give
+   the same bits.
+   `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
+   looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
+   checked before the first value is written.
+   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, and of 16 bits), OVERLAP. */
+ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
+ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
+
 /* ---- CACHE --------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own
    past (append per token) and for an encoder's output (filled once). `batch` entries grow
@@ -619,12 +644,18 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+    attn_storage storage;                 /* of the packed weights; b stays float. 0: ATTN_F32 */
+    const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
+                                             [n_in] values in the format that storage names, packed
+                                             as they are, or read in place */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
+    attn_storage storage;                 /* read only */
     /* private */
     int in_place;
-    const float *w, *b;                   /* packed, or as they were given */
+    const void *w;                        /* packed, or as they were given */
+    const float *b;
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
@@ -633,11 +664,13 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does not
+   go with storage), OVERFLOW, ALIGN, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
-   Never allocates; in place it takes 32 KB of the stack of each thread that works.
+   Never allocates; in place, and for more than 4 rows of 16-bit weights, it takes 32 KB of the stack
+   of each thread that works (48 KB for 16 bits in place).
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
@@ -712,6 +745,9 @@ typedef struct attn_mha_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
+    attn_storage storage;                 /* of the weights of the four linears, which are rounded
+                                             as they are packed; biases and norms stay float. 0:
+                                             ATTN_F32, the only one in place */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
@@ -741,7 +777,7 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+   than d_model; in_place and storage), OVERFLOW, WORK (mem_size), MEMORY. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -1022,20 +1058,28 @@ ATTN__INLINE float *attn__page_value(const attn_kv *c, int page, int head, int j
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
-    const float *b;                       /* right-hand panels; floats from step to step, panel
+    const void *b;                        /* right-hand panels; values from step to step, panel
                                              to panel */
     ptrdiff_t b_step, b_panel;
+    attn_storage stored;                  /* of the values of b; 16 bits: ATTN__STORED_ROWS rows at
+                                             most */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
     float *c;                             /* 16 * panels columns of each row are written */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const float *ahead;                   /* what will be read next, to be prefetched, or NULL */
-    ptrdiff_t ahead_row;                  /* floats from step to step of it; its panels lie b_panel
-                                             apart, too. 0: it is read from end to end, and
-                                             b_panel is 16 */
+    const void *ahead;                    /* what will be read next, to be prefetched, or NULL */
+    ptrdiff_t ahead_row;                  /* values, each as wide as one of b, from step to step of
+                                             it; its panels lie b_panel apart, too. 0: it is read
+                                             from end to end, and b_panel is 16 */
     int rows, panels, depth;
 } attn__gemm;
+
+/* A product of so many rows widens 16-bit values in registers, as it reads them. For more rows the
+   caller widens a panel once and multiplies floats. */
+enum { ATTN__STORED_ROWS = 4 };
+/* beside the values of attn_storage: half where the processor has no instruction for it */
+enum { ATTN__F16_SLOW = 3 };
 
 /* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
    cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
@@ -1106,6 +1150,9 @@ typedef struct attn__kernels {
                    int rows, int n);
     /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
     void (*weigh)(float *w, int n, float M, float L);
+    /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
+    void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
+    void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1277,6 +1324,55 @@ ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one Na
 {
     x += 0.0f;
     return x != x ? attn__nan() : x;
+}
+
+/* ---- storage in 16 bits ------------------------------------------------------------------------
+   In integers, so that no rounding mode and no flushing of denormals has a say in it (the one
+   product of floats is exact). The instructions that kernels use give the same bits. */
+
+/* rounds u / 2^shift to nearest even */
+ATTN__INLINE unsigned attn__round_shift(unsigned u, unsigned shift)
+{
+    return (u + (1u << (shift - 1)) - 1u + (u >> shift & 1u)) >> shift;
+}
+
+static unsigned short attn__narrow_one(float x, attn_storage storage)
+{
+    const unsigned u = attn__bits(x), size = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
+    const unsigned exponent = size >> 23, shift = 126 - exponent;
+    unsigned h;
+    if (storage == ATTN_BF16)  /* a carry out of the fraction steps to the next exponent, or to Inf */
+        return (unsigned short)(size > 0x7f800000u ? u >> 16 | 0x40u : attn__round_shift(u, 16));
+    if (size > 0x7f800000u) h = 0x7e00u | (size >> 13 & 0x3ffu);             /* NaN, made quiet */
+    else if (size >= 0x477ff000u) h = 0x7c00u;                               /* 65520, and Inf */
+    else if (exponent > 112) h = attn__round_shift(size - (112u << 23), 13);
+    else if (shift > 24) h = 0;                                              /* below 2^-25 */
+    else h = attn__round_shift((size & 0x7fffffu) | 0x800000u, shift);       /* in units of 2^-24 */
+    return (unsigned short)(sign | h);
+}
+
+static float attn__widen_one(unsigned h, attn_storage storage)
+{
+    const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
+    if (storage == ATTN_BF16) return attn__float(h << 16);
+    if (size < 0x400u)                                       /* denormal: in units of 2^-24, exact */
+        return attn__float(sign | attn__bits((float)(int)size * 5.9604644775390625e-8f));
+    if (size < 0x7c00u) return attn__float(sign | ((size << 13) + (112u << 23)));
+    return attn__float(sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0));
+}
+
+static void attn__narrow_scalar(unsigned short *to, const float *from, size_t n,
+                                attn_storage storage)
+{
+    size_t i;
+    for (i = 0; i < n; i++) to[i] = attn__narrow_one(from[i], storage);
+}
+
+static void attn__widen_scalar(float *to, const unsigned short *from, size_t n,
+                               attn_storage storage)
+{
+    size_t i;
+    for (i = 0; i < n; i++) to[i] = attn__widen_one(from[i], storage);
 }
 
 /* ---- one row of attention -------------------------------------------------------------------- */
@@ -1486,17 +1582,24 @@ static void attn__gemm_scalar(const attn__gemm *g)
     int r, x, t;
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
-            const float *a = g->a + r * g->a_row, *b = g->b + x / 16 * g->b_panel + x % 16;
+            const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
+            const unsigned short *stored = (const unsigned short *)g->b;
+            const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
-            for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[t * g->b_step], sum);
+            if (g->stored == ATTN_F32)
+                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
+            else
+                for (t = 0; t < g->depth; t++)
+                    sum = attn__fma(a[t], attn__widen_one(stored[first + t * step], g->stored), sum);
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -1532,6 +1635,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <avxintrin.h>
 #include <avx2intrin.h>
 #include <fmaintrin.h>
+#include <f16cintrin.h>
 #include <avx512fintrin.h>
 #endif
 #elif defined(ATTN__NEON)
@@ -1542,7 +1646,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 
 /* ---- what this processor can do -------------------------------------------------------------- */
 /* Tests play an older processor: usable backends are and-ed with this expression, bit ATTN_x for
- * each of them. */
+ * each of them, and bit ATTN__CPU_F16C for the instructions that convert half. */
+enum { ATTN__CPU_F16C = 16 };
 #ifndef ATTN_CPU_MASK
 #define ATTN_CPU_MASK (~0u)
 #endif
@@ -1560,8 +1665,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #endif
 
 /* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the
-   instructions and the operating system saves the registers. Whoever comes first writes the
-   word; all would write the same. */
+   instructions and the operating system saves the registers. Bit ATTN__CPU_F16C: AVX2 has
+   instructions for half, too. Whoever comes first writes the word; all would write the same. */
 static unsigned attn__cpu_word;
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
@@ -1576,6 +1681,7 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     /* the system saves YMM registers; the processor has AVX, FMA and AVX2 */
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
         word |= 1u << ATTN_AVX2;
+        if (leaf1 & 1u << 29) word |= 1u << ATTN__CPU_F16C;
         /* the system saves ZMM and mask registers; the processor has AVX-512F */
         if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;
     }
@@ -2143,6 +2249,8 @@ struct attn__align_cell { char before; union { float f; int i; } cell; };
 struct attn__align_count { char before; size_t count; };
 #define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
 #define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
+struct attn__align_half { char before; unsigned short half; };
+#define ATTN__HALF_ALIGN  offsetof(struct attn__align_half, half)
 
 static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
 {
@@ -5022,6 +5130,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.b = k + (size_t)lo * (size_t)s->head_dim;
     g.b_step = 16;
     g.b_panel = (ptrdiff_t)16 * s->head_dim;
+    g.stored = ATTN_F32;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + row * ATTN__CHUNK + lo;
@@ -5109,8 +5218,10 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
     g->a_row = ATTN__CHUNK;
     g->c_row = g->from_row = block->w->plan->v_width;
     g->rows = band->per_head;
-    g->from = g->ahead = NULL;
+    g->from = NULL;
+    g->ahead = NULL;
     g->ahead_row = 0;
+    g->stored = ATTN_F32;
 }
 
 /* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where
@@ -5258,7 +5369,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
         /* Prefetched are the next 16 keys, and behind the last ones V. */
         g.ahead = NULL;
         if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
-            g.ahead = g.b + n * s->k[1];
+            g.ahead = view->source->k + (j + n) * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
             g.ahead = view->source->v + view->lo * s->v[1];
         block->w->kernels->scores(&g, n, block->kv_heads, block->per_head * q_row, s->k[2],
@@ -5896,8 +6007,84 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
  * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
- * panels at a time. A layer is four linears around attn_sdpa.
+ * panels at a time. Nor can their width: 16 bits become floats in registers for a few rows, and on
+ * the way, a few panels at a time, for many. A layer is four linears around attn_sdpa.
  * ============================================================================================== */
+
+/* ---- storage in 16 bits ---------------------------------------------------------------------- */
+/* An attn_narrow or attn_widen. A task, because some of it is float arithmetic. */
+typedef struct attn__convert {
+    void *to;
+    const void *from;
+    size_t n;
+    attn_storage storage;
+    int widen;                            /* 0: from floats; 1: to floats */
+} attn__convert;
+
+static void attn__convert_task(void *arg, int i)
+{
+    const attn__convert *c = (const attn__convert *)arg;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    (void)i;
+    if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
+    else if (c->widen)
+        kernels->widen((float *)c->to, (const unsigned short *)c->from, c->n, c->storage);
+    else kernels->narrow((unsigned short *)c->to, (const float *)c->from, c->n, c->storage);
+}
+
+static size_t attn__stored_size(attn_storage storage)
+{
+    return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
+}
+
+static attn_status attn__check_storage(attn__why *why, attn_storage storage)
+{
+    return attn__check_option(why, "storage", (int)storage, ATTN_BF16);
+}
+
+/* An array of n values: is it there, and aligned? */
+static attn_status attn__check_values(attn__why *why, const char *name, const void *at, size_t cell)
+{
+    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+    return attn__check_align(why, name, at, cell == sizeof(float) ? ATTN__CELL_ALIGN
+                                                                  : ATTN__HALF_ALIGN);
+}
+
+static attn_status attn__convert_run(attn__convert *c, attn__why *why)
+{
+    const size_t stored = attn__stored_size(c->storage);
+    const size_t to = c->widen ? sizeof(float) : stored, from = c->widen ? stored : sizeof(float);
+    attn_status status;
+    if ((status = attn__check_storage(why, c->storage)) != ATTN_OK) return status;
+    if (c->n > ATTN__BYTES_MAX / sizeof(float))
+        return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
+    if (c->n == 0) return ATTN_OK;
+    if ((status = attn__check_values(why, "to", c->to, to)) != ATTN_OK ||
+        (status = attn__check_values(why, "from", c->from, from)) != ATTN_OK)
+        return status;
+    if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
+    if ((status = attn__check_apart(why, "to", c->to, c->n * to, "from", c->from, c->n * from)) !=
+        ATTN_OK)
+        return status;
+    attn__run(NULL, 1, attn__convert_task, c);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
+{
+    attn__convert c = { to, from, n, storage, 0 };
+    attn__why why;
+    attn__why_open(&why, "attn_narrow", NULL);
+    return attn__convert_run(&c, &why);
+}
+
+ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage)
+{
+    attn__convert c = { to, from, n, storage, 1 };
+    attn__why why;
+    attn__why_open(&why, "attn_widen", NULL);
+    return attn__convert_run(&c, &why);
+}
 
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
@@ -5913,43 +6100,115 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form, in which the bias is one more input. They are a multiple of 64, so that
-   several linears can lie behind each other and each begins a cache line. */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
+/* Bytes of the packed form: weights, and a bias that is as wide as one or two of them. They are a
+   multiple of 64, so that several linears can lie behind each other and each begins a cache line. */
+static attn_status attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes,
+                                      attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
+    const size_t cell = attn__stored_size(storage);
     const attn_status status = attn__check_all(why, size, 2);
     if (status != ATTN_OK) return status;
-    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1,
-                     sizeof(float))) return ATTN_OK;
+    if (!attn__bytes(bytes, n_in + (int)(sizeof(float) / cell),
+                     (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1, cell)) {
+        *bytes = attn__up(*bytes, 64);
+        return ATTN_OK;
+    }
     return attn__fail(why, ATTN_E_OVERFLOW,
                       "n_in # times n_out # weights do not fit the address space", "", n_in,
                       n_out, 0);
 }
 
-/* Packs the weights into the memory at `at`, which is large enough and aligned, and returns the
-   address behind them. With `at` NULL the weights stay where they lie. */
-static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
-                               char *at)
+/* Value number i of the weights. */
+static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
 {
-    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    float *panels = (float *)(void *)at, *bias;
-    l->n_in = n_in;
-    l->n_out = n_out;
-    l->in_place = !at;
-    l->w = w;
-    l->b = b;
+    return (const char *)l->w + i * (ptrdiff_t)attn__stored_size(l->storage);
+}
+
+/* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
+   its own, and are packed from there. */
+static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
+                                              float *to, int first, int n, int at, int depth)
+{
+    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    int r;
+    for (r = 0; r < n; r++)
+        kernels->widen(rows + r * depth, (const unsigned short *)attn__linear_at(
+                           l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)depth, l->storage);
+    kernels->pack_k(to, rows, depth, n, depth);
+}
+
+/* Inputs at .. at + depth - 1 (one chain) of n outputs from `first` on, from weights as they were
+   given, to panels of floats. */
+static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
+                              int first, int n, int at, int depth)
+{
+    for (; n > 0 && l->storage != ATTN_F32; n -= ATTN__PANEL, first += ATTN__PANEL) {
+        attn__linear_widen(kernels, l, to, first, attn__min(n, ATTN__PANEL), at, depth);
+        to += depth * ATTN__PANEL;
+    }
+    if (n > 0)
+        kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
+                        l->n_in, n, depth);
+}
+
+/* Task: packs to 16 bits, one chain of one panel at a time. A task, because rounding is float
+   arithmetic. */
+typedef struct attn__linear_store {
+    const attn_linear *given;             /* weights as they were given */
+    unsigned short *to;
+    attn_storage storage;
+} attn__linear_store;
+
+static void attn__linear_store_task(void *arg, int i)
+{
+    const attn__linear_store *job = (const attn__linear_store *)arg;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    const attn_linear *l = job->given;
+    unsigned short *to = job->to;
+    float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    int first, at, depth;
+    (void)i;
+    for (first = 0; first < l->n_out; first += ATTN__PANEL)
+        for (at = 0; at < l->n_in; at += depth, to += depth * ATTN__PANEL) {
+            depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+            attn__linear_pack(kernels, l, panel, first, attn__min(l->n_out - first, ATTN__PANEL),
+                              at, depth);
+            kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+        }
+}
+
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
+   (`at` is NULL). Returns what is behind. Of a only sizes, weights and storage matter. */
+static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
+{
+    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL), count = padded * (size_t)a->n_in;
+    attn_linear given;
+    attn__linear_store store;
+    float *bias;
+    given.n_in = a->n_in;
+    given.n_out = a->n_out;
+    given.storage = a->w16 ? a->storage : ATTN_F32;
+    given.in_place = 1;
+    given.w = a->w16 ? a->w16 : a->w;
+    given.b = a->b;
+    given.own = given.user = NULL;
+    *l = given;
     if (!at) return NULL;
-    bias = panels + padded * (size_t)n_in;
-    /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
-       layer may later run on another one. */
-    attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
-    /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
-    memset(bias, 0, padded * sizeof(float));
-    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
-    l->w = panels;
+    bias = (float *)(void *)(at + count * attn__stored_size(a->storage));
+    l->in_place = 0;
+    l->storage = a->storage;
+    l->w = at;
     l->b = bias;
-    return (char *)(bias + padded);
+    store.given = &given;
+    store.to = (unsigned short *)(void *)at;
+    store.storage = a->storage;
+    if (l->storage == ATTN_F32)
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, a->w, a->n_in, a->n_out, a->n_in);
+    else attn__run(NULL, 1, attn__linear_store_task, &store);
+    memset(bias, 0, padded * sizeof(float));
+    if (a->b) memcpy(bias, a->b, (size_t)a->n_out * sizeof(float));
+    return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
 /* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
@@ -5971,12 +6230,33 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, a->storage)) != ATTN_OK ||
+        (status = attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes, why)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
     /* 63 bytes are lost at most until a cache line begins. */
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
+}
+
+/* Are the weights there, in one form only, and in one that goes with storage? */
+static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
+{
+    attn_status status;
+    if (a->w && a->w16)
+        return attn__fail(why, ATTN_E_CONFLICT, "w and w16 are both set", "", 0, 0, 0);
+    if (a->w16 && a->storage == ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "w16 is set, but storage does not say which 16 bits", "", 0, 0, 0);
+    if (a->w && a->in_place && a->storage != ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "in_place reads w as the floats that it is; storage is for w16 there",
+                          "", 0, 0, 0);
+    if (!a->w && !a->w16) return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+    if ((status = attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK)
+        return status;
+    return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
@@ -6000,16 +6280,13 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
        refuses it. */
     memset(l, 0, sizeof *l);
     if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
-    if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
-    if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
+    if ((status = attn__linear_weights(a, &why)) != ATTN_OK) return status;
     /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
         status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                     bytes, &own, &at);
     if (status != ATTN_OK) return status;
-    (void)attn__linear_make(l, a->w, a->b, a->n_in, a->n_out, at);
+    (void)attn__linear_make(l, a, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -6043,9 +6320,27 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for the panels of a linear in place; NULL: it is packed */
+    float *held;  /* room for panels of floats made on the way; NULL: the linear's own are read */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
+
+/* Makes the panels of floats that g asks for: of weights in place, or of 16 bits that are packed and
+   widened once for many rows. */
+static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
+{
+    const attn_linear *l = job->l;
+    const size_t panel = (size_t)(g->depth * ATTN__PANEL);
+    int p;
+    if (l->in_place) {
+        attn__linear_pack(job->kernels, l, job->held, first,
+                          attn__min(g->panels * ATTN__PANEL, l->n_out - first), at, g->depth);
+        return;
+    }
+    for (p = 0; p < g->panels; p++)
+        job->kernels->widen(job->held + (size_t)p * panel, (const unsigned short *)attn__linear_at(
+                                l, (ptrdiff_t)(first + p * ATTN__PANEL) * l->n_in +
+                                       (ptrdiff_t)at * ATTN__PANEL), panel, l->storage);
+}
 
 /* Adds the chain of inputs at .. at + 255 to the outputs of g->panels panels from panel p on, which
    stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is added by
@@ -6060,14 +6355,14 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
-        /* In place: these inputs of these panels are packed now, and not kept. */
-        job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
-                             attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
+        /* Not kept: these inputs of these panels, of this block. */
+        attn__linear_hold(job, g, first, at);
         g->b = job->held;
         g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
     } else {
-        g->b = l->w + (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL;
+        g->b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL);
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+        g->stored = l->storage;
     }
     job->kernels->gemm(g);
     /* After the last chain the outputs are final. */
@@ -6128,10 +6423,10 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* In place: room for a few packed panels is on the stack. It is in a function of its own that is
-   not inlined, so that linears with packed weights do not need these 32 KB. */
-static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows,
-                                                 int from, int to)
+/* Room for a few packed panels is on the stack. It is in a function of its own that is not inlined,
+   so that linears with packed floats do not need these 32 KB. */
+static ATTN__NOINLINE void attn__linear_held(const attn__linear_job *job, float *y, int rows,
+                                             int from, int to)
 {
     float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
     attn__linear_job mine;
@@ -6187,7 +6482,8 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (p->l->in_place) attn__linear_in_place(&job, y, rows, from, to);
+        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__STORED_ROWS))
+            attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
 }
@@ -6259,7 +6555,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
                               const attn_linear *l)
 {
     const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
-    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * sizeof(float));
+    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * attn__stored_size(l->storage));
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
@@ -6681,10 +6977,15 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, s->storage)) != ATTN_OK ||
+        (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
         return status;
+    if (s->in_place && s->storage != ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "in_place reads the weights as the floats that they are, but storage is #",
+                          "", (int)s->storage, 0, 0);
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
@@ -6731,7 +7032,7 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
        NULL leaves it to this function to refuse, in words that the caller of a layer knows. */
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
+        if (attn__linear_bytes(in[i], out[i], s->storage, &part, NULL) != ATTN_OK ||
             (*bytes += part) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
@@ -6804,6 +7105,20 @@ static const float *attn__mha_norm(const float *weights, int head_dim, char **at
     return copy;
 }
 
+/* One of the four linears: packed to *at and behind, or in place when that is NULL. */
+static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
+                              const float *b, int n_in, int n_out, char *at)
+{
+    attn_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.n_in = n_in;
+    a.n_out = n_out;
+    a.w = w;
+    a.b = b;
+    a.storage = s->storage;
+    return attn__linear_make(l, &a, at);
+}
+
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
@@ -6826,10 +7141,10 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn__mha_widths(&s, in, out);
     m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
-    at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
-    at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
-    at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
-    at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
+    at = attn__mha_linear(&m->q, &s, s.w_q, s.b_q, in[0], out[0], at);
+    at = attn__mha_linear(&m->k, &s, s.w_k, s.b_k, in[1], out[1], at);
+    at = attn__mha_linear(&m->v, &s, s.w_v, s.b_v, in[2], out[2], at);
+    at = attn__mha_linear(&m->o, &s, s.w_o, s.b_o, in[3], out[3], at);
     m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
     m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
     /* m->shape forgets where the weights were: the caller may free them now. */
@@ -7971,6 +8286,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__LANES           floats of a vector: 4, 8 or 16
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
+ * ATTN__SLOW            does widening a vector take many instructions? 0: no; 1: of half, where
+ *                       attn__how says so; 2: yes
  * ============================================================================================== */
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
@@ -7997,6 +8314,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
+/* 16-bit storage (section 3): `how` is attn__how(storage) */
+#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SLOW for half */
+#define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
+#define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 /* and across lanes */
 #define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
@@ -8014,6 +8335,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 2
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
 /* A word that is one instruction needs no comment: the list above says what it means. */
@@ -8065,6 +8387,28 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
+/* half in integers, from 16 bits in each lane */
+ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
+{
+    const __m128i size = _mm_srli_epi32(_mm_slli_epi32(h, 17), 4), sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
+    const __m128i bias = _mm_set1_epi32(112 << 23), quiet = _mm_set1_epi32(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const __m128i small = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
+    const __m128i large = _mm_cmpgt_epi32(size, _mm_set1_epi32((31 << 23) - 1));
+    const __m128i nan = _mm_cmpgt_epi32(size, _mm_set1_epi32(31 << 23));
+    const __m128i units = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(_mm_srli_epi32(size, 13)),
+                                         _mm_set1_ps(5.9604644775390625e-8f)));
+    __m128i bits = _mm_add_epi32(_mm_add_epi32(size, bias), _mm_and_si128(large, bias));
+    bits = _mm_or_si128(bits, _mm_and_si128(nan, quiet));
+    bits = _mm_or_si128(_mm_and_si128(small, units), _mm_andnot_si128(small, bits));
+    return _mm_or_si128(bits, sign);
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
+    if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
+    return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
+}
 /* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
@@ -8090,10 +8434,11 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #else
 #define ATTN__FN(name) attn__##name##_editor
 #endif
-#define ATTN__TARGET ATTN__ATTR("avx2,fma")
+#define ATTN__TARGET ATTN__ATTR("avx2,fma,f16c")
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 1
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
@@ -8145,6 +8490,50 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
+}
+/* F16C is an extension of its own: hypervisors hide it, and then half takes integers. */
+ATTN__V int attn__how(attn_storage storage)
+{
+    const int f16c = (int)(attn__cpu() >> ATTN__CPU_F16C & 1u);
+    return storage == ATTN_F16 && !f16c ? (int)ATTN__F16_SLOW : (int)storage;
+}
+/* half in integers, from 16 bits in each lane */
+ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
+{
+    const __m256i size = _mm256_srli_epi32(_mm256_slli_epi32(h, 17), 4), sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
+    const __m256i bias = _mm256_set1_epi32(112 << 23), quiet = _mm256_set1_epi32(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
+    const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32((31 << 23) - 1));
+    const __m256i nan = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(31 << 23));
+    const __m256i units = _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)),
+                                         _mm256_set1_ps(5.9604644775390625e-8f)));
+    __m256i bits = _mm256_add_epi32(_mm256_add_epi32(size, bias), _mm256_and_si256(large, bias));
+    bits = _mm256_or_si256(bits, _mm256_and_si256(nan, quiet));
+    bits = _mm256_or_si256(_mm256_and_si256(small, units), _mm256_andnot_si256(small, bits));
+    return _mm256_or_si256(bits, sign);
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+    if (how == ATTN_F16) return _mm256_cvtph_ps(x);
+    if (how == ATTN_BF16)
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+    return _mm256_castsi256_ps(ATTN__FN(half_bits)(_mm256_cvtepu16_epi32(x)));
+}
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const __m256i u = _mm256_castps_si256(a), upper = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i round = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(attn__is_nan(a));
+    const __m256i x = _mm256_blendv_epi8(round, quiet, nan);
+    __m128i *to = (__m128i *)(void *)p;
+    if (how == ATTN_F16) _mm_storeu_si128(to, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+    else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
+                                               _mm256_extracti128_si256(x, 1)));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
@@ -8201,6 +8590,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 16
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 8
+#define ATTN__SLOW 0
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
@@ -8253,6 +8643,22 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm512_cmpeq_epi32_mask(x, _mm512_setzero_si512());
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    if (how == ATTN_F16) return _mm512_cvtph_ps(x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const __m512i u = _mm512_castps_si512(a), upper = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_epi32(upper, _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    const __m512i round = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
+    const __m512i x = _mm512_mask_or_epi32(round, attn__is_nan(a), upper, _mm512_set1_epi32(0x40));
+    _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
+                        ? _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT) : _mm512_cvtepi32_epi16(x));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
@@ -8339,6 +8745,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 4
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 0
 typedef float32x4_t attn__vec;
 typedef uint32x4_t attn__vmask;                      /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return vdupq_n_f32(x); }
@@ -8378,6 +8785,21 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     memcpy(eight, p, 4);
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const uint16x4_t x = vld1_u16(p);
+    if (how == ATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(x));
+    return vreinterpretq_f32_u32(vshll_n_u16(x, 16));
+}
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const uint32x4_t u = vreinterpretq_u32_f32(a), upper = vshrq_n_u32(u, 16);
+    const uint32x4_t half = vaddq_u32(vandq_u32(upper, vdupq_n_u32(1)), vdupq_n_u32(0x7fff));
+    const uint32x4_t quiet = vorrq_u32(upper, vdupq_n_u32(0x40));
+    const uint32x4_t x = vbslq_u32(attn__is_nan(a), quiet, vshrq_n_u32(vaddq_u32(u, half), 16));
+    if (how == ATTN_F16) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+    else vst1_u16(p, vmovn_u32(x));
+}
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
 /* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -8406,6 +8828,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 2
 typedef v128_t attn__vec;
 typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
@@ -8436,6 +8859,27 @@ ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return wasm_v1
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
+}
+/* half in integers, from 16 bits in each lane */
+ATTN__V v128_t ATTN__FN(half_bits)(v128_t h)
+{
+    const v128_t size = wasm_u32x4_shr(wasm_i32x4_shl(h, 17), 4), sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
+    const v128_t bias = wasm_i32x4_splat(112 << 23), quiet = wasm_i32x4_splat(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const v128_t small = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
+    const v128_t large = wasm_i32x4_gt(size, wasm_i32x4_splat((31 << 23) - 1));
+    const v128_t nan = wasm_i32x4_gt(size, wasm_i32x4_splat(31 << 23));
+    const v128_t units = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_u32x4_shr(size, 13)),
+                                         wasm_f32x4_splat(5.9604644775390625e-8f));
+    v128_t bits = wasm_i32x4_add(wasm_i32x4_add(size, bias), wasm_v128_and(large, bias));
+    bits = wasm_v128_or(bits, wasm_v128_and(nan, quiet));
+    bits = wasm_v128_bitselect(units, bits, small);
+    return wasm_v128_or(bits, sign);
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const v128_t x = wasm_u32x4_load16x4(p);
+    return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
@@ -8469,6 +8913,22 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
+#if ATTN__SLOW == 0
+ATTN__V int attn__how(attn_storage storage) { return (int)storage; }
+#elif ATTN__SLOW == 2
+ATTN__V int attn__how(attn_storage storage)
+{
+    return storage == ATTN_F16 ? (int)ATTN__F16_SLOW : (int)storage;
+}
+#endif
+#if ATTN__LANES == 4 && ATTN__ISA != 5    /* by way of memory: it is stored once, read often */
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    float part[ATTN__LANES];
+    attn__vstore(part, a);
+    attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
+}
+#endif
 #if ATTN__ISA <= 4
 /* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -8679,21 +9139,86 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__any_lane(attn__is_nan(odd));
 }
 
+/* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------- */
+/* Must a product widen a piece of the right-hand side first? */
+#define ATTN__PIECES(how) (ATTN__SLOW == 2 || (ATTN__SLOW == 1 && (how) == ATTN__F16_SLOW))
+
+/* where value number i of an array stands */
+ATTN__V const void *ATTN__FN(at)(const int how, const void *p, ptrdiff_t i)
+{
+    if (how == ATTN_F32) return (const float *)p + i;
+    return (const unsigned short *)p + i;
+}
+
+/* a vector of values, as floats */
+ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
+{
+    p = ATTN__FN(at)(how, p, i);
+    return how == ATTN_F32 ? attn__vload((const float *)p)
+                           : attn__vwiden((const unsigned short *)p, how);
+}
+
+/* What reads such values is written once, with `how` as a constant, and compiled for each how. */
+ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
+        attn__vnarrow(to + i, attn__vload(from + i), how);
+    attn__narrow_scalar(to + i, from + i, n - i, (attn_storage)how);
+}
+
+static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
+                                          attn_storage storage)
+{
+    const int how = attn__how(storage);
+    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, to, from, n);
+    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, to, from, n);
+    else attn__narrow_scalar(to, from, n, storage);
+}
+
+ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short *from, size_t n,
+                                 attn_storage storage)
+{
+    size_t i;
+    for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
+        attn__vstore(to + i, attn__vwiden(from + i, how));
+    attn__widen_scalar(to + i, from + i, n - i, storage);
+}
+
+static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,
+                                         attn_storage storage)
+{
+    const int how = attn__how(storage);
+    if (ATTN__SLOW && how == ATTN__F16_SLOW)
+        ATTN__FN(widen_how)(ATTN__F16_SLOW, to, from, n, storage);
+    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, from, n, storage);
+    else ATTN__FN(widen_how)(ATTN_BF16, to, from, n, storage);
+}
+
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
  * early would cost a branch at every step. */
-static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
+ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
 {
     attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
     int p, t, i;
     for (p = 0; p < g->panels; p++) {
-        const float *b = g->b + p * g->b_panel;
-        for (t = 0; t < g->depth; t++, b += g->b_step)
+        const void *b = ATTN__FN(at)(how, g->b, p * g->b_panel);
+        for (t = 0; t < g->depth; t++, b = ATTN__FN(at)(how, b, g->b_step))
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
-                const attn__vec y = attn__vload(b + i);
+                const attn__vec y = ATTN__FN(load)(how, b, i);
                 odd = attn__vadd(odd, attn__vsub(y, y));
             }
     }
     return attn__any_lane(attn__is_nan(odd));
+}
+
+static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
+{
+    const int how = attn__how(g->stored);
+    if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
+    if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
+    if (ATTN__SLOW && how == ATTN__F16_SLOW) return ATTN__FN(not_finite_how)(ATTN__F16_SLOW, g);
+    return ATTN__FN(not_finite_how)(ATTN_BF16, g);
 }
 
 /* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
@@ -8849,12 +9374,12 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
     /* Linearly only where heads lie side by side in a row: then all that is fetched is read. */
     if (ATTN__FN(linear)(row))
         return g->ahead && row == heads * (ptrdiff_t)g->depth
-             ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+             ? (const float *)g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
     /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
        the caller reads after this product. */
     if (j + 32 <= n) return k + 16 * row;
     if (j + 16 != n) return NULL;
-    if (h + pair == heads) return g->ahead;
+    if (h + pair == heads) return (const float *)g->ahead;
     return h + 2 * pair <= heads ? k - j * row + pair * b_head : NULL;
 }
 
@@ -8867,7 +9392,8 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
     for (h = 0; h < heads; h += pair) {
         pair = g->rows == 1 && ATTN__LANES > 4 && h + 1 < heads ? 2 : 1;
         for (j = 0; j < n; j += 16) {
-            const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
+            const float *q = g->a + h * a_head;
+            const float *k = (const float *)g->b + h * b_head + j * g->b_step;
             const float *next = ATTN__FN(next_keys)(g, k, n, j, heads, h, pair, b_head);
             float *c = g->c + h * c_head + j;
             /* A tile would read 16 keys, so the last ones are taken query by query. */
@@ -8886,6 +9412,28 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
             }
         }
     }
+}
+
+/* Where the prefetching of what comes after a product begins, for columns from x on; or NULL. Floats
+ * are fetched as they will be read. 16-bit values are fetched from end to end: a step of a panel is
+ * only half a line of them. */
+ATTN__V const void *ATTN__FN(ahead)(const int how, const attn__gemm *g, int x)
+{
+    const ptrdiff_t from = how == ATTN_F32 && g->ahead_row ? x / 16 * g->b_panel + x % 16
+                                                           : (ptrdiff_t)x * g->depth;
+    return g->ahead ? ATTN__FN(at)(how, g->ahead, from) : NULL;
+}
+
+/* How many values it goes on in a step, where a step has `step` of them. */
+ATTN__V ptrdiff_t ATTN__FN(ahead_step)(const int how, const attn__gemm *g, int step)
+{
+    return how == ATTN_F32 && g->ahead_row ? g->ahead_row : step;
+}
+
+/* Prefetches n 16-bit values that touch: whole lines of memory, or a part of one. */
+ATTN__V void ATTN__FN(prefetch_values)(const void *p, const int n)
+{
+    ATTN__FN(prefetch)((const float *)p, 16, n / 32);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
@@ -8910,16 +9458,15 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
 }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` floats behind. */
-ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g, int r,
-                            const float *b, ptrdiff_t second, int x)
+ * `second` values behind. */
+ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
+                            int r, const void *b, ptrdiff_t second, int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
-    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
-    const float *ahead = g->ahead && r == 0
-        ? g->ahead + (g->ahead_row ? b - g->b : (ptrdiff_t)x * g->depth) : NULL;
+    const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
+    const void *ahead = r == 0 ? ATTN__FN(ahead)(how, g, x) : NULL;
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -8960,11 +9507,14 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
     c1 = attn__vfma(q, b1, c1)
     ATTN__UNROLL
     for (t = g->depth; t > 0; t--) {
-        const attn__vec b0 = attn__vload(b), b1 = vecs > 1 ? attn__vload(b + second) : b0;
+        const attn__vec b0 = ATTN__FN(load)(how, b, 0);
+        const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, b, second) : b0;
         attn__vec q = attn__vset(*a0);
         if (ahead) {
-            ATTN__FN(prefetch)(ahead, second, vecs * ATTN__LANES / 16);
-            ahead += ahead_row;
+            if (how == ATTN_F32)
+                ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16);
+            else ATTN__FN(prefetch_values)(ahead, vecs * ATTN__LANES);
+            ahead = ATTN__FN(at)(how, ahead, ahead_row);
         }
         c00 = attn__vfma(q, b0, c00);
         c01 = attn__vfma(q, b1, c01);
@@ -8983,7 +9533,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         if (rows > 3) a3++;
         if (rows > 6) a6++;
         if (rows > 9) a9++;
-        b += step;
+        b = ATTN__FN(at)(how, b, step);
     }
 #undef ATTN__STEP
 #define ATTN__STORE(i, c0, c1) \
@@ -9010,7 +9560,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
 /* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
  * rows that are left behind the last full tile go in tiles of few sizes: each size is code of
  * its own. */
-ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b, ptrdiff_t second,
+ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, ptrdiff_t second,
                              int x)
 {
     /* so many of the rows left are taken next; with 16 lanes a tile of one row is half as fast,
@@ -9019,40 +9569,40 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
     while (g->rows - r >= ATTN__ROWS) {
-        ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
+        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
     }
     while (r < g->rows) {
         const int rows = part[g->rows - r];
         switch (rows) {
 #if ATTN__ROWS > 8
-        case 8: ATTN__FN(tile)(8, vecs, g, r, b, second, x); break;
+        case 8: ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x); break;
 #endif
 #if ATTN__ROWS > 6
-        case 6: ATTN__FN(tile)(6, vecs, g, r, b, second, x); break;
+        case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x); break;
 #endif
 #if ATTN__LANES == 16
-        case 7: ATTN__FN(tile)(7, vecs, g, r, b, second, x); break;
-        case 5: ATTN__FN(tile)(5, vecs, g, r, b, second, x); break;
+        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x); break;
+        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x); break;
 #endif
-        case 4: ATTN__FN(tile)(4, vecs, g, r, b, second, x); break;
-        case 3: ATTN__FN(tile)(3, vecs, g, r, b, second, x); break;
-        case 2: ATTN__FN(tile)(2, vecs, g, r, b, second, x); break;
-        default: ATTN__FN(tile)(1, vecs, g, r, b, second, x); break;
+        case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x); break;
+        case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x); break;
+        case 2: ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x); break;
+        default: ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x); break;
         }
         r += rows;
     }
 }
 
 /* Functions of their own, so that each size of a tile exists once. */
-static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t second,
+static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const void *b, ptrdiff_t second,
                                           int x)
 {
     ATTN__FN(strip)(2, g, b, second, x);
 }
 
 #if ATTN__LANES == 16   /* a strip of two vectors is two panels; the last panel may stand alone */
-static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, ptrdiff_t second,
+static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const void *b, ptrdiff_t second,
                                           int x)
 {
     ATTN__FN(strip)(1, g, b, second, x);
@@ -9062,13 +9612,12 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, p
 /* The wide tile, for one or two rows: eight chains at once, else the latency of the multiply-add
  * would show. `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3,
  * c4..c7). With `list`, step t takes row list[t] of b instead of row t. */
-ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gemm *g, int r,
-                                 const int *list, int x)
+ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
+                                 int r, const int *list, int x)
 {
-    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
+    const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
     const ptrdiff_t step = g->b_step;
-    const float *ahead = !g->ahead ? NULL
-        : g->ahead + (g->ahead_row ? 0 : (ptrdiff_t)x * (g->depth - 1));
+    const void *ahead = ATTN__FN(ahead)(how, g, x);
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -9078,7 +9627,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
      : vecs > (i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const float *b = g->b;
+    const void *b = g->b;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
     c0 = ATTN__FN(chain_start)(g, r, x);
@@ -9093,23 +9642,28 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
         /* what comes after this product, a part in each step */
-        if (ahead) {                                 /* the same vectors, whole lines of them */
-            ATTN__FETCH(ahead + at0);
-            if (vecs > 1 && ATTN__LANES == 16) ATTN__FETCH(ahead + at1);
-            if (vecs > 2 && ATTN__LANES >= 8) ATTN__FETCH(ahead + at2);
-            if (vecs > 3 && ATTN__LANES == 16) ATTN__FETCH(ahead + at3);
-            if (vecs > 4) ATTN__FETCH(ahead + at4);
-            if (vecs > 5 && ATTN__LANES == 16) ATTN__FETCH(ahead + at5);
-            if (vecs > 6 && ATTN__LANES >= 8) ATTN__FETCH(ahead + at6);
-            if (vecs > 7 && ATTN__LANES == 16) ATTN__FETCH(ahead + at7);
-            ahead += ahead_row;
+        if (ahead) {
+            if (how == ATTN_F32) {                   /* the same vectors, whole lines of them */
+                const float *line = (const float *)ahead - at0;
+                ATTN__FETCH(line + at0);
+                if (vecs > 1 && ATTN__LANES == 16) ATTN__FETCH(line + at1);
+                if (vecs > 2 && ATTN__LANES >= 8) ATTN__FETCH(line + at2);
+                if (vecs > 3 && ATTN__LANES == 16) ATTN__FETCH(line + at3);
+                if (vecs > 4) ATTN__FETCH(line + at4);
+                if (vecs > 5 && ATTN__LANES == 16) ATTN__FETCH(line + at5);
+                if (vecs > 6 && ATTN__LANES >= 8) ATTN__FETCH(line + at6);
+                if (vecs > 7 && ATTN__LANES == 16) ATTN__FETCH(line + at7);
+            } else {
+                ATTN__FN(prefetch_values)(ahead, vecs * ATTN__LANES);
+            }
+            ahead = ATTN__FN(at)(how, ahead, ahead_row);
         }
-        if (list) b = g->b + list[t] * step;
+        if (list) b = ATTN__FN(at)(how, g->b, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
-        b0 = attn__vload(b + at0);
-        b1 = vecs > 1 ? attn__vload(b + at1) : b0;
-        b2 = vecs > 2 ? attn__vload(b + at2) : b0;
-        b3 = vecs > 3 ? attn__vload(b + at3) : b0;
+        b0 = ATTN__FN(load)(how, b, at0);
+        b1 = vecs > 1 ? ATTN__FN(load)(how, b, at1) : b0;
+        b2 = vecs > 2 ? ATTN__FN(load)(how, b, at2) : b0;
+        b3 = vecs > 3 ? ATTN__FN(load)(how, b, at3) : b0;
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
@@ -9122,13 +9676,13 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
             c7 = attn__vfma(q1, b3, c7);
             a1++;
         } else if (vecs > 4) {
-            c4 = attn__vfma(q, attn__vload(b + at4), c4);
-            c5 = attn__vfma(q, attn__vload(b + at5), c5);
-            c6 = attn__vfma(q, attn__vload(b + at6), c6);
-            c7 = attn__vfma(q, attn__vload(b + at7), c7);
+            c4 = attn__vfma(q, ATTN__FN(load)(how, b, at4), c4);
+            c5 = attn__vfma(q, ATTN__FN(load)(how, b, at5), c5);
+            c6 = attn__vfma(q, ATTN__FN(load)(how, b, at6), c6);
+            c7 = attn__vfma(q, ATTN__FN(load)(how, b, at7), c7);
         }
         a0++;
-        if (!list) b += step;
+        if (!list) b = ATTN__FN(at)(how, b, step);
     }
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
@@ -9147,34 +9701,122 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #undef ATTN__X
 }
 
+/* The product with 16-bit values, of at most ATTN__STORED_ROWS rows: fewer sizes of a tile than for
+ * floats, since each is code of its own. */
+ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
+{
+    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
+    const int width = g->panels * 16;
+    int x = 0;
+    if (g->rows == 1) {
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 1, 8, g, 0, NULL, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 1, 4, g, 0, NULL, x);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, g, 0, NULL, x);
+        return;
+    }
+    if (g->rows == 2)
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x);
+    for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
+        const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel + x % 16);
+        if (g->rows == 4) ATTN__FN(tile)(how, 4, 2, g, 0, b, second, x);
+        else if (g->rows == 3) ATTN__FN(tile)(how, 3, 2, g, 0, b, second, x);
+        else ATTN__FN(tile)(how, 2, 2, g, 0, b, second, x);
+    }
+#if ATTN__LANES == 16   /* the last panel stands alone */
+    if (x < width) {
+        const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel);
+        int r = 0;
+        for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x);
+        if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x);
+    }
+#endif
+}
+
+/* Where widening takes many instructions (section 11), a few panels are widened on the stack, some steps at a
+ * time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
+static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
+{
+    enum { PANELS = 4, STEPS = 32, SIZE = STEPS * 16, ROW = PANELS * 16 };
+    float b[PANELS * SIZE], sums[ATTN__STORED_ROWS * ROW];
+    int p, i, j, t;
+    for (p = 0; p < g->panels; p += PANELS) {
+        attn__gemm part = *g;
+        part.stored = ATTN_F32;
+        part.ahead = NULL;
+        part.b = b;
+        part.b_step = 16;
+        part.b_panel = SIZE;
+        part.panels = attn__min(g->panels - p, PANELS);
+        if (g->from) part.from = g->from + p * 16;
+        t = 0;
+        do {
+            const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
+            const int last = g->depth - t <= STEPS;
+            part.a = g->a + t;
+            part.depth = last ? g->depth - t : (int)STEPS;
+            for (i = 0; i < part.panels; i++)
+                for (j = 0; j < part.depth; j++)
+                    ATTN__FN(widen)(b + i * SIZE + j * 16, at + i * g->b_panel + j * g->b_step, 16,
+                                    g->stored);
+            part.c = last ? g->c + p * 16 : sums;
+            part.c_row = last ? g->c_row : (ptrdiff_t)ROW;
+            part.fold_a = last ? g->fold_a : NULL;
+            part.fold_b = last ? g->fold_b : NULL;
+            ATTN__FN(gemm)(&part);
+            part.from = sums;
+            part.from_row = ROW;
+            t += part.depth;
+        } while (t < g->depth);
+    }
+}
+
+/* the products with 16-bit values, out of the way of the one with floats */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
+{
+    const int how = attn__how(g->stored);
+    ATTN_ASSERT(g->rows <= ATTN__STORED_ROWS);
+    if (ATTN__PIECES(how)) ATTN__FN(gemm_pieces)(g);
+    else if (how == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
+    else ATTN__FN(gemm_how)(ATTN_BF16, g);
+}
+
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
     /* In a strip the second vector stands behind the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
+    const float *b = (const float *)g->b;
     const int width = g->panels * 16;
     int x = 0;
+    if (g->stored != ATTN_F32) {
+        ATTN__FN(gemm_stored)(g);
+        return;
+    }
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 8, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 8, g, 0, NULL, x);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x);
     } else if (g->rows == 2) {
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(2, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x);
     }
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-        ATTN__FN(strip2)(g, g->b + x / 16 * g->b_panel + x % 16, second, x);
+        ATTN__FN(strip2)(g, b + x / 16 * g->b_panel + x % 16, second, x);
 #if ATTN__LANES == 16
-    if (x < width) ATTN__FN(strip1)(g, g->b + x / 16 * g->b_panel, 0, x);
+    if (x < width) ATTN__FN(strip1)(g, b + x / 16 * g->b_panel, 0, x);
 #endif
 }
 
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
+ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible)
 {
     const int width = g->panels * 16;
     float p[ATTN__CHUNK];
@@ -9196,12 +9838,52 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 8, &one, 0, list, x);
+        x = 0;
+        if (how == ATTN_F32)
+            for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+                ATTN__FN(wide_tile)(how, 1, 8, &one, 0, list, x);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 4, &one, 0, list, x);
-        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(1, 1, &one, 0, list, x);
+            ATTN__FN(wide_tile)(how, 1, 4, &one, 0, list, x);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, &one, 0, list, x);
     }
+}
+
+/* as gemm_pieces, with all steps of one panel at a time */
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis);
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
+                                                                const float *vis)
+{
+    float b[ATTN__CHUNK * ATTN__PANEL];
+    attn__gemm part = *g;
+    int p, t;
+    part.stored = ATTN_F32;
+    part.ahead = NULL;
+    part.b = b;
+    part.b_step = 16;
+    part.panels = 1;
+    for (p = 0; p < g->panels; p++) {
+        const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel;
+        for (t = 0; t < g->depth; t++)
+            ATTN__FN(widen)(b + t * 16, at + t * g->b_step, 16, g->stored);
+        part.c = g->c + p * 16;
+        if (g->from) part.from = g->from + p * 16;
+        ATTN__FN(select)(&part, vis);
+    }
+}
+
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
+                                                                const float *vis)
+{
+    const int how = attn__how(g->stored);
+    if (ATTN__PIECES(how)) ATTN__FN(select_pieces)(g, vis);
+    else if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, vis);
+    else ATTN__FN(select_how)(ATTN_BF16, g, vis);
+}
+
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
+{
+    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, vis);
+    else ATTN__FN(select_how)(ATTN_F32, g, vis);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
@@ -9525,7 +10207,8 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(softmax),
-    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
+    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
+    ATTN__FN(widen)
 };
 
 #undef ATTN__FN
@@ -9533,6 +10216,8 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__TRANSPOSED
+#undef ATTN__SLOW
+#undef ATTN__PIECES
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
