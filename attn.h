@@ -9415,13 +9415,14 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
 }
 
 /* Where the prefetching of what comes after a product begins, for columns from x on; or NULL. Floats
- * are fetched as they will be read. 16-bit values are fetched from end to end: a step of a panel is
- * only half a line of them. */
-ATTN__V const void *ATTN__FN(ahead)(const int how, const attn__gemm *g, int x)
+ * are fetched as they will be read, `at` values behind what is returned. 16-bit values are fetched
+ * from end to end: a step of a panel is only half a line of them. */
+ATTN__V const void *ATTN__FN(ahead)(const int how, const attn__gemm *g, int x, ptrdiff_t at)
 {
-    const ptrdiff_t from = how == ATTN_F32 && g->ahead_row ? x / 16 * g->b_panel + x % 16
-                                                           : (ptrdiff_t)x * g->depth;
-    return g->ahead ? ATTN__FN(at)(how, g->ahead, from) : NULL;
+    if (!g->ahead) return NULL;
+    if (how != ATTN_F32) return (const unsigned short *)g->ahead + (ptrdiff_t)x * g->depth;
+    return (const float *)g->ahead - at
+         + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth);
 }
 
 /* How many values it goes on in a step, where a step has `step` of them. */
@@ -9466,7 +9467,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
-    const void *ahead = r == 0 ? ATTN__FN(ahead)(how, g, x) : NULL;
+    const void *ahead = r == 0 ? ATTN__FN(ahead)(how, g, x, 0) : NULL;
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -9617,7 +9618,6 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 {
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
     const ptrdiff_t step = g->b_step;
-    const void *ahead = ATTN__FN(ahead)(how, g, x);
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -9627,7 +9627,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
      : vecs > (i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *b = g->b;
+    const void *b = g->b, *ahead = ATTN__FN(ahead)(how, g, x, at0);
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
     c0 = ATTN__FN(chain_start)(g, r, x);
@@ -9644,7 +9644,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         /* what comes after this product, a part in each step */
         if (ahead) {
             if (how == ATTN_F32) {                   /* the same vectors, whole lines of them */
-                const float *line = (const float *)ahead - at0;
+                const float *line = (const float *)ahead;
                 ATTN__FETCH(line + at0);
                 if (vecs > 1 && ATTN__LANES == 16) ATTN__FETCH(line + at1);
                 if (vecs > 2 && ATTN__LANES >= 8) ATTN__FETCH(line + at2);
