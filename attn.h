@@ -510,6 +510,8 @@ typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a page
                                              is as short as that, in steps of 16 keys */
+    attn_storage storage;                 /* of keys and values, which are rounded as they arrive. 0:
+                                             ATTN_F32, not at all */
     int pages;                            /* of all entries together, each of them 128 keys; 0:
                                              enough for `batch` full entries. Memory is touched as
                                              keys arrive: a generous pool costs addresses only */
@@ -524,7 +526,7 @@ struct attn_kv {
     int free_pages;                       /* pages that no entry holds; read only */
     /* private */
     int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
-    size_t page_size, page_v;             /* floats of a page; where its V begins */
+    size_t page_size, page_v;             /* values of a page; where its V begins */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages in the order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
@@ -1025,31 +1027,51 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-ATTN__INLINE float *attn__page_k(const attn_kv *c, int page, int head)
+/* Bytes of a value, and the address of value number i. */
+ATTN__INLINE size_t attn__stored_size(attn_storage storage)
 {
-    return c->memory + (size_t)page * c->page_size
-         + (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim;
+    return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
 }
 
-ATTN__INLINE float *attn__page_v(const attn_kv *c, int page, int head)
+ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
 {
-    return c->memory + (size_t)page * c->page_size + c->page_v
-         + (size_t)head * (size_t)c->page_keys * attn__up((size_t)c->shape.v_head_dim, 16);
+    return (const char *)p + i * (ptrdiff_t)attn__stored_size(storage);
+}
+
+/* Value number i of a page. */
+ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
+{
+    return (char *)c->memory + ((size_t)page * c->page_size + i) * attn__stored_size(c->shape.storage);
+}
+
+ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
+{
+    return attn__page_at(c, page,
+                         (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim);
+}
+
+ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
+{
+    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
+    return attn__page_at(c, page, c->page_v + (size_t)head * (size_t)c->page_keys * v_width);
 }
 
 /* Component 0 of key j of a page, and the floats from component to component. */
-ATTN__INLINE float *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
+ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
 {
-    const ptrdiff_t head_dim = c->shape.head_dim;
+    const size_t head_dim = (size_t)c->shape.head_dim;
+    const size_t k = (size_t)head * (size_t)c->page_keys * head_dim;
     *step = j < c->finished[page] ? 16 : 1;
-    return attn__page_k(c, page, head)
-         + (j < c->finished[page] ? (j - j % 16) * head_dim + j % 16 : j * head_dim);
+    if (*step == 1) return attn__page_at(c, page, k + (size_t)j * head_dim);
+    return attn__page_at(c, page, k + (size_t)(j - j % 16) * head_dim + (size_t)(j % 16));
 }
 
 /* The value of key j. */
-ATTN__INLINE float *attn__page_value(const attn_kv *c, int page, int head, int j)
+ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    return attn__page_v(c, page, head) + (size_t)j * attn__up((size_t)c->shape.v_head_dim, 16);
+    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
+    return attn__page_at(c, page, c->page_v + ((size_t)head * (size_t)c->page_keys + (size_t)j)
+                         * v_width);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1361,6 +1383,13 @@ static float attn__widen_one(unsigned h, attn_storage storage)
     return attn__float(sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0));
 }
 
+/* Value number i of an array that is stored so. */
+ATTN__INLINE float attn__stored(const void *p, ptrdiff_t i, attn_storage storage)
+{
+    if (storage == ATTN_F32) return ((const float *)p)[i];
+    return attn__widen_one(((const unsigned short *)p)[i], storage);
+}
+
 static void attn__narrow_scalar(unsigned short *to, const float *from, size_t n,
                                 attn_storage storage)
 {
@@ -1405,8 +1434,8 @@ ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 
 /* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from
    the first one that exists. */
-ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
-                                    int g, int key, ptrdiff_t *step)
+ATTN__INLINE const void *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
+                                   int g, int key, ptrdiff_t *step)
 {
     if (a->kv)
         return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, step);
@@ -1414,13 +1443,19 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
     return e->k + g * s->k[2] + (e->start + key) * s->k[1];
 }
 
-/* Column x of the value of that key. */
-ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
-                                      const attn__entry *e, int g, int key, int x)
+/* The value of that key. */
+ATTN__INLINE const void *attn__value(const attn_args *a, const attn__shape *s,
+                                     const attn__entry *e, int g, int key)
 {
-    const attn_kv *c = a->kv;
-    if (!c) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
-    return attn__page_value(c, attn__kv_page(c, e->kv, key), g, key % ATTN__CHUNK) + x;
+    if (a->kv)
+        return attn__page_value(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK);
+    return e->v + g * s->v[2] + (e->start + key) * s->v[1];
+}
+
+/* How both are stored. */
+ATTN__INLINE attn_storage attn__keys_stored(const attn_args *a)
+{
+    return a->kv ? a->kv->shape.storage : ATTN_F32;
 }
 
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
@@ -1454,10 +1489,12 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
     ptrdiff_t step;
-    const float *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    const attn_storage stored = attn__keys_stored(a);
     float t = 0.0f;
     int c;
-    for (c = 0; c < r->s->head_dim; c++) t = attn__fma(r->q[c] * r->s->scale, k[c * step], t);
+    for (c = 0; c < r->s->head_dim; c++)
+        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, c * step, stored), t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
@@ -1481,13 +1518,15 @@ static void attn__scalar_fold(const attn__query *r, float m, float l, const int 
     const float top = *M > m ? *M : m;
     const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
     const float b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
+    const attn_storage stored = attn__keys_stored(r->a);
     int j, x;
     *L = attn__fma(*L, a, l * b);
     *M = top;
     for (x = 0; x < r->s->v_head_dim; x++) {
         float o = 0.0f;
         for (j = 0; j < n; j++)
-            o = attn__fma(p[j], *attn__value(r->a, r->s, r->e, r->h / r->s->group, key[j], x), o);
+            o = attn__fma(p[j], attn__stored(attn__value(r->a, r->s, r->e, r->h / r->s->group,
+                                                         key[j]), x, stored), o);
         out[x] = attn__fma(out[x], a, o * b);
     }
 }
@@ -3439,6 +3478,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     size_t k, v, ints;
     int v_width;
     if (status != ATTN_OK) return status;
+    if (attn__check_option(why, "storage", (int)a->storage, ATTN_BF16) != ATTN_OK)
+        return ATTN_E_OPTION;
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
@@ -3450,7 +3491,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     if (attn__bytes(&k, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
         attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
-        attn__add(k, v, &c->page_size) || attn__mul(c->page_size, sizeof(float), &c->bytes) ||
+        attn__add(k, v, &c->page_size) ||
+        attn__mul(c->page_size, attn__stored_size(s->storage), &c->bytes) ||
         attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_v = k;
@@ -3478,7 +3520,7 @@ static void attn__kv_make(attn_kv *c, char *at)
     const ptrdiff_t batch = s->batch, table = batch * c->entry_pages;
     int p;
     c->memory = (float *)(void *)at;
-    c->lengths = (int *)(void *)(c->memory + (size_t)s->pages * c->page_size);
+    c->lengths = (int *)attn__page_at(c, s->pages, 0);
     c->gaps = c->lengths + batch;
     c->table = c->gaps + 2 * batch;
     c->scratch = c->table + table;
@@ -3552,8 +3594,9 @@ static int attn__kv_last(const attn_kv *c, int b)
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * sizeof(float);
-    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * sizeof(float);
+    const size_t cell = attn__stored_size(c->shape.storage);
+    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * cell;
+    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * cell;
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
@@ -3617,13 +3660,29 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
+/* n floats are stored from value number i on. */
+static void attn__stored_put(void *p, ptrdiff_t i, const float *from, int n, attn_storage storage)
+{
+    if (storage == ATTN_F32) memcpy((float *)p + i, from, (size_t)n * sizeof(float));
+    else attn__table(ATTN_AUTO)->narrow((unsigned short *)p + i, from, (size_t)n, storage);
+}
+
 /* A panel has its 16th key: its rows are turned into place. Room for them is on the stack. */
-static ATTN__NOINLINE void attn__panel_turn(float *panel, int head_dim)
+static ATTN__NOINLINE void attn__panel_turn(void *panel, int head_dim, attn_storage storage)
 {
     float rows[(int)ATTN__PANEL * (int)ATTN__GROWING_DIM];
-    memcpy(rows, panel, (size_t)head_dim * ATTN__PANEL * sizeof(float));
-    /* packing moves floats: the same bits on all backends */
-    attn__table(ATTN_AUTO)->pack_k(panel, rows, head_dim, ATTN__PANEL, head_dim);
+    const size_t values = (size_t)head_dim * ATTN__PANEL;
+    unsigned short *to = (unsigned short *)panel;
+    int i, j;
+    memcpy(rows, panel, values * attn__stored_size(storage));
+    if (storage == ATTN_F32) {  /* packing moves floats: the same bits on all backends */
+        attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, head_dim, ATTN__PANEL, head_dim);
+        return;
+    }
+    for (j = 0; j < ATTN__PANEL; j++) {
+        const unsigned short *from = (const unsigned short *)(const void *)rows + j * head_dim;
+        for (i = 0; i < head_dim; i++) to[i * ATTN__PANEL + j] = from[i];
+    }
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
@@ -3636,39 +3695,55 @@ static int attn__page_finished(const attn_kv *c, int page, int at, int n)
     return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
 }
 
-/* Writes them, for one head: into the lanes of a finished panel that has been cut, as rows into one
-   that grows, and 16 at once where they fill a panel. */
+/* Writes a key into its lane: of a finished panel that has been cut, or where rows are too wide to
+   be turned. */
+static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
+                                attn_storage storage)
+{
+    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
+    if (lane == 0)                        /* lanes without a key are computed, too */
+        memset(panel, 0, (size_t)head_dim * ATTN__PANEL * attn__stored_size(storage));
+    for (i = 0; i < head_dim; i++) attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
+}
+
+/* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
-    const ptrdiff_t head_dim = c->shape.head_dim;
-    const size_t bytes = (size_t)head_dim * sizeof(float);
-    float *to = attn__page_k(c, page, head);
-    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
-    int whole;
-    for (; n > 0 && at % ATTN__PANEL && at < c->finished[page]; n--, at++, k += row)
-        for (i = 0; i < head_dim; i++)
-            to[(at - at % ATTN__PANEL) * head_dim + i * ATTN__PANEL + at % ATTN__PANEL] = k[i];
-    for (; n > 0 && at % ATTN__PANEL; n--, at++, k += row) {
-        memcpy(to + at * head_dim, k, bytes);
-        if (at % ATTN__PANEL == ATTN__PANEL - 1)
-            attn__panel_turn(to + (at - (ATTN__PANEL - 1)) * head_dim, (int)head_dim);
+    const int head_dim = c->shape.head_dim, wide = head_dim > ATTN__GROWING_DIM;
+    const int lanes = attn__min(c->finished[page], (int)attn__up((size_t)at, ATTN__PANEL));
+    const attn_storage storage = c->shape.storage;
+    void *to = attn__page_k(c, page, head);
+    for (; n > 0; n--, at++, k += row) {
+        const int lane = at % ATTN__PANEL;
+        void *panel = (char *)to + (size_t)(at - lane) * (size_t)head_dim
+                    * attn__stored_size(storage);
+        if (lane == 0 && n >= ATTN__PANEL && storage == ATTN_F32) {
+            const int more = n / ATTN__PANEL * ATTN__PANEL - 1;    /* and this one */
+            attn__table(ATTN_AUTO)->pack_k((float *)panel, k, row, more + 1, head_dim);
+            n -= more;
+            at += more;
+            k += more * row;
+        } else if (wide || at < lanes) {      /* the panel is finished: it has been cut */
+            attn__page_put_lane(panel, lane, k, head_dim, storage);
+        } else {
+            attn__stored_put(panel, (ptrdiff_t)lane * head_dim, k, head_dim, storage);
+            if (lane == ATTN__PANEL - 1) attn__panel_turn(panel, head_dim, storage);
+        }
     }
-    whole = head_dim > ATTN__GROWING_DIM ? n : n / ATTN__PANEL * ATTN__PANEL;
-    if (whole > 0)
-        attn__table(ATTN_AUTO)->pack_k(to + at * head_dim, k, row, whole, (int)head_dim);
-    for (i = whole; i < n; i++) memcpy(to + (at + i) * head_dim, k + i * row, bytes);
 }
 
 /* The same for values: rows, filled up with zeros, since kernels read whole panels. */
 static void attn__page_put_values(const attn_kv *c, int page, int head, const float *v,
                                   ptrdiff_t row, int n, int at)
 {
-    const size_t v_head_dim = (size_t)c->shape.v_head_dim, v_width = attn__up(v_head_dim, 16);
-    float *to = attn__page_value(c, page, head, at);
-    for (; n > 0; n--, to += v_width, v += row) {
-        memcpy(to, v, v_head_dim * sizeof(float));
-        memset(to + v_head_dim, 0, (v_width - v_head_dim) * sizeof(float));
+    const int v_head_dim = c->shape.v_head_dim;
+    const size_t cell = attn__stored_size(c->shape.storage);
+    const size_t used = (size_t)v_head_dim * cell, all = attn__up((size_t)v_head_dim, 16) * cell;
+    char *to = (char *)attn__page_value(c, page, head, at);
+    for (; n > 0; n--, to += all, v += row) {
+        attn__stored_put(to, 0, v, v_head_dim, c->shape.storage);
+        memset(to + used, 0, all - used);
     }
 }
 
@@ -3990,10 +4065,10 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
     int head, i;
     for (head = 0; head < s->kv_heads; head++) {
         ptrdiff_t step;
-        const float *from = attn__page_key(c, page, head, j, &step);
-        for (i = 0; k && i < s->head_dim; i++) *k++ = from[i * step];
+        const void *from = attn__page_key(c, page, head, j, &step);
+        for (i = 0; k && i < s->head_dim; i++) *k++ = attn__stored(from, i * step, s->storage);
         from = attn__page_value(c, page, head, j);
-        for (i = 0; v && i < s->v_head_dim; i++) *v++ = from[i];
+        for (i = 0; v && i < s->v_head_dim; i++) *v++ = attn__stored(from, i, s->storage);
     }
 }
 
@@ -4035,8 +4110,10 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 
 /* ---- an entry as bytes ------------------------------------------------------------------------
    A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads, then
-   V of all heads. Numbers are words of four bytes, the lowest first. Behind the magic word:
-       8 version 1     12 storage (0: float32)   16 kv_heads   20 head_dim   24 v_head_dim
+   V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values of
+   two, the lowest first. Behind the magic word:
+       8 version 1     12 storage, as attn_storage has it      16 kv_heads   20 head_dim
+       24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
    The checksum is of all other words in their order. */
 enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 1 };
@@ -4073,6 +4150,7 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
     attn__put_word(to + 8, ATTN__SAVED_VERSION);
+    attn__put_word(to + 12, (unsigned)c->shape.storage);
     attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
     attn__put_word(to + 20, (unsigned)c->shape.head_dim);
     attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
@@ -4085,12 +4163,12 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 static size_t attn__saved_row(const attn_kv *c)
 {
     return (size_t)c->shape.kv_heads * ((size_t)c->shape.head_dim + (size_t)c->shape.v_head_dim)
-         * sizeof(float);
+         * attn__stored_size(c->shape.storage);
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
 {
-    return ATTN__SAVED_HEADER + (size_t)attn__kv_keys(c, b) * attn__saved_row(c);
+    return ATTN__SAVED_HEADER + attn__up((size_t)attn__kv_keys(c, b) * attn__saved_row(c), 4);
 }
 
 ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
@@ -4103,28 +4181,42 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* Page number i of entry b, whose `keys` first keys are wanted, from bytes or to them. Returns where
-   the bytes of the next one stand. */
-static size_t attn__saved_page(attn_kv *c, int page, int keys, unsigned char *save,
+/* n values of a row, `step` apart, to bytes or from them. Returns the bytes behind. */
+static size_t attn__saved_values(void *row, ptrdiff_t step, int n, attn_storage storage,
+                                 unsigned char *save, const unsigned char *load, size_t at)
+{
+    const size_t size = attn__stored_size(storage);
+    float *wide = (float *)row;
+    unsigned short *narrow = (unsigned short *)row;
+    ptrdiff_t i;
+    for (i = 0; i < n; i++, at += size) {
+        if (storage == ATTN_F32 && save) attn__put_word(save + at, attn__bits(wide[i * step]));
+        else if (storage == ATTN_F32) wide[i * step] = attn__float(attn__get_word(load + at));
+        else if (save) {
+            save[at] = (unsigned char)(narrow[i * step] & 255u);
+            save[at + 1] = (unsigned char)(narrow[i * step] >> 8);
+        } else {
+            narrow[i * step] = (unsigned short)(load[at] | load[at + 1] << 8);
+        }
+    }
+    return at;
+}
+
+/* The first `keys` keys of a page, to bytes or from them. */
+static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned char *save,
                                const unsigned char *load, size_t at)
 {
     const attn_kv_args *s = &c->shape;
-    int j, head, i;
+    ptrdiff_t step;
+    int j, head;
     for (j = 0; j < keys; j++) {
         for (head = 0; head < s->kv_heads; head++) {
-            ptrdiff_t step;
-            float *k = attn__page_key(c, page, head, j, &step);
-            for (i = 0; i < s->head_dim; i++, at += 4) {
-                if (save) attn__put_word(save + at, attn__bits(k[i * step]));
-                else k[i * step] = attn__float(attn__get_word(load + at));
-            }
+            void *k = attn__page_key(c, page, head, j, &step);
+            at = attn__saved_values(k, step, s->head_dim, s->storage, save, load, at);
         }
         for (head = 0; head < s->kv_heads; head++) {
-            float *v = attn__page_value(c, page, head, j);
-            for (i = 0; i < s->v_head_dim; i++, at += 4) {
-                if (save) attn__put_word(save + at, attn__bits(v[i]));
-                else v[i] = attn__float(attn__get_word(load + at));
-            }
+            void *v = attn__page_value(c, page, head, j);
+            at = attn__saved_values(v, 1, s->v_head_dim, s->storage, save, load, at);
         }
     }
     return at;
@@ -4149,12 +4241,11 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
                           (long long)size, (long long)need, 0);
     if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, need)) != ATTN_OK) return status;
     attn__saved_header(c, entry, to);
-    for (i = 0; i < attn__kv_pages(c, entry); i++) {
-        attn_kv reads = *c;               /* nothing of it is written */
-        at = attn__saved_page(&reads, attn__kv_row(c, entry)[i],
+    for (i = 0; i < attn__kv_pages(c, entry); i++)
+        at = attn__saved_page(c, attn__kv_row(c, entry)[i],
                               attn__min(attn__kv_keys(c, entry) - i * ATTN__CHUNK, ATTN__CHUNK), to,
                               NULL, at);
-    }
+    memset(to + at, 0, need - at);
     sum = attn__saved_sum(to, need);
     attn__put_word(to + ATTN__SAVED_SUM, (unsigned)(sum & 0xffffffffu));
     attn__put_word(to + ATTN__SAVED_SUM + 4, (unsigned)(sum >> 32));
@@ -4167,8 +4258,9 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
                                      size_t size, unsigned saved[3])
 {
     const attn_kv_args *s = &c->shape;
-    const struct { const char *name; int here; } same[3] = {
-        { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim }, { "v_head_dim", s->v_head_dim }
+    const struct { const char *name; int here; } same[4] = {
+        { "storage", (int)s->storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
+        { "v_head_dim", s->v_head_dim }
     };
     size_t payload;
     unsigned long long sum;
@@ -4184,19 +4276,16 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
-    if (attn__get_word(from + 12) != 0)
-        return attn__fail(why, ATTN_E_SIZE, "storage is # in the bytes but # in the cache", "",
-                          attn__get_word(from + 12), 0, 0);
-    for (i = 0; i < 3; i++)
-        if (attn__get_word(from + 16 + 4 * i) != (unsigned)same[i].here)
+    for (i = 0; i < 4; i++)
+        if (attn__get_word(from + 12 + 4 * i) != (unsigned)same[i].here)
             return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
-                              same[i].name, attn__get_word(from + 16 + 4 * i), same[i].here, 0);
+                              same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
     for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[1] > saved[2] || saved[2] > saved[0] ||
         saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK || (saved[1] == saved[2] && saved[1]) ||
         attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
-        payload != size - ATTN__SAVED_HEADER)
+        attn__up(payload, 4) != size - ATTN__SAVED_HEADER)
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
     return ATTN_OK;
@@ -4222,7 +4311,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__why why;
     attn_status status;
     unsigned saved[3];
-    size_t at = ATTN__SAVED_HEADER;
+    size_t at = ATTN__SAVED_HEADER, cell;
     int keys, i, head;
     attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
     if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
@@ -4232,6 +4321,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, size)) != ATTN_OK ||
         (status = attn__check_saved(&why, c, from, size, saved)) != ATTN_OK)
         return status;
+    cell = attn__stored_size(c->shape.storage);
     keys = (int)(saved[0] - (saved[2] - saved[1]));
     if ((status = attn__check_load(&why, c, entry, keys)) != ATTN_OK) return status;
     attn__kv_cut(c, entry, 0);
@@ -4242,9 +4332,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
             memset(attn__page_k(c, page, head), 0, attn__up((size_t)n, ATTN__PANEL)
-                   * (size_t)c->shape.head_dim * sizeof(float));
+                   * (size_t)c->shape.head_dim * cell);
             memset(attn__page_v(c, page, head), 0, attn__up((size_t)c->shape.v_head_dim, 16)
-                   * (size_t)c->page_keys * sizeof(float));
+                   * (size_t)c->page_keys * cell);
         }
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
@@ -4312,7 +4402,9 @@ typedef struct attn__cut {
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
                                              slices */
-    size_t growing;                       /* of a cache: the K panel that still grows, packed */
+    size_t growing;                       /* of a cache: the K panel that still grows, packed; with
+                                             16 bits behind it as rows of floats */
+    size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
     size_t size;                          /* floats of the slot */
@@ -4361,6 +4453,9 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
+    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
+    const unsigned wide_heads = (unsigned)attn__min(
+        kv_heads, attn__clamp(ATTN__PACKED_WIDTH / s->head_dim, 1, kv_heads));
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -4371,14 +4466,13 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
     /* What a block does not need begins here, too, and is never touched. */
-    cut->chains = cut->growing = cut->k = cut->v = (size_t)at;
-    if (a->kv) {
-        cut->growing = attn__reserve(&at, ATTN__PANEL, (unsigned)s->head_dim);
-    } else {
-        if (few) cut->chains = attn__reserve(&at, band, v_width);
-        if (cut->per_head > ATTN__DIRECT)
-            cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
-    }
+    cut->chains = cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
+    if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
+    else if (few) cut->chains = attn__reserve(&at, band, v_width);
+    if (stored && cut->per_head > ATTN__STORED_ROWS)
+        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, wide_heads * v_width);
+    if ((!a->kv || stored) && cut->per_head > ATTN__DIRECT)
+        cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : v_width);
     /* few rows pack the columns behind the last whole panel; many rows all of V */
@@ -4410,8 +4504,9 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
     /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
-       Panels of a cache need neither. */
-    const int fit = a->kv ? most
+       Panels of a cache need neither, but in 16 bits they are widened for more than a few. */
+    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
+    const int fit = a->kv && (!stored || all <= ATTN__STORED_ROWS) ? most
                   : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
@@ -4572,7 +4667,8 @@ typedef struct attn__block {
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
                                              unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
-    float *q, *o, *chains, *M, *L, *growing, *k, *v, *scores, *visible;    /* as in attn__cut */
+    /* as in attn__cut */
+    float *q, *o, *chains, *M, *L, *growing, *v_rows, *k, *v, *scores, *visible;
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
                                              to see */
 } attn__block;
@@ -4710,6 +4806,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->visible = at + cut->visible;
     block->chains = at + cut->chains;
     block->growing = at + cut->growing;
+    block->v_rows = at + cut->v_rows;
     block->k = at + cut->k;
     block->v = at + cut->v;
 
@@ -4751,8 +4848,9 @@ static void attn__block_clear(attn__block *block)
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
-    const float *k;                       /* panels of K, or the chunk's first row where it lies */
-    const float *v;                       /* panels of V, or its first row where it lies */
+    attn_storage stored;                  /* of K and V */
+    const void *k;                        /* panels of K, or the chunk's first row where it lies */
+    const void *v;                        /* panels of V, or its first row where it lies */
     const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
                                              packed */
     int panels;                           /* of v, whole ones */
@@ -4769,7 +4867,7 @@ typedef struct attn__chunk_view {
     int first, keys;                      /* its first key, counted from entry.start; how many exist */
     int finished;                         /* keys of it in finished panels; of a cache, the others
                                              are rows of a panel that still grows */
-    const float *next;                    /* of a cache: K of the first head in the next chunk, or
+    const void *next;                     /* of a cache: K of the first head in the next chunk, or
                                              NULL */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
@@ -4918,6 +5016,30 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
+/* K and V of a cache in 16 bits become floats, once for many rows. */
+static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    const size_t head_dim = (size_t)block->w->s->head_dim, v_width = (size_t)block->w->plan->v_width;
+    const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
+    /* Panels whole; behind them stand the rows of one that grows. */
+    const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
+                    : attn__up((size_t)view->score_hi, 16);
+    int local;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        float *k = block->k + (size_t)local * block->cut->k_head;
+        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * v_width;
+        kernels->widen(k + lo * head_dim, (const unsigned short *)source->k + lo * head_dim,
+                       (hi - lo) * head_dim, source->stored);
+        kernels->widen(v + v_lo, (const unsigned short *)source->v + v_lo,
+                       (size_t)(view->hi - view->lo) * v_width, source->stored);
+        source->k = k;
+        source->v = v;
+        source->stored = ATTN_F32;
+    }
+}
+
 /* Panels of a cache are read as they are. Whether V is finite is looked at when it matters. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
@@ -4925,25 +5047,25 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
     const int v_width = block->w->plan->v_width;
     const int page = attn__kv_page(kv, block->entry.kv, view->first);
     const int next = attn__chunk_key(&block->entry, view->chunk + 1);
-    const size_t k_size = (size_t)kv->page_keys * (size_t)kv->shape.head_dim;
-    const size_t v_size = (size_t)kv->page_keys * (size_t)v_width;
-    const float *k = attn__page_k(kv, page, block->kv_head);
-    const float *v = attn__page_v(kv, page, block->kv_head);
-    attn__kv_source *source = view->source, *end = source + block->kv_heads;
+    int local;
     ATTN__COUNT(CACHE);
     view->finished = kv->finished[page];
     view->next = NULL;
     if (next < block->entry.end)
         view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
-    for (; source < end; source++, k += k_size, v += v_size) {
-        source->k = k;
-        source->v = v;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        source->stored = kv->shape.storage;
+        source->k = attn__page_k(kv, page, block->kv_head + local);
+        source->v = attn__page_v(kv, page, block->kv_head + local);
         source->v_step = v_width;
         source->v_panel = 16;
         source->panels = v_width / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
     }
+    if (kv->shape.storage != ATTN_F32 && block->per_head > ATTN__STORED_ROWS)
+        attn__widen_sources(block, view);
 }
 
 /* Packs K of the chunk for every K/V head of the block, from the first panel with a key that is
@@ -5093,22 +5215,29 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
 }
 
 /* Scores against the keys of a cache whose panel still grows: rows. One query reads them where they
-   lie; more have them packed first. g says which queries, and where the scores of the chunk
-   go. */
+   lie; more have them packed first. g says which queries, and where the scores of the chunk go. */
 static void attn__growing_scores(const attn__block *block, const attn__chunk_view *view,
-                                 const float *k, attn__gemm *g)
+                                 const attn__kv_source *source, attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int n = view->keys - view->finished, head_dim = g->depth;
-    k += (ptrdiff_t)view->finished * head_dim;
+    const ptrdiff_t first = (ptrdiff_t)view->finished * head_dim;
+    const float *rows = (const float *)source->k + first;
+    if (source->stored != ATTN_F32) {
+        float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
+        kernels->widen(wide, (const unsigned short *)source->k + first, (size_t)n * (size_t)head_dim,
+                       source->stored);
+        rows = wide;
+    }
+    g->stored = ATTN_F32;
     g->c += view->finished;
     g->ahead = NULL;
     if (g->rows == 1) {
-        g->b = k;
+        g->b = rows;
         g->b_step = head_dim;
         kernels->scores(g, n, 1, 0, 0, 0);
     } else {
-        kernels->pack_k(block->growing, k, head_dim, n, head_dim);
+        kernels->pack_k(block->growing, rows, head_dim, n, head_dim);
         g->b = block->growing;
         g->panels = 1;
         kernels->gemm(g);
@@ -5118,19 +5247,19 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
 /* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or
    NULL. */
 static void attn__band_scores(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view, int local, const float *ahead)
+                              const attn__chunk_view *view, int local, const void *ahead)
 {
     const attn__shape *s = block->w->s;
-    const float *k = view->source[local].k;
+    const attn__kv_source *source = view->source + local;
     const int row = (local - band->first_head) * band->per_head, lo = band->softmax.lo;
     const int finished = attn__min(band->softmax.end, view->finished);
     attn__gemm g;
     g.a = block->q + (band->start + row) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
-    g.b = k + (size_t)lo * (size_t)s->head_dim;
+    g.b = attn__stored_at(source->k, (ptrdiff_t)lo * s->head_dim, source->stored);
     g.b_step = 16;
     g.b_panel = (ptrdiff_t)16 * s->head_dim;
-    g.stored = ATTN_F32;
+    g.stored = source->stored;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + row * ATTN__CHUNK + lo;
@@ -5144,7 +5273,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     if (g.panels > 0) block->w->kernels->gemm(&g);
     if (band->softmax.end == finished) return;
     g.c -= lo;
-    attn__growing_scores(block, view, k, &g);
+    attn__growing_scores(block, view, source, &g);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -5184,7 +5313,8 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     const attn__kernels *kernels = block->w->kernels;
     attn__gemm g;
     memset(&g, 0, sizeof g);
-    g.b = source->v + view->lo * source->v_step;
+    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->stored);
+    g.stored = source->stored;
     g.b_step = source->v_step;
     g.b_panel = source->v_panel;
     g.panels = source->panels;
@@ -5243,7 +5373,8 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->b = source->v + lo * source->v_step;
+    g->b = attn__stored_at(source->v, lo * source->v_step, source->stored);
+    g->stored = source->stored;
     g->b_step = source->v_step;
     g->b_panel = source->v_panel;
     g->panels = source->panels;
@@ -5283,9 +5414,11 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         source->k = block->k;
         source->v = attn__plain(block->entry.v, s->v, block, 0, view->first);
         source->v_step = s->v[1];
+        source->stored = ATTN_F32;
     }
-    source->not_finite = kernels->pack_v(block->v + lo * 16, source->v + lo * source->v_step,
-                                         source->v_step, view->hi - lo, s->v_head_dim, needed);
+    source->not_finite = kernels->pack_v(
+        block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+        view->hi - lo, s->v_head_dim, needed);
     source->v = block->v;
     source->v_tail = NULL;
     source->panels = v_width / 16;
@@ -5338,8 +5471,10 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         source->v_tail = whole < s->v_head_dim ? tail : NULL;
         source->panels = whole / 16;
         source->not_finite = -1;
+        source->stored = ATTN_F32;
         if (source->v_tail)
-            (void)block->w->kernels->pack_v(tail + lo * 16, source->v + lo * s->v[1] + whole,
+            (void)block->w->kernels->pack_v(tail + lo * 16,
+                                            (const float *)source->v + lo * s->v[1] + whole,
                                             s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
     }
     if (!block->direct) attn__pack_k(block, view);
@@ -5353,6 +5488,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     const ptrdiff_t q_row = block->w->plan->q_row;
     const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int keys = block->entry.end - block->entry.start, end = view->score_hi;
+    const float *k = (const float *)view->source->k, *v = (const float *)view->source->v;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
@@ -5364,14 +5500,14 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     g.depth = s->head_dim;
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
-        g.b = view->source->k + j * s->k[1];
+        g.b = k + j * s->k[1];
         g.c = block->scores + j;
         /* Prefetched are the next 16 keys, and behind the last ones V. */
         g.ahead = NULL;
         if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
-            g.ahead = view->source->k + (j + n) * s->k[1];
+            g.ahead = k + (j + n) * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
-            g.ahead = view->source->v + view->lo * s->v[1];
+            g.ahead = v + view->lo * s->v[1];
         block->w->kernels->scores(&g, n, block->kv_heads, block->per_head * q_row, s->k[2],
                                   (ptrdiff_t)block->per_head * ATTN__CHUNK);
     }
@@ -5380,7 +5516,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
 /* What is read after the K panels of head `local`: those of the next head, behind the last one V of
    the first. Where plain K was packed, a share of V of the chunk, if V lies in one piece; else
    NULL. */
-static const float *attn__ahead_of_k(const attn__block *block, const attn__band *band,
+static const void *attn__ahead_of_k(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local)
 {
     const attn__shape *s = block->w->s;
@@ -5389,7 +5525,7 @@ static const float *attn__ahead_of_k(const attn__block *block, const attn__band 
         return local + 1 < band->end_head ? source[local + 1].k : source[band->first_head].v;
     if (view->keys < ATTN__CHUNK || s->v[1] != block->kv_heads * (ptrdiff_t)s->v_head_dim)
         return NULL;
-    return source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
+    return (const float *)source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
 }
 
 /* What is read after keys lo .. hi-1 of V of head `local` goes into g->ahead: with slices the same
@@ -5412,8 +5548,9 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
         else g->ahead = view->next;
     } else if (view->v_slices && !ATTN__ALIASES(s->v[1])) {
         g->ahead_row = s->v[1];
-        if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
-        else if (hi + share <= band->hi) g->ahead = source[band->first_head].v + hi * s->v[1];
+        if (!last) g->ahead = (const float *)source[local + 1].v + lo * s->v[1];
+        else if (hi + share <= band->hi)
+            g->ahead = (const float *)source[band->first_head].v + hi * s->v[1];
         else if (more && s->k[1] == s->v[1])
             g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
     } else if (hi < band->hi) {
@@ -5421,7 +5558,8 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
            evict the current ones: each head asks for a share of the memory that follows */
         if (s->v[1] == block->kv_heads * (ptrdiff_t)s->v_head_dim &&
             view->first + hi + share <= keys)
-            g->ahead = source[0].v + hi * s->v[1] + (ptrdiff_t)local * share * s->v_head_dim;
+            g->ahead = (const float *)source[0].v + hi * s->v[1]
+                     + (ptrdiff_t)local * share * s->v_head_dim;
     } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
         g->ahead = attn__plain(block->entry.k, s->k, block, 0, next)
             + (ptrdiff_t)local * share * s->head_dim;
@@ -6030,11 +6168,6 @@ static void attn__convert_task(void *arg, int i)
     else if (c->widen)
         kernels->widen((float *)c->to, (const unsigned short *)c->from, c->n, c->storage);
     else kernels->narrow((unsigned short *)c->to, (const float *)c->from, c->n, c->storage);
-}
-
-static size_t attn__stored_size(attn_storage storage)
-{
-    return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
 }
 
 static attn_status attn__check_storage(attn__why *why, attn_storage storage)
@@ -7961,6 +8094,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
+        cache.shape.storage = ATTN_F16;   /* which needs more room than floats do */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
