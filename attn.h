@@ -1826,7 +1826,6 @@ ATTN__INLINE const char *attn__word(const char *own, const char *name) { return 
 static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
                                      long long x, long long y, long long z)
 {
-    if (!why) return;
     if (!why->text.at && !why->asked) {
         why->text = attn__text_at(why->room, sizeof why->room);
         attn__tell(&why->text, "$: ", why->function, 0, 0, 0);
@@ -1841,7 +1840,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
                                              long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
-    if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
+    if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
@@ -1897,7 +1896,7 @@ ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, in
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
-    if (why) attn__put_float(&why->text, x);
+    attn__put_float(&why->text, x);
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
@@ -1980,8 +1979,8 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
 static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 {
     const attn__size size[] = {
-        { "batch", a->batch, 0 }, { attn__word(why ? why->n : NULL, "n_q"), a->n_q, 0 },
-        { attn__word(why ? why->n : NULL, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
+        { "batch", a->batch, 0 }, { attn__word(why->n, "n_q"), a->n_q, 0 },
+        { attn__word(why->n, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
         { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
     };
@@ -2062,13 +2061,12 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 /* Which pointer is not aligned? */
 static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 {
-    const char *lengths = why ? why->lengths : NULL;
     const struct { const char *name; const void *at; } pointer[] = {
         { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
         { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
         { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
-        { attn__word(lengths, "q_lengths"), a->q_lengths },
-        { attn__word(lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
+        { attn__word(why->lengths, "q_lengths"), a->q_lengths },
+        { attn__word(why->lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
         { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
     };
     attn_status status = ATTN_OK;
@@ -2135,12 +2133,10 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
 /* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
 static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
 {
-    const char *n = why ? why->n : NULL;
-    attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "k_lengths"), b,
-              a->k_lengths[b], 0);
+    attn__say(why, "$[#] is # but ", attn__word(why->lengths, "k_lengths"), b, a->k_lengths[b], 0);
     if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, a->k_starts[b], 0);
     return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys" : "$ is #",
-                      attn__word(n, "n_k"), keys, 0, 0);
+                      attn__word(why->n, "n_k"), keys, 0, 0);
 }
 
 /* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
@@ -2154,10 +2150,9 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
-        attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
-                  a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"),
-                          s->n_q, 0, 0);
+        attn__say(why, "$[#] is # but ", attn__word(why->lengths, "q_lengths"), b, a->q_lengths[b],
+                  0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
     if (start < 0 || start > keys)
@@ -2445,14 +2440,13 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
                              attn__spans *all, int contents)
 {
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
-    const char *lengths = why ? why->lengths : NULL;
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(all, attn__word(lengths, "q_lengths"), a->q_lengths, ints);
-    attn__span_add(all, attn__word(lengths, "k_lengths"), a->k_lengths, ints);
+    attn__span_add(all, attn__word(why->lengths, "q_lengths"), a->q_lengths, ints);
+    attn__span_add(all, attn__word(why->lengths, "k_lengths"), a->k_lengths, ints);
     attn__span_add(all, "k_starts", a->k_starts, ints);
     attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
     attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
@@ -2540,7 +2534,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 /* Validates all of *a before anything is written and resolves every default into *s. On an error
-   one sentence that names the field and the values goes to `why` (may be NULL).
+   one sentence that names the field and the values goes to `why`.
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
    needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
    contents. */
@@ -4971,7 +4965,6 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
-    if (!why) return;
     attn__say(why, "$ is 0: nothing is written",
               s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
     ATTN__DEBUG_PRINT(why->room);
@@ -5175,18 +5168,12 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each
-   other. */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
+/* Bytes of the packed form; 1 when no object can be so large. 64 divides them, so that several
+   linears can stand behind each other. */
+static int attn__linear_bytes(int n_in, int n_out, size_t *bytes)
 {
-    const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
-    const attn_status status = attn__check_all(why, size, 2);
-    if (status != ATTN_OK) return status;
-    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1,
-                     sizeof(float))) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OVERFLOW,
-                      "n_in # times n_out # weights do not fit the address space", "", n_in,
-                      n_out, 0);
+    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
+    return attn__bytes(bytes, n_in + 1, padded, 1, 1, sizeof(float));
 }
 
 /* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
@@ -5230,9 +5217,14 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+    if ((status = attn__check_size(why, "n_in", a->n_in, 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_out", a->n_out, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
+    if (attn__linear_bytes(a->n_in, a->n_out, bytes))
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "n_in # times n_out # weights do not fit the address space", "", a->n_in,
+                          a->n_out, 0);
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
 }
@@ -5661,7 +5653,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
     for (i = 0; freqs && i < rotary_dim / 2; i++)
         if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
             attn__say(why, "freqs[#] is ", "", i, 0, 0);
-            if (why) attn__put_float(&why->text, freqs[i]);
+            attn__put_float(&why->text, freqs[i]);
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
@@ -5937,8 +5929,7 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
-            (*bytes += part) > ATTN__BYTES_MAX)
+        if (attn__linear_bytes(in[i], out[i], &part) || (*bytes += part) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
                               "the address space", "", s->d_model, s->heads, s->head_dim);
@@ -6051,7 +6042,8 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
-    attn_args in;                         /* the attention between the projections */
+    attn_args in;                         /* the attention between the projections, */
+    attn__shape shape;                    /* and what attn__check has made of it */
     const attn__kernels *kernels;
     attn_mha_call call;
     int self, step;                       /* keys come from x; keys are read from a cache */
@@ -6520,7 +6512,7 @@ static void attn__mean_task(void *arg, int i)
 
 /* Everything is checked and there is memory for all of it. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, const float *v_from)
+                                     const float *k_from, const float *v_from, attn__why *why)
 {
     const attn_mha *m = r->m;
     attn__project in[3] = {
@@ -6540,7 +6532,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
-    status = attn__sdpa(&r->in, NULL, 0, NULL);
+    status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);       /* it was checked and brings its memory */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
@@ -6598,7 +6590,6 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
 {
     const attn_mha_args *s = &r->m->shape;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    attn__shape shape;
     attn_status status;
     int b;
     if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
@@ -6622,9 +6613,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &shape, why, 1)) != ATTN_OK) return status;
+    if ((status = attn__check(&r->in, &r->shape, why, ATTN__CALLS)) != ATTN_OK) return status;
     attn__mha_keys(r);
-    return attn__mha_compute(r, out, x, k_from, v_from);
+    return attn__mha_compute(r, out, x, k_from, v_from, why);
 }
 
 typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
