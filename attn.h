@@ -578,12 +578,13 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY,
+   ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
    Never allocates; in place it takes 32 KB of the stack of each thread that works.
-   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
+   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
@@ -599,7 +600,7 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
    an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
    and Meta round the angle to float first: at position 8192 their cosines are off by up to 1.6e-3.
-   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW. */
+   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW, OVERLAP (table over freqs), ALIGN. */
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
@@ -622,7 +623,7 @@ typedef struct attn_rope_args {
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
-   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table). */
+   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
 /* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
@@ -684,7 +685,7 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+   than d_model), OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -3764,8 +3765,9 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
         if (many > bytes) bytes = many;
     }
     if (plan->slot == (size_t)-1 || attn__add(bytes, plan->table, &bytes) ||
-        attn__mul(bytes, sizeof(float), &bytes)) return 1;
-    return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
+        attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX - 64) return 1;
+    plan->bytes = bytes + 64;  /* the first line may begin anywhere */
+    return 0;
 }
 
 /* Everything about the shape of a call. Returns 1 when there is an overflow. */
@@ -5638,7 +5640,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
                                           attn__why *why)
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
-    const attn_status status = attn__check_all(why, size, 2);
+    attn_status status = attn__check_all(why, size, 2);
     size_t bytes;
     int i;
     if (status != ATTN_OK) return status;
@@ -5649,7 +5651,12 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
-    if (!table && positions > 0) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    if ((status = attn__check_given(why, "table", table, bytes)) != ATTN_OK ||
+        (status = attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    if (freqs && (status = attn__check_apart(why, "table", table, bytes, "freqs", freqs,
+                                             (size_t)rotary_dim / 2 * sizeof *freqs)) != ATTN_OK)
+        return status;
     for (i = 0; freqs && i < rotary_dim / 2; i++)
         if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
             attn__say(why, "freqs[#] is ", "", i, 0, 0);
@@ -6195,7 +6202,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
 {
     const int mean = r->o.attn.weights && r->o.weights_mean;
     const attn_mha *m = r->m;
-    size_t total = 0;
+    size_t total = 0, inner = 0;
     attn__shape shape;
     attn_status status;
     int too_large =
@@ -6209,13 +6216,16 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
         if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
-        r->in.work_size = attn__plan_bytes(&r->in, &shape);
-        too_large = r->in.work_size == (size_t)-1;
+        inner = attn__plan_bytes(&r->in, &shape);
+        too_large = inner == (size_t)-1;
     }
-    if (too_large || attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX)
+    r->in.work_size = inner;              /* not what the caller has brought for all of it */
+    /* Each of the two fits, which leaves room to add the 63. */
+    if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "the workspace of batch #, n_q # and n_k # is larger than any memory",
                           "", r->batch, r->n_q, r->in.n_k);
+    *need = total + 63 + inner;
     return ATTN_OK;
 }
 
@@ -6226,8 +6236,6 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     size_t need = 0;                      /* for gcc, which sees a way around the plan */
     char *at = NULL;
     attn_status status;
-    r->in.work = NULL;
-    r->in.work_size = 0;
     if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
         (status = attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
                                      need, &r->own, &at)) != ATTN_OK)
@@ -6331,17 +6339,17 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     attn__spans all;
     attn__mha_masks masks;
     attn_status status;
-    size_t x_bytes, k_bytes, v_bytes, cells;
+    size_t x_bytes, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)) ||
-        attn__bytes(&cells, r->batch, r->n_q, heads, a->weights ? r->in.n_k : 0, sizeof(float)))
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
                           r->n_q, r->in.n_k);
     attn__span_add(&all, "out", out, x_bytes);
-    attn__span_add(&all, "weights", a->weights, cells);
+    /* attn__mha_plan has seen to it that weights and lse fit, if there are any. */
+    attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);

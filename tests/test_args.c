@@ -945,6 +945,8 @@ static void overflow_of_work(void)
             need = attn_sdpa_workspace(c);
             CHECKF(need >= last, "shape %d: %d threads need %lu, fewer %lu", (int)i, exec.width, (unsigned long)need,
                    (unsigned long)last);
+            CHECKF(need == SIZE_MAX || need <= SIZE_MAX / 4, "shape %d: no object has %lu bytes", (int)i,
+                   (unsigned long)need);
             last = need;
         }
         CHECKF(last == SIZE_MAX, "shape %d fits on %d threads", (int)i, exec.width);
@@ -1329,6 +1331,7 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_keep(m, w.keep, SIZE_MAX));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_keep(m, w.keep, SIZE_MAX / 4 + 1));
     UNTOUCHED(ATTN_OK, attn_mask_keep(m, w.keep, 0));
+    UNTOUCHED(ATTN_OK, attn_mask_keep(NULL, NULL, 0));
 
     UNTOUCHED(ATTN_E_NULL, attn_mask_merge(NULL, 2, w.mask, 1, 3, 4));
     UNTOUCHED(ATTN_E_NULL, attn_mask_merge(m, 2, NULL, 1, 3, 4));
