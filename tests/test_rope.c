@@ -226,7 +226,7 @@ static void rope_wrong(void)
     REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
     REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps");
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");
-    REFUSES((a.head_dim = 1 << 30, a.positions = 2147480000), ATTN_E_OVERFLOW, "positions 2147480000 times");
+    REFUSES((a.head_dim = 1 << (sizeof(size_t) < 8 ? 20 : 30), a.positions = 2147480000), ATTN_E_OVERFLOW, "positions 2147480000 times");
 #undef REFUSES
     good.x = NULL;
     good.table = NULL;
