@@ -538,7 +538,8 @@ static void workspace_grows(void)
             CHECKF(small <= large && large != (size_t)-1, "call %d: %zu, then %zu", (int)call, small, large);
             o.attn.work = &weights;       /* left there by another call */
             o.attn.work_size = rng_int(&r, 0, 1) ? (size_t)-1 : 1000;
-            CHECKF(attn_mha_workspace(&l.m, call, b, q, k, &o) == small, "call %d adds the work it is given", (int)call);
+            CHECKF(attn_mha_workspace(&l.m, call, b, q, k, &o) == small, "call %d adds the work it is given",
+                   (int)call);
             o.attn.work = NULL;
         }
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, -1, q, k, &o), ATTN_E_SIZE, "attn_mha_workspace: batch is -1");
@@ -1456,8 +1457,10 @@ SUITE(mha) = {
     {"backends and threads", backends_and_threads, "bits of a layer that depend on instruction set or threads"},
     {"unread padding", unread_padding,
      "rows of x or memory read although they do not exist: they may never have been written"},
-    {"unread memory", unread_memory, "an entry or key that no row sees read all the same, or another one left out for it"},
-    {"workspace grows", workspace_grows, "a larger call that asks for less workspace, or one that adds what it is given"},
+    {"unread memory", unread_memory,
+     "an entry or key that no row sees read all the same, or another one left out for it"},
+    {"workspace grows", workspace_grows,
+     "a larger call that asks for less workspace, or one that adds what it is given"},
     {"workspace shared", workspace_shared, "a step over shared entries whose workspace is refused, or too small"},
     {"allocation", mha_allocation,
      "memory that is leaked, used uninitialised, or asked for although the caller brings it"},

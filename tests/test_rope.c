@@ -194,7 +194,7 @@ static void rope_wrong(void)
     REFUSED(attn_rope_table(t, 2, 4, behind(bad, 1), 0.0), ATTN_E_ALIGN, "attn_rope_table: freqs is not aligned");
     REFUSED(attn_rope_table(t, 2, 4, t + 7, 0.0), ATTN_E_OVERLAP, "attn_rope_table: table overlaps freqs");
     CHECK(untouched(t, sizeof t));
-    t[8] = t[9] = 0.5f;                                                /* freqs right behind the table: nobody's overlap */
+    t[8] = t[9] = 0.5f;                                                /* freqs right behind the table: no overlap */
     CHECK(attn_rope_table(t, 2, 4, t + 8, 0.0) == ATTN_OK && t[0] == 1.0f && t[7] > 0.4f && t[8] == 0.5f);
     memset(t, 0x77, sizeof t);
     CHECK(attn_rope_table(NULL, 0, 4, NULL, 0.0) == ATTN_OK);
@@ -226,7 +226,8 @@ static void rope_wrong(void)
     REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
     REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps");
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");
-    REFUSES((a.head_dim = 1 << (sizeof(size_t) < 8 ? 20 : 30), a.positions = 2147480000), ATTN_E_OVERFLOW, "positions 2147480000 times");
+    REFUSES((a.head_dim = 1 << (sizeof(size_t) < 8 ? 20 : 30), a.positions = 2147480000), ATTN_E_OVERFLOW,
+            "positions 2147480000 times");
 #undef REFUSES
     good.x = NULL;
     good.table = NULL;
