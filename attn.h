@@ -2366,8 +2366,10 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
     if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
     for (i = 0; i < 3; i++)
         if (t->count[i] != 1 && t->count[i] != full[i])
-            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", t->name, i,
-                              t->count[i], full[i]);
+            return attn__fail(why, ATTN_E_SHAPE,
+                              full[i] == 1 ? "$_shape[#] is # but must be 1"
+                                           : "$_shape[#] is # but must be 1 or #",
+                              t->name, i, t->count[i], full[i]);
     status = attn__check_tensor(why, all, t);
     for (i = 0; i < 3; i++)
         if (t->count[i] == 1) t->stride[i] = 0;
