@@ -5483,6 +5483,7 @@ static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, in
             memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
                    (size_t)left * sizeof(float));
     }
+    g->c = NULL;                          /* the tile ends here, g does not */
 }
 
 /* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. */

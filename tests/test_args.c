@@ -739,8 +739,8 @@ static void box_mark(const box *b, unsigned char *arena, unsigned char bit)
 {
     int i, j, h, c;
     for (i = 0; i < b->n[0]; i++) for (j = 0; j < b->n[1]; j++) for (h = 0; h < b->n[2]; h++)
-        /* every box has a head_dim: NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         for (c = 0; c < b->head_dim; c++)
+            /* every box has strides: NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
             arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
 }
 
