@@ -356,6 +356,246 @@ static void not_finite(void)
     guard_free(b);
 }
 
+/* ---- attn_narrow and attn_widen ---------------------------------------------------------------------------------- */
+static void public_functions(void)
+{
+    enum { N = 1000 };
+    float x[N], y[N];
+    unsigned short h[N], want[N];
+    struct { union { float f; unsigned short h; char bytes[4 * N + 8]; } u; } room;
+    char *const mem = room.u.bytes;
+    rng r = rng_make(test_seed + 2);
+    rng_fill(&r, x, N);
+    for (int f = 0; f < FORMATS; f++) {
+        attn__narrow_scalar(want, x, N, formats[f]);
+        CHECK(attn_narrow(h, x, N, formats[f]) == ATTN_OK && !memcmp(h, want, sizeof h));
+        CHECK(attn_widen(y, h, N, formats[f]) == ATTN_OK);
+        for (int i = 0; i < N; i++) CHECK(y[i] == (float)worth(h[i], formats[f]));
+    }
+    CHECK(attn_narrow(y, x, N, ATTN_F32) == ATTN_OK && same_bits(x, y, N));
+    memset(y, 0, sizeof y);
+    CHECK(attn_widen(y, x, N, ATTN_F32) == ATTN_OK && same_bits(x, y, N));
+    CHECK(attn_widen(y, y, N, ATTN_F32) == ATTN_OK && attn_narrow(y, y, N, ATTN_F32) == ATTN_OK && same_bits(x, y, N));
+    CHECK(attn_narrow(NULL, NULL, 0, ATTN_F16) == ATTN_OK && attn_widen(NULL, NULL, 0, ATTN_BF16) == ATTN_OK);
+
+    memset(room.u.bytes, 0x77, sizeof room.u.bytes);
+#define BOTH(a, b, n, s, status, words) \
+    REFUSED(attn_narrow((void *)(a), (const float *)(const void *)(b), n, (attn_storage)(s)), status, \
+            "attn_narrow: " words); \
+    REFUSED(attn_widen((float *)(void *)(a), (b), n, (attn_storage)(s)), status, "attn_widen: " words)
+    BOTH(mem, x, 4, 3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
+    BOTH(mem, x, 0, -1, ATTN_E_OPTION, "storage is -1");
+    BOTH(mem, x, SIZE_MAX / 4 + 1, ATTN_F16, ATTN_E_OVERFLOW, "n is more");
+    BOTH(NULL, x, 1, ATTN_F16, ATTN_E_NULL, "to is NULL");
+    BOTH(mem, NULL, 1, ATTN_BF16, ATTN_E_NULL, "from is NULL");
+    BOTH(mem + 1, x, 1, ATTN_F16, ATTN_E_ALIGN, "to is not aligned");
+    BOTH(mem, mem + 401, 1, ATTN_BF16, ATTN_E_ALIGN, "from is not aligned");
+    BOTH(mem + 2, x, 1, ATTN_F32, ATTN_E_ALIGN, "to is not aligned");
+    BOTH(mem, mem + 402, 1, ATTN_F32, ATTN_E_ALIGN, "from is not aligned");
+    REFUSED(attn_widen((float *)(void *)(mem + 2), h, 1, ATTN_F16), ATTN_E_ALIGN, "to is not aligned");
+    REFUSED(attn_narrow(h, (float *)(void *)(mem + 2), 1, ATTN_F16), ATTN_E_ALIGN, "from is not aligned");
+    BOTH(mem, mem, 4, ATTN_F16, ATTN_E_OVERLAP, "to overlaps from");
+    BOTH(mem, mem + 4, 4, ATTN_BF16, ATTN_E_OVERLAP, "to overlaps from");
+    BOTH(mem + 4, mem, 4, ATTN_F32, ATTN_E_OVERLAP, "to overlaps from");
+    REFUSED(attn_narrow(mem + 12, (float *)(void *)mem, 4, ATTN_F16), ATTN_E_OVERLAP, "to overlaps from");
+    REFUSED(attn_widen((float *)(void *)(mem + 4), mem, 4, ATTN_F16), ATTN_E_OVERLAP, "to overlaps from");
+#undef BOTH
+    for (size_t i = 0; i < sizeof room.u.bytes; i++) CHECK(mem[i] == 0x77);
+    /* end to end they do not overlap; 16 bits need not be aligned as floats are */
+    CHECK(attn_narrow(mem + 16, (float *)(void *)mem, 4, ATTN_F16) == ATTN_OK);
+    CHECK(attn_widen((float *)(void *)(mem + 8), mem, 4, ATTN_F16) == ATTN_OK);
+    CHECK(attn_narrow(mem + 402, x, 4, ATTN_F16) == ATTN_OK && attn_widen(y, mem + 402, 4, ATTN_F16) == ATTN_OK);
+    CHECK(fabsf(y[3] - x[3]) < 1e-2f);
+}
+
+/* ---- linears ----------------------------------------------------------------------------------------------------- */
+#ifdef ATTN__X86
+/* Linears take the best backend: plays processors that lack it. Returns how many there are; -1: as it is. */
+static int play(int i)
+{
+    static const unsigned lacks[] = {0, 1u << ATTN_AVX512, 1u << ATTN_AVX512 | 1u << ATTN__CPU_F16C,
+                                     1u << ATTN_AVX512 | 1u << ATTN_AVX2, ~(1u | 1u << ATTN_SCALAR)};
+    static unsigned word;
+    if (!word) word = attn__cpu();
+    attn__cpu_word = word & ~lacks[i < 0 ? 0 : i];
+    return (int)(sizeof lacks / sizeof *lacks);
+}
+#else
+static int play(int i) { (void)i; return 1; }
+#endif
+
+static float *numbers(rng *r, size_t n)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    if (!x) abort();
+    rng_fill(r, x, n);
+    return x;
+}
+
+/* values of a format, and the floats that they are; some are denormal, and sometimes one is Inf */
+static unsigned short *rounded(rng *r, float *w, size_t n, attn_storage storage)
+{
+    unsigned short *h = guard_alloc(2 * n);
+    for (size_t i = 0; i < n; i += 17) w[i] *= 1e-6f;
+    if (rng_int(r, 0, 9) == 0) w[rng_int(r, 0, (int)n - 1)] = 1e30f;
+    CHECK(attn_narrow(h, w, n, storage) == ATTN_OK);
+    return h;
+}
+
+static void linears(void)
+{
+    static const int sizes[] = {1, 7, 15, 16, 17, 64, 200, 255, 256, 257, 300};
+    static const int heights[] = {1, 2, 3, 4, 5, 24, 25, 97, 100};
+    rng seeds = rng_make(test_seed + 3);
+    for (int i = 0; i < 150 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_in = sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)], rows = heights[rng_int(&r, 0, 8)];
+        const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
+        const attn_storage storage = formats[i % FORMATS];
+        float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL, *back = numbers(&r, n_w);
+        float *x = numbers(&r, (size_t)(rows * n_in)), *want = numbers(&r, n_y), *y = guard_floats(n_y);
+        unsigned short *h = rounded(&r, w, n_w, storage);
+        attn_exec exec = test_exec(rng_int(&r, 2, 4));
+        CHECK(attn_widen(back, h, n_w, storage) == ATTN_OK);
+        for (int p = play(-1) - 1; p >= 0; p--) {
+            attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = back, .b = b};
+            attn_linear l;
+            play(p);
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, NULL) == ATTN_OK);
+            attn_linear_free(&l);
+            a.storage = storage;
+            for (int form = 0; form < 3; form++) {          /* rounded and packed; packed as given; in place */
+                unsigned char *mem;
+                size_t size;
+                a.w = form ? NULL : w;
+                a.w16 = form ? h : NULL;
+                a.in_place = form == 2;
+                size = attn_linear_size(&a);
+                mem = guard_alloc(size);
+                a.mem = form == 2 ? NULL : mem;
+                a.mem_size = size;
+                CHECK(form == 2 ? size == 0 : size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 63 + 64));
+                memset(y, 0x77, n_y * sizeof *y);
+                CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == storage);
+                CHECK(attn_linear_run(&l, y, x, rows, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
+                CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in, n_out, rows,
+                       format_names[storage], form, attn_backend_name(attn__table(ATTN_AUTO)->backend));
+                attn_linear_free(&l);
+                guard_free(mem);
+            }
+        }
+        play(-1);
+        free(w); free(b); free(back); free(x); free(want); guard_free(y); guard_free(h);
+    }
+}
+
+static void linear_refused(void)
+{
+    float w[6] = {0}, x[3] = {0}, y[2];
+    union { float aligned; unsigned short h[10]; } room = {0};
+    unsigned short *const h = room.h;
+    attn_linear_args good = {.n_in = 3, .n_out = 2, .w = w, .storage = ATTN_F16}, a;
+    attn_linear l;
+    char mem[64];
+#define REFUSES(change, status, words) \
+    do { a = good; change; memset(&l, 0x55, sizeof l); \
+         REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
+         REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
+    REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
+    REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
+    REFUSES(a.w16 = h, ATTN_E_CONFLICT, "w and w16 are both set");
+    REFUSES((a.w = NULL, a.w16 = h, a.storage = ATTN_F32), ATTN_E_CONFLICT, "w16 is set, but storage");
+    REFUSES(a.in_place = 1, ATTN_E_CONFLICT, "in_place reads w as the floats that it is");
+    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
+    REFUSES((a.w = NULL, a.w16 = (char *)h + 1), ATTN_E_ALIGN, "w16 is not aligned");
+    /* 16 outputs of 3 halves, a bias of 16 floats, rounded up to 64, and 63 to align */
+    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 255");
+    REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
+#undef REFUSES
+    a = good;
+    a.storage = (attn_storage)9;
+    REFUSED_SIZE(attn_linear_size(&a), ATTN_E_OPTION, "attn_linear_size: storage is 9");
+    a = good;
+    a.w = NULL;
+    a.w16 = h;
+    a.in_place = 1;                                         /* six halves end 12 bytes behind the first */
+    CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+    REFUSED(attn_linear_run(&l, (float *)(void *)(h + 4), x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
+    CHECK(attn_linear_run(&l, (float *)(void *)(h + 6), x, 1, NULL) == ATTN_OK);
+    attn_linear_free(&l);
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+static void layers(void)
+{
+    rng seeds = rng_make(test_seed + 4);
+    attn_backend backends[16];
+    const int n_backends = test_all_backends(backends, 16);
+    for (int i = 0; i < 30 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int heads = rng_int(&r, 1, 3), dim = rng_int(&r, 1, 40), model = heads * dim, n = rng_int(&r, 1, 12);
+        const int batch = rng_int(&r, 1, 2);
+        const size_t n_w = (size_t)(model * model), n_x = (size_t)(batch * n * model);
+        const attn_storage storage = formats[i % FORMATS];
+        float *w[4], *back[4], *b = numbers(&r, (size_t)model), *x = numbers(&r, n_x), *want = numbers(&r, n_x);
+        float *y = guard_floats(n_x);
+        attn_mha_args a = {.d_model = model, .heads = heads};
+        attn_mha exact, stored;
+        for (int k = 0; k < 4; k++) {
+            w[k] = numbers(&r, n_w);
+            back[k] = numbers(&r, n_w);
+            {
+                unsigned short *h = rounded(&r, w[k], n_w, storage);
+                CHECK(attn_widen(back[k], h, n_w, storage) == ATTN_OK);
+                guard_free(h);
+            }
+        }
+        a.b_q = a.b_o = b;
+        a.w_q = back[0], a.w_k = back[1], a.w_v = back[2], a.w_o = back[3];
+        CHECK(attn_mha_init(&exact, &a) == ATTN_OK);
+        a.w_q = w[0], a.w_k = w[1], a.w_v = w[2], a.w_o = w[3];
+        {
+            const size_t full = attn_mha_size(&a);
+            a.storage = storage;
+            CHECK(attn_mha_size(&a) < full || model < 3);
+        }
+        CHECK(attn_mha_init(&stored, &a) == ATTN_OK && stored.shape.storage == storage);
+        for (int k = 0; k < n_backends; k++) {
+            attn_mha_opts o = {0};
+            o.attn.backend = backends[k];
+            CHECK(attn_mha_self(&exact, want, x, batch, n, &o) == ATTN_OK);
+            CHECK(attn_mha_self(&stored, y, x, batch, n, &o) == ATTN_OK);
+            CHECKF(same_bits(y, want, n_x), "seed %llu: self on %s", seed, attn_backend_name(backends[k]));
+            CHECK(attn_mha_cross(&exact, want, x, batch, n, x, n, &o) == ATTN_OK);
+            CHECK(attn_mha_cross(&stored, y, x, batch, n, x, n, &o) == ATTN_OK);
+            CHECKF(same_bits(y, want, n_x), "seed %llu: cross on %s", seed, attn_backend_name(backends[k]));
+            for (int t = 0; t < 2; t++) {                   /* one token at a time, with the exact layer and the other */
+                attn_kv_args size = {.batch = batch, .kv_heads = heads, .head_dim = dim, .capacity = n};
+                attn_kv c;
+                CHECK(attn_kv_init(&c, &size) == ATTN_OK);
+                for (int at = 0; at < n; at++) {
+                    const size_t step = (size_t)(batch * model), from = (size_t)at * step;
+                    CHECK(attn_mha_self_step(t ? &stored : &exact, (t ? y : want) + from, x + from, batch, 1, &c, &o) ==
+                          ATTN_OK);
+                }
+                attn_kv_free(&c);
+            }
+            CHECKF(same_bits(y, want, n_x), "seed %llu: steps on %s", seed, attn_backend_name(backends[k]));
+        }
+        attn_mha_free(&exact);
+        attn_mha_free(&stored);
+        a.in_place = 1;
+        REFUSED(attn_mha_init(&stored, &a), ATTN_E_CONFLICT, "attn_mha_init: in_place reads the weights as the floats");
+        a.storage = (attn_storage)3;
+        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 3");
+        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 3");
+        for (int k = 0; k < 4; k++) { free(w[k]); free(back[k]); }
+        free(b); free(x); free(want); guard_free(y);
+    }
+}
+
 extern const test_case suite_storage[];
 SUITE(storage) = {
     {"widen all", widen_all, "one of the 65,536 values of a format that becomes the wrong float, on one of the backends"},
@@ -365,4 +605,8 @@ SUITE(storage) = {
     {"ways agree", ways_agree, "bits that depend on the backend, on F16C or on the number of values; writing past the end"},
     {"products", products, "a product with 16-bit values that is not the one with the same values as floats"},
     {"not finite", not_finite, "an Inf or NaN in 16 bits that nobody sees, or a large number taken for one"},
+    {"public", public_functions, "attn_narrow or attn_widen that write after a wrong argument, or refuse a right one"},
+    {"linears", linears, "a linear in 16 bits that is not the float linear of the rounded weights, packed or in place"},
+    {"refused", linear_refused, "settings of storage, w16 and in_place that exclude each other; a span of the wrong size"},
+    {"layers", layers, "a layer in 16 bits that is not the float layer of the rounded weights, in any call or backend"},
     {0}};
