@@ -465,6 +465,31 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
+/* ---- STORAGE ------------------------------------------------------------------------------------
+   What is stored for long and read again and again may take 16 bits instead of 32: reading it is
+   what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it is
+   stored, and from then on results are, bit for bit, those of float storage filled with the rounded
+   values. */
+typedef enum attn_storage {
+    ATTN_F32,                             /* float, the default: nothing is rounded */
+    ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
+                                             2^-14 it keeps fewer bits, below 2^-25 none */
+    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
+                                             range of a float */
+} attn_storage;
+
+/* n floats to that format, and back: what a cache, a linear or a layer does with what it stores, to
+   make such values or to look at them. A value of 16 bits is a uint16_t, in the byte order of the
+   machine; ATTN_F32 copies. Widening is exact. A NaN stays a NaN of the same sign; narrowed, or half
+   made float, it becomes a quiet one that keeps the upper bits of its payload. All backends give
+   the same bits.
+   `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
+   looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
+   checked before the first value is written.
+   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, and of 16 bits), OVERLAP. */
+ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
+ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
+
 /* ---- CACHE --------------------------------------------------------------------------------------
    Keys and values that stay, packed the way the kernels read them. One type for a decoder's own
    past (append per token) and for an encoder's output (filled once). `batch` entries grow
@@ -485,6 +510,8 @@ typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a page
                                              is as short as that, in steps of 16 keys */
+    attn_storage storage;                 /* of keys and values, which are rounded as they arrive. 0:
+                                             ATTN_F32, not at all */
     int pages;                            /* of all entries together, each of them 128 keys; 0:
                                              enough for `batch` full entries. Memory is touched as
                                              keys arrive: a generous pool costs addresses only */
@@ -499,7 +526,7 @@ struct attn_kv {
     int free_pages;                       /* pages that no entry holds; read only */
     /* private */
     int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
-    size_t page_size, page_v;             /* floats of a page; where its V begins */
+    size_t page_size, page_v;             /* values of a page; where its V begins */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages in the order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
@@ -619,12 +646,18 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+    attn_storage storage;                 /* of the packed weights; b stays float. 0: ATTN_F32 */
+    const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
+                                             [n_in] values in the format that storage names, packed
+                                             as they are, or read in place */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
+    attn_storage storage;                 /* read only */
     /* private */
     int in_place;
-    const float *w, *b;                   /* packed, or as they were given */
+    const void *w;                        /* packed, or as they were given */
+    const float *b;
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
@@ -633,12 +666,14 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does not
+   go with storage), OVERFLOW, ALIGN, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
-   Never allocates; in place it takes 32 KB of the stack of each thread that works.
-   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
+   Never allocates; in place, and for more than 4 rows of 16-bit weights, it takes 32 KB of the stack
+   of each thread that works (48 KB for 16 bits in place).
+   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
@@ -654,7 +689,7 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
    an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
    and Meta round the angle to float first: at position 8192 their cosines are off by up to 1.6e-3.
-   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW. */
+   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW, OVERLAP (table over freqs), ALIGN. */
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
@@ -678,7 +713,7 @@ typedef struct attn_rope_args {
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
-   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table). */
+   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
 /* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
@@ -712,6 +747,9 @@ typedef struct attn_mha_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
+    attn_storage storage;                 /* of the weights of the four linears, which are rounded
+                                             as they are packed; biases and norms stay float. 0:
+                                             ATTN_F32, the only one in place */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
@@ -741,7 +779,7 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+   than d_model; in_place and storage), OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -989,31 +1027,51 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-ATTN__INLINE float *attn__page_k(const attn_kv *c, int page, int head)
+/* Bytes of a value, and the address of value number i. */
+ATTN__INLINE size_t attn__stored_size(attn_storage storage)
 {
-    return c->memory + (size_t)page * c->page_size
-         + (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim;
+    return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
 }
 
-ATTN__INLINE float *attn__page_v(const attn_kv *c, int page, int head)
+ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
 {
-    return c->memory + (size_t)page * c->page_size + c->page_v
-         + (size_t)head * (size_t)c->page_keys * attn__up((size_t)c->shape.v_head_dim, 16);
+    return (const char *)p + i * (ptrdiff_t)attn__stored_size(storage);
+}
+
+/* Value number i of a page. */
+ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
+{
+    return (char *)c->memory + ((size_t)page * c->page_size + i) * attn__stored_size(c->shape.storage);
+}
+
+ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
+{
+    return attn__page_at(c, page,
+                         (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim);
+}
+
+ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
+{
+    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
+    return attn__page_at(c, page, c->page_v + (size_t)head * (size_t)c->page_keys * v_width);
 }
 
 /* Component 0 of key j of a page, and the floats from component to component. */
-ATTN__INLINE float *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
+ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
 {
-    const ptrdiff_t head_dim = c->shape.head_dim;
+    const size_t head_dim = (size_t)c->shape.head_dim;
+    const size_t k = (size_t)head * (size_t)c->page_keys * head_dim;
     *step = j < c->finished[page] ? 16 : 1;
-    return attn__page_k(c, page, head)
-         + (j < c->finished[page] ? (j - j % 16) * head_dim + j % 16 : j * head_dim);
+    if (*step == 1) return attn__page_at(c, page, k + (size_t)j * head_dim);
+    return attn__page_at(c, page, k + (size_t)(j - j % 16) * head_dim + (size_t)(j % 16));
 }
 
 /* The value of key j. */
-ATTN__INLINE float *attn__page_value(const attn_kv *c, int page, int head, int j)
+ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    return attn__page_v(c, page, head) + (size_t)j * attn__up((size_t)c->shape.v_head_dim, 16);
+    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
+    return attn__page_at(c, page, c->page_v + ((size_t)head * (size_t)c->page_keys + (size_t)j)
+                         * v_width);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1022,19 +1080,28 @@ ATTN__INLINE float *attn__page_value(const attn_kv *c, int page, int head, int j
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
-    const float *b;                       /* right-hand panels; floats from step to step, panel
+    const void *b;                        /* right-hand panels; values from step to step, panel
                                              to panel */
     ptrdiff_t b_step, b_panel;
+    attn_storage stored;                  /* of the values of b; 16 bits: ATTN__STORED_ROWS rows at
+                                             most */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
     float *c;                             /* 16 * panels columns of each row are written */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const float *ahead;                   /* what will be read next, to be prefetched, or NULL */
-    ptrdiff_t ahead_row;                  /* 0: it is read from end to end; else as b is: so many
-                                             floats from step to step, panels b_panel apart */
+    const void *ahead;                    /* what will be read next, to be prefetched, or NULL */
+    ptrdiff_t ahead_row;                  /* values, each as wide as one of b, from step to step of
+                                             it; its panels lie b_panel apart, too. 0: it is read
+                                             from end to end, and b_panel is 16 */
     int rows, panels, depth;
 } attn__gemm;
+
+/* A product of so many rows widens 16-bit values in registers, as it reads them. For more rows the
+   caller widens a panel once and multiplies floats. */
+enum { ATTN__STORED_ROWS = 4 };
+/* beside the values of attn_storage: half where the processor has no instruction for it */
+enum { ATTN__F16_SLOW = 3 };
 
 /* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
    cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
@@ -1105,6 +1172,9 @@ typedef struct attn__kernels {
                    int rows, int n);
     /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
     void (*weigh)(float *w, int n, float M, float L);
+    /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
+    void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
+    void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1160,8 +1230,8 @@ static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
     return (float)odd;
 }
 
-/* The list names targets whose compilers make it one instruction; elsewhere libm would be called
-   (or worse). */
+/* On the targets in this list compilers make one instruction of it. Elsewhere they would call fmaf,
+   which needs -lm, is slow, and does not round once in every libm. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && \
     (defined(__FMA__) || defined(__aarch64__) || defined(__ARM_FEATURE_FMA) || \
     defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
@@ -1191,6 +1261,7 @@ static float attn__exp(float x)
     static const float least = ATTN__EXP_MIN;
     float t, n, r, r2, y, two_n;
     if (x < least) return 0.0f;
+    /* Adding MAGIC rounds to a whole number; taking it away again leaves n. */
     t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC);
     n = t - ATTN__MAGIC;
     two_n = attn__float(attn__bits(t) << 23);
@@ -1201,7 +1272,8 @@ static float attn__exp(float x)
     return attn__fma(y, attn__fma(n, -ATTN__LN2_LO, r) * two_n, two_n);
 }
 
-/* log(x) for x >= 0; log(1) is 0 exactly */
+/* log(x) for x >= 0; log(1) is 0 exactly. x = m 2^e with m around 1, so that nothing cancels where
+ * log(x) is near 0. f is m - 1, and log(1 + f) is f - f^2/2 and a polynomial. */
 static float attn__log(float x)
 {
     static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
@@ -1211,6 +1283,7 @@ static float attn__log(float x)
     int i;
     if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
     if (x == attn__inf()) return x;
+    /* Denormal numbers have no leading 1: 2^23 times as large they have one. */
     if (x < 1.17549435e-38f) { x *= 8388608.0f; e = -23.0f; }
     u = attn__bits(x) - 0x3f3504f3u;  /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
     e += (float)((int)(u >> 23) - (u >> 31 ? 512 : 0));
@@ -1226,7 +1299,8 @@ static float attn__log(float x)
     return attn__fma(e, 0.693359375f, y);
 }
 
-/* tanh(x): an odd polynomial near 0, (1 - e) / (1 + e) with e = exp(-2|x|) far from it */
+/* tanh(x): (1 - e) / (1 + e) with e = exp(-2|x|). Near 0 this subtracts numbers that are nearly
+ * equal, so there it is an odd polynomial. */
 #define ATTN__TANH_NEAR 0.625f
 #define ATTN__T1 (-0.333332844f)
 #define ATTN__T2 0.133315042f
@@ -1278,6 +1352,62 @@ ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one Na
     return x != x ? attn__nan() : x;
 }
 
+/* ---- storage in 16 bits ------------------------------------------------------------------------
+   In integers, so that no rounding mode and no flushing of denormals has a say in it (the one
+   product of floats is exact). The instructions that kernels use give the same bits. */
+
+/* rounds u / 2^shift to nearest even */
+ATTN__INLINE unsigned attn__round_shift(unsigned u, unsigned shift)
+{
+    return (u + (1u << (shift - 1)) - 1u + (u >> shift & 1u)) >> shift;
+}
+
+static unsigned short attn__narrow_one(float x, attn_storage storage)
+{
+    const unsigned u = attn__bits(x), size = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
+    const unsigned exponent = size >> 23, shift = 126 - exponent;
+    unsigned h;
+    if (storage == ATTN_BF16)  /* a carry out of the fraction steps to the next exponent, or to Inf */
+        return (unsigned short)(size > 0x7f800000u ? u >> 16 | 0x40u : attn__round_shift(u, 16));
+    if (size > 0x7f800000u) h = 0x7e00u | (size >> 13 & 0x3ffu);             /* NaN, made quiet */
+    else if (size >= 0x477ff000u) h = 0x7c00u;                               /* 65520, and Inf */
+    else if (exponent > 112) h = attn__round_shift(size - (112u << 23), 13);
+    else if (shift > 24) h = 0;                                              /* below 2^-25 */
+    else h = attn__round_shift((size & 0x7fffffu) | 0x800000u, shift);       /* in units of 2^-24 */
+    return (unsigned short)(sign | h);
+}
+
+static float attn__widen_one(unsigned h, attn_storage storage)
+{
+    const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
+    if (storage == ATTN_BF16) return attn__float(h << 16);
+    if (size < 0x400u)                                       /* denormal: in units of 2^-24, exact */
+        return attn__float(sign | attn__bits((float)(int)size * 5.9604644775390625e-8f));
+    if (size < 0x7c00u) return attn__float(sign | ((size << 13) + (112u << 23)));
+    return attn__float(sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0));
+}
+
+/* Value number i of an array that is stored so. */
+ATTN__INLINE float attn__stored(const void *p, ptrdiff_t i, attn_storage storage)
+{
+    if (storage == ATTN_F32) return ((const float *)p)[i];
+    return attn__widen_one(((const unsigned short *)p)[i], storage);
+}
+
+static void attn__narrow_scalar(unsigned short *to, const float *from, size_t n,
+                                attn_storage storage)
+{
+    size_t i;
+    for (i = 0; i < n; i++) to[i] = attn__narrow_one(from[i], storage);
+}
+
+static void attn__widen_scalar(float *to, const unsigned short *from, size_t n,
+                               attn_storage storage)
+{
+    size_t i;
+    for (i = 0; i < n; i++) to[i] = attn__widen_one(from[i], storage);
+}
+
 /* ---- one row of attention -------------------------------------------------------------------- */
 
 /* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start.
@@ -1300,7 +1430,7 @@ ATTN__INLINE int attn__wants_raw(const attn_args *a)
                           a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
-/* The place of a row in lse, and (times n_k) in weights. */
+/* The place of a row in lse, [batch][heads][n_q], and times n_k in weights. */
 ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
@@ -1308,8 +1438,8 @@ ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 
 /* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from
    the first one that exists. */
-ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
-                                    int g, int key, ptrdiff_t *step)
+ATTN__INLINE const void *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
+                                   int g, int key, ptrdiff_t *step)
 {
     if (a->kv)
         return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, step);
@@ -1317,13 +1447,19 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
     return e->k + g * s->k[2] + (e->start + key) * s->k[1];
 }
 
-/* Column x of the value of that key. */
-ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
-                                      const attn__entry *e, int g, int key, int x)
+/* The value of that key. */
+ATTN__INLINE const void *attn__value(const attn_args *a, const attn__shape *s,
+                                     const attn__entry *e, int g, int key)
 {
-    const attn_kv *c = a->kv;
-    if (!c) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
-    return attn__page_value(c, attn__kv_page(c, e->kv, key), g, key % ATTN__CHUNK) + x;
+    if (a->kv)
+        return attn__page_value(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK);
+    return e->v + g * s->v[2] + (e->start + key) * s->v[1];
+}
+
+/* How both are stored. */
+ATTN__INLINE attn_storage attn__keys_stored(const attn_args *a)
+{
+    return a->kv ? a->kv->shape.storage : ATTN_F32;
 }
 
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
@@ -1357,10 +1493,13 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
     ptrdiff_t step;
-    const float *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    const attn_storage stored = attn__keys_stored(a);
     float t = 0.0f;
     int c;
-    for (c = 0; c < r->s->head_dim; c++) t = attn__fma(r->q[c] * r->s->scale, k[c * step], t);
+    /* q is scaled with a rounding of its own: kernels do that once for all keys. */
+    for (c = 0; c < r->s->head_dim; c++)
+        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, c * step, stored), t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
@@ -1382,15 +1521,18 @@ static void attn__scalar_fold(const attn__query *r, float m, float l, const int 
                               const float *p, int n, float *M, float *L, float *out)
 {
     const float top = *M > m ? *M : m;
+    /* exp(-inf - -inf) would be NaN. */
     const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
     const float b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
+    const attn_storage stored = attn__keys_stored(r->a);
     int j, x;
     *L = attn__fma(*L, a, l * b);
     *M = top;
     for (x = 0; x < r->s->v_head_dim; x++) {
         float o = 0.0f;
         for (j = 0; j < n; j++)
-            o = attn__fma(p[j], *attn__value(r->a, r->s, r->e, r->h / r->s->group, key[j], x), o);
+            o = attn__fma(p[j], attn__stored(attn__value(r->a, r->s, r->e, r->h / r->s->group,
+                                                         key[j]), x, stored), o);
         out[x] = attn__fma(out[x], a, o * b);
     }
 }
@@ -1402,7 +1544,8 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top;
     int key[ATTN__CHUNK], n = 0, j, half;
 
-    for (j = first; j < end; j++) {                         /* scores of the keys that are seen */
+    /* Scores of the keys that are seen. A NaN among them becomes m, and makes the row NaN. */
+    for (j = first; j < end; j++) {
         if (!attn__scalar_sees(r, j)) continue;
         key[n] = j;
         p[n] = attn__scalar_score(r, j, ATTN_SCORES_BIASED);
@@ -1411,7 +1554,8 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     }
     if (n == 0) return 0;
 
-    top = m == -attn__inf() ? 0.0f : m;  /* probabilities; their sum: 16 lanes, a tree */
+    /* Probabilities. Their sum is made as a vector of 16 lanes would make it, and then a tree. */
+    top = m == -attn__inf() ? 0.0f : m;
     for (j = 0; j < 16; j++) lane[j] = 0.0f;
     for (j = 0; j < n; j++) {
         p[j] = attn__exp(p[j] - top);
@@ -1457,9 +1601,11 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     attn__visible(a, e, i, &r.from, &r.to);
 
     for (x = 0; x < s->v_head_dim; x++) out[x] = 0.0f;
+    /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
     for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
         seen += attn__scalar_chunk(&r, first, &M, &L, out);
-    if (a->sinks && seen)                                   /* one more key, which has no value */
+    /* A sink is one more key, which has a score and no value. An empty row stays empty. */
+    if (a->sinks && seen)
         attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0,
                           &M, &L, out);
 
@@ -1475,6 +1621,7 @@ static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, in
 {
     ptrdiff_t c;                                            /* c * 16 may leave an int */
     int j;
+    /* The last panel is filled up with copies of the last key, as the kernels do it. */
     for (; n > 0; n -= 16, k += 16 * row, panels += 16 * (size_t)depth)
         for (c = 0; c < depth; c++)
             for (j = 0; j < 16; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
@@ -1485,17 +1632,24 @@ static void attn__gemm_scalar(const attn__gemm *g)
     int r, x, t;
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
-            const float *a = g->a + r * g->a_row, *b = g->b + x / 16 * g->b_panel + x % 16;
+            const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
+            const unsigned short *stored = (const unsigned short *)g->b;
+            const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
-            for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[t * g->b_step], sum);
+            if (g->stored == ATTN_F32)
+                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
+            else
+                for (t = 0; t < g->depth; t++)
+                    sum = attn__fma(a[t], attn__widen_one(stored[first + t * step], g->stored), sum);
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -1531,6 +1685,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <avxintrin.h>
 #include <avx2intrin.h>
 #include <fmaintrin.h>
+#include <f16cintrin.h>
 #include <avx512fintrin.h>
 #endif
 #elif defined(ATTN__NEON)
@@ -1541,7 +1696,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 
 /* ---- what this processor can do -------------------------------------------------------------- */
 /* Tests play an older processor: usable backends are and-ed with this expression, bit ATTN_x for
- * each of them. */
+ * each of them, and bit ATTN__CPU_F16C for the instructions that convert half. */
+enum { ATTN__CPU_F16C = 16 };
 #ifndef ATTN_CPU_MASK
 #define ATTN_CPU_MASK (~0u)
 #endif
@@ -1559,8 +1715,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #endif
 
 /* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the
-   instructions and the operating system saves the registers. Whoever comes first writes the
-   word; all would write the same. */
+   instructions and the operating system saves the registers. Bit ATTN__CPU_F16C: AVX2 has
+   instructions for half, too. Whoever comes first writes the word; all would write the same. */
 static unsigned attn__cpu_word;
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
@@ -1575,6 +1731,7 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     /* the system saves YMM registers; the processor has AVX, FMA and AVX2 */
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
         word |= 1u << ATTN_AVX2;
+        if (leaf1 & 1u << 29) word |= 1u << ATTN__CPU_F16C;
         /* the system saves ZMM and mask registers; the processor has AVX-512F */
         if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;
     }
@@ -1798,6 +1955,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
+    /* In the order of the enumerators, whose numbers are the indices with a minus. */
     static const char *const names[] = {
         "ok", "a required pointer is NULL", "a size is out of range",
         "kv_heads does not divide heads", "a stride is negative or too small",
@@ -1919,7 +2077,6 @@ ATTN__INLINE const char *attn__word(const char *own, const char *name) { return 
 static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
                                      long long x, long long y, long long z)
 {
-    if (!why) return;
     if (!why->text.at && !why->asked) {
         why->text = attn__text_at(why->room, sizeof why->room);
         attn__tell(&why->text, "$: ", why->function, 0, 0, 0);
@@ -1934,7 +2091,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
                                              long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
-    if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
+    if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
@@ -1979,18 +2136,18 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
    that will stand behind those of kv (attn_self_step). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
 
-/* an enum: 0..last */
+/* Refuses a value of an enum that is not one of 0..last. */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
-/* refuses a float: "name is x but ..." */
+/* Refuses a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
-    if (why) attn__put_float(&why->text, x);
+    attn__put_float(&why->text, x);
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
@@ -2019,6 +2176,7 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int
     return ATTN_OK;
 }
 
+/* Checks every option by itself, then those that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     attn_status status;
@@ -2031,6 +2189,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why, int c
         return status;
     if (!attn__finite(a->scale))
         return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    /* Bits above those of -0 are a negative number. */
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
     if (a->window_left < 0)
@@ -2048,7 +2207,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why, int c
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
-/* any size: at least `least`, and small enough to be rounded up */
+/* Checks any size: it is at least `least`, and small enough to be rounded up. */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
@@ -2059,7 +2218,7 @@ static attn_status attn__check_size(attn__why *why, const char *name, int value,
     return ATTN_OK;
 }
 
-/* n of them; the first that is wrong */
+/* Checks n of them, and refuses the first that is wrong. */
 typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
@@ -2073,8 +2232,8 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
 static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 {
     const attn__size size[] = {
-        { "batch", a->batch, 0 }, { attn__word(why ? why->n : NULL, "n_q"), a->n_q, 0 },
-        { attn__word(why ? why->n : NULL, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
+        { "batch", a->batch, 0 }, { attn__word(why->n, "n_q"), a->n_q, 0 },
+        { attn__word(why->n, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
         { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
     };
@@ -2131,6 +2290,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (s->batch > INT_MAX / s->heads)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
+    /* +0 and -0 are the default. */
     s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
@@ -2142,7 +2302,10 @@ struct attn__align_cell { char before; union { float f; int i; } cell; };
 struct attn__align_count { char before; size_t count; };
 #define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
 #define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
+struct attn__align_half { char before; unsigned short half; };
+#define ATTN__HALF_ALIGN  offsetof(struct attn__align_half, half)
 
+/* Checks one address. NULL is aligned. */
 static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
 {
     const size_t behind = (size_t)at % align;
@@ -2155,13 +2318,12 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 /* Which pointer is not aligned? */
 static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 {
-    const char *lengths = why ? why->lengths : NULL;
     const struct { const char *name; const void *at; } pointer[] = {
         { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
         { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
         { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
-        { attn__word(lengths, "q_lengths"), a->q_lengths },
-        { attn__word(lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
+        { attn__word(why->lengths, "q_lengths"), a->q_lengths },
+        { attn__word(why->lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
         { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
     };
     attn_status status = ATTN_OK;
@@ -2244,12 +2406,10 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
 /* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
 static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
 {
-    const char *n = why ? why->n : NULL;
-    attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "k_lengths"), b,
-              a->k_lengths[b], 0);
+    attn__say(why, "$[#] is # but ", attn__word(why->lengths, "k_lengths"), b, a->k_lengths[b], 0);
     if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, a->k_starts[b], 0);
     return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys" : "$ is #",
-                      attn__word(n, "n_k"), keys, 0, 0);
+                      attn__word(why->n, "n_k"), keys, 0, 0);
 }
 
 /* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
@@ -2263,10 +2423,9 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
-        attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
-                  a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"),
-                          s->n_q, 0, 0);
+        attn__say(why, "$[#] is # but ", attn__word(why->lengths, "q_lengths"), b, a->q_lengths[b],
+                  0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
     if (start < 0 || start > keys)
@@ -2293,6 +2452,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     if (status == ATTN_OK && k_cum)
         status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k);
     if (status != ATTN_OK) return status;
+    /* What follows looks into arrays. */
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
@@ -2351,6 +2511,7 @@ static void attn__span_add(attn__spans *all, const char *name, const void *at, s
     all->n++;
 }
 
+/* Refuses a tensor at the dimension d, where it becomes too large for memory. */
 static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d)
 {
     return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d,
@@ -2368,6 +2529,7 @@ static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, siz
 {
     const int inner = t->inner, second = 3 - inner;
     size_t run = (size_t)t->width, entry;
+    /* Each dimension steps over all that lies inside it. */
     t->stride[inner] = t->width;
     if (attn__mul(run, (size_t)t->count[inner], &run)) return attn__fail_large(why, t, inner);
     t->stride[second] = (ptrdiff_t)run;
@@ -2394,6 +2556,7 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
             whole > attn__cells_max(t))
             return attn__fail_large(why, t, d);
+        /* A given stride may be small: what is packed upon it must still clear all the others. */
         if (whole > packed) packed = whole;
     }
 }
@@ -2404,7 +2567,9 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
 {
     int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
     *reach = (size_t)t->width;
-    for (i = 1; i < 3; i++)                       /* by rising stride */
+    /* By rising stride: a dimension lies inside those with larger strides, so *reach has grown to
+       what lies inside when its turn comes. */
+    for (i = 1; i < 3; i++)
         for (j = i; j > 0 && t->stride[order[j]] < t->stride[order[j - 1]]; j--) {
             const int d = order[j];
             order[j] = order[j - 1];
@@ -2462,8 +2627,10 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
     if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
     for (i = 0; i < 3; i++)
         if (t->count[i] != 1 && t->count[i] != full[i])
-            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", t->name, i,
-                              t->count[i], full[i]);
+            return attn__fail(why, ATTN_E_SHAPE,
+                              full[i] == 1 ? "$_shape[#] is # but must be 1"
+                                           : "$_shape[#] is # but must be 1 or #",
+                              t->name, i, t->count[i], full[i]);
     status = attn__check_tensor(why, all, t);
     for (i = 0; i < 3; i++)
         if (t->count[i] == 1) t->stride[i] = 0;
@@ -2546,6 +2713,7 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     attn__span_add(all, "work", a->work, a->work_size);
     if (contents == ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
+    /* What is noted from here on is only read. */
     all->outputs = all->n;
     return ATTN_OK;
 }
@@ -2555,14 +2723,13 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
                              attn__spans *all, int contents)
 {
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
-    const char *lengths = why ? why->lengths : NULL;
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(all, attn__word(lengths, "q_lengths"), a->q_lengths, ints);
-    attn__span_add(all, attn__word(lengths, "k_lengths"), a->k_lengths, ints);
+    attn__span_add(all, attn__word(why->lengths, "q_lengths"), a->q_lengths, ints);
+    attn__span_add(all, attn__word(why->lengths, "k_lengths"), a->k_lengths, ints);
     attn__span_add(all, "k_starts", a->k_starts, ints);
     attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
     attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
@@ -2582,6 +2749,7 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         int heads;
         size_t cell;
     } each[3] = {
+        /* Without a shape masks are the same for all heads, and a bias is one for each. */
         { "mask", a->mask, a->mask_shape, a->mask_stride, s->mask, 1, sizeof(float) },
         { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
         { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
@@ -2650,7 +2818,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 /* Validates all of *a before anything is written and resolves every default into *s. On an error
-   one sentence that names the field and the values goes to `why` (may be NULL).
+   one sentence that names the field and the values goes to `why`.
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
    needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
    contents. */
@@ -2658,6 +2826,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    /* In this order, since each of them relies on what those before it have checked. */
     if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
@@ -2768,6 +2937,7 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
+    /* The best backend comes first, and is what AUTO will take. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
     attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend),
                a->exec ? a->exec->width : 1, s->batch, 0);
@@ -2895,6 +3065,7 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
     int b, i, j;
     size_t bytes, ids_bytes;
     attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
+    /* Where no cell is written no id is asked for. */
     if (status != ATTN_OK || bytes == 0) return status;
     ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
     if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
@@ -2938,7 +3109,8 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
         return status;
-    for (b = 0; b < batch; b++)                           /* all, before one cell is written */
+    /* All lengths are checked before one cell is written. */
+    for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
             return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
                               k_lengths[b], n_k);
@@ -2967,6 +3139,7 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     return ATTN_OK;
 }
 
+/* A merge of masks, entry by entry. */
 typedef struct attn__merge {
     float *m;
     const float *by;
@@ -2983,7 +3156,8 @@ static void attn__merge_task(void *arg, int b)
     const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
     float *m = job->m + (size_t)b * job->cells;
     size_t c;
-    for (c = 0; c < job->cells; c++)                      /* selected: -inf + inf would be NaN */
+    /* A hidden cell stays hidden whatever is added to it: -inf + inf would be NaN. */
+    for (c = 0; c < job->cells; c++)
         m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
 }
 
@@ -3001,7 +3175,8 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;   /* batch > 0: there are cells */
+    /* batch is not 0 here, since there are cells. */
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
     if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
         return status;
@@ -3027,7 +3202,8 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
         (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
         return status;
-    for (b = 0; b < batch; b++)                           /* look at all before one is written */
+    /* All ids are looked at before one length is written. A token behind a pad would be lost. */
+    for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
             const int *id = ids + (ptrdiff_t)b * n + j;
             if (id[-1] == pad_id && id[0] != pad_id)
@@ -3108,7 +3284,8 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-/* Sizes that make a table: `side` buckets in one direction. */
+/* Checks the sizes of a table of T5, and counts the buckets of one direction: *side. Without
+   one_way each direction has half of them. */
 static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance, int one_way,
                                   int *side)
 {
@@ -3157,6 +3334,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
         (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
         return status;
     if (bytes == 0) return ATTN_OK;
+    /* The table is [buckets][heads], as checkpoints have it. */
     table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
     if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
@@ -3187,7 +3365,8 @@ static void attn__draw(attn__writer *put, void *to, const char *name, size_t wid
 {
     size_t blanks = width - attn__columns_of(name);
     for (; right && blanks > 0; blanks--) put(to, " ", 1);
-    for (; name && *name; name++)         /* a token may be "\n": it stays on its line */
+    /* A token may be "\n", and must not break the line. */
+    for (; name && *name; name++)
         put(to, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) put(to, " ", 1);
 }
@@ -3330,6 +3509,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     size_t k, v, ints, lists;
     int v_width;
     if (status != ATTN_OK) return status;
+    if (attn__check_option(why, "storage", (int)a->storage, ATTN_BF16) != ATTN_OK)
+        return ATTN_E_OPTION;
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
@@ -3341,7 +3522,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     if (attn__bytes(&k, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
         attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
-        attn__add(k, v, &c->page_size) || attn__mul(c->page_size, sizeof(float), &c->bytes) ||
+        attn__add(k, v, &c->page_size) ||
+        attn__mul(c->page_size, attn__stored_size(s->storage), &c->bytes) ||
         attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_v = k;
@@ -3371,7 +3553,7 @@ static void attn__kv_make(attn_kv *c, char *at)
     const ptrdiff_t batch = s->batch, table = batch * c->entry_pages;
     int p;
     c->memory = (float *)(void *)at;
-    c->lengths = (int *)(void *)(c->memory + (size_t)s->pages * c->page_size);
+    c->lengths = (int *)attn__page_at(c, s->pages, 0);
     c->gaps = c->lengths + batch;
     c->table = c->gaps + 2 * batch;
     c->scratch = c->table + table;
@@ -3445,8 +3627,9 @@ static int attn__kv_last(const attn_kv *c, int b)
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * sizeof(float);
-    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * sizeof(float);
+    const size_t cell = attn__stored_size(c->shape.storage);
+    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * cell;
+    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * cell;
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
@@ -3510,13 +3693,29 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
+/* n floats are stored from value number i on. */
+static void attn__stored_put(void *p, ptrdiff_t i, const float *from, int n, attn_storage storage)
+{
+    if (storage == ATTN_F32) memcpy((float *)p + i, from, (size_t)n * sizeof(float));
+    else attn__table(ATTN_AUTO)->narrow((unsigned short *)p + i, from, (size_t)n, storage);
+}
+
 /* A panel has its 16th key: its rows are turned into place. Room for them is on the stack. */
-static ATTN__NOINLINE void attn__panel_turn(float *panel, int head_dim)
+static ATTN__NOINLINE void attn__panel_turn(void *panel, int head_dim, attn_storage storage)
 {
     float rows[(int)ATTN__PANEL * (int)ATTN__GROWING_DIM];
-    memcpy(rows, panel, (size_t)head_dim * ATTN__PANEL * sizeof(float));
-    /* packing moves floats: the same bits on all backends */
-    attn__table(ATTN_AUTO)->pack_k(panel, rows, head_dim, ATTN__PANEL, head_dim);
+    const size_t values = (size_t)head_dim * ATTN__PANEL;
+    unsigned short *to = (unsigned short *)panel;
+    int i, j;
+    memcpy(rows, panel, values * attn__stored_size(storage));
+    if (storage == ATTN_F32) {  /* packing moves floats: the same bits on all backends */
+        attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, head_dim, ATTN__PANEL, head_dim);
+        return;
+    }
+    for (j = 0; j < ATTN__PANEL; j++) {
+        const unsigned short *from = (const unsigned short *)(const void *)rows + j * head_dim;
+        for (i = 0; i < head_dim; i++) to[i * ATTN__PANEL + j] = from[i];
+    }
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
@@ -3529,39 +3728,55 @@ static int attn__page_finished(const attn_kv *c, int page, int at, int n)
     return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
 }
 
-/* Writes them, for one head: into the lanes of a finished panel that has been cut, as rows into one
-   that grows, and 16 at once where they fill a panel. */
+/* Writes a key into its lane: of a finished panel that has been cut, or where rows are too wide to
+   be turned. */
+static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
+                                attn_storage storage)
+{
+    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
+    if (lane == 0)                        /* lanes without a key are computed, too */
+        memset(panel, 0, (size_t)head_dim * ATTN__PANEL * attn__stored_size(storage));
+    for (i = 0; i < head_dim; i++) attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
+}
+
+/* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
-    const ptrdiff_t head_dim = c->shape.head_dim;
-    const size_t bytes = (size_t)head_dim * sizeof(float);
-    float *to = attn__page_k(c, page, head);
-    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
-    int whole;
-    for (; n > 0 && at % ATTN__PANEL && at < c->finished[page]; n--, at++, k += row)
-        for (i = 0; i < head_dim; i++)
-            to[(at - at % ATTN__PANEL) * head_dim + i * ATTN__PANEL + at % ATTN__PANEL] = k[i];
-    for (; n > 0 && at % ATTN__PANEL; n--, at++, k += row) {
-        memcpy(to + at * head_dim, k, bytes);
-        if (at % ATTN__PANEL == ATTN__PANEL - 1)
-            attn__panel_turn(to + (at - (ATTN__PANEL - 1)) * head_dim, (int)head_dim);
+    const int head_dim = c->shape.head_dim, wide = head_dim > ATTN__GROWING_DIM;
+    const int lanes = attn__min(c->finished[page], (int)attn__up((size_t)at, ATTN__PANEL));
+    const attn_storage storage = c->shape.storage;
+    void *to = attn__page_k(c, page, head);
+    for (; n > 0; n--, at++, k += row) {
+        const int lane = at % ATTN__PANEL;
+        void *panel = (char *)to + (size_t)(at - lane) * (size_t)head_dim
+                    * attn__stored_size(storage);
+        if (lane == 0 && n >= ATTN__PANEL && storage == ATTN_F32) {
+            const int more = n / ATTN__PANEL * ATTN__PANEL - 1;    /* and this one */
+            attn__table(ATTN_AUTO)->pack_k((float *)panel, k, row, more + 1, head_dim);
+            n -= more;
+            at += more;
+            k += more * row;
+        } else if (wide || at < lanes) {      /* the panel is finished: it has been cut */
+            attn__page_put_lane(panel, lane, k, head_dim, storage);
+        } else {
+            attn__stored_put(panel, (ptrdiff_t)lane * head_dim, k, head_dim, storage);
+            if (lane == ATTN__PANEL - 1) attn__panel_turn(panel, head_dim, storage);
+        }
     }
-    whole = head_dim > ATTN__GROWING_DIM ? n : n / ATTN__PANEL * ATTN__PANEL;
-    if (whole > 0)
-        attn__table(ATTN_AUTO)->pack_k(to + at * head_dim, k, row, whole, (int)head_dim);
-    for (i = whole; i < n; i++) memcpy(to + (at + i) * head_dim, k + i * row, bytes);
 }
 
 /* The same for values: rows, filled up with zeros, since kernels read whole panels. */
 static void attn__page_put_values(const attn_kv *c, int page, int head, const float *v,
                                   ptrdiff_t row, int n, int at)
 {
-    const size_t v_head_dim = (size_t)c->shape.v_head_dim, v_width = attn__up(v_head_dim, 16);
-    float *to = attn__page_value(c, page, head, at);
-    for (; n > 0; n--, to += v_width, v += row) {
-        memcpy(to, v, v_head_dim * sizeof(float));
-        memset(to + v_head_dim, 0, (v_width - v_head_dim) * sizeof(float));
+    const int v_head_dim = c->shape.v_head_dim;
+    const size_t cell = attn__stored_size(c->shape.storage);
+    const size_t used = (size_t)v_head_dim * cell, all = attn__up((size_t)v_head_dim, 16) * cell;
+    char *to = (char *)attn__page_value(c, page, head, at);
+    for (; n > 0; n--, to += all, v += row) {
+        attn__stored_put(to, 0, v, v_head_dim, c->shape.storage);
+        memset(to + used, 0, all - used);
     }
 }
 
@@ -3884,10 +4099,10 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
     int head, i;
     for (head = 0; head < s->kv_heads; head++) {
         ptrdiff_t step;
-        const float *from = attn__page_key(c, page, head, j, &step);
-        for (i = 0; k && i < s->head_dim; i++) *k++ = from[i * step];
+        const void *from = attn__page_key(c, page, head, j, &step);
+        for (i = 0; k && i < s->head_dim; i++) *k++ = attn__stored(from, i * step, s->storage);
         from = attn__page_value(c, page, head, j);
-        for (i = 0; v && i < s->v_head_dim; i++) *v++ = from[i];
+        for (i = 0; v && i < s->v_head_dim; i++) *v++ = attn__stored(from, i, s->storage);
     }
 }
 
@@ -3930,8 +4145,10 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 
 /* ---- an entry as bytes ------------------------------------------------------------------------
    A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads, then
-   V of all heads. Numbers are words of four bytes, the lowest first. Behind the magic word:
-       8 version 1     12 storage (0: float32)   16 kv_heads   20 head_dim   24 v_head_dim
+   V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values of
+   two, the lowest first. Behind the magic word:
+       8 version 1     12 storage, as attn_storage has it      16 kv_heads   20 head_dim
+       24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
    The checksum is of all other words in their order. */
 enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 1 };
@@ -3968,6 +4185,7 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
     attn__put_word(to + 8, ATTN__SAVED_VERSION);
+    attn__put_word(to + 12, (unsigned)c->shape.storage);
     attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
     attn__put_word(to + 20, (unsigned)c->shape.head_dim);
     attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
@@ -3980,12 +4198,12 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 static size_t attn__saved_row(const attn_kv *c)
 {
     return (size_t)c->shape.kv_heads * ((size_t)c->shape.head_dim + (size_t)c->shape.v_head_dim)
-         * sizeof(float);
+         * attn__stored_size(c->shape.storage);
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
 {
-    return ATTN__SAVED_HEADER + (size_t)attn__kv_keys(c, b) * attn__saved_row(c);
+    return ATTN__SAVED_HEADER + attn__up((size_t)attn__kv_keys(c, b) * attn__saved_row(c), 4);
 }
 
 ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
@@ -3998,28 +4216,42 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* Page number i of entry b, whose `keys` first keys are wanted, from bytes or to them. Returns where
-   the bytes of the next one stand. */
-static size_t attn__saved_page(attn_kv *c, int page, int keys, unsigned char *save,
+/* n values of a row, `step` apart, to bytes or from them. Returns the bytes behind. */
+static size_t attn__saved_values(void *row, ptrdiff_t step, int n, attn_storage storage,
+                                 unsigned char *save, const unsigned char *load, size_t at)
+{
+    const size_t size = attn__stored_size(storage);
+    float *wide = (float *)row;
+    unsigned short *narrow = (unsigned short *)row;
+    ptrdiff_t i;
+    for (i = 0; i < n; i++, at += size) {
+        if (storage == ATTN_F32 && save) attn__put_word(save + at, attn__bits(wide[i * step]));
+        else if (storage == ATTN_F32) wide[i * step] = attn__float(attn__get_word(load + at));
+        else if (save) {
+            save[at] = (unsigned char)(narrow[i * step] & 255u);
+            save[at + 1] = (unsigned char)(narrow[i * step] >> 8);
+        } else {
+            narrow[i * step] = (unsigned short)(load[at] | load[at + 1] << 8);
+        }
+    }
+    return at;
+}
+
+/* The first `keys` keys of a page, to bytes or from them. */
+static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned char *save,
                                const unsigned char *load, size_t at)
 {
     const attn_kv_args *s = &c->shape;
-    int j, head, i;
+    ptrdiff_t step;
+    int j, head;
     for (j = 0; j < keys; j++) {
         for (head = 0; head < s->kv_heads; head++) {
-            ptrdiff_t step;
-            float *k = attn__page_key(c, page, head, j, &step);
-            for (i = 0; i < s->head_dim; i++, at += 4) {
-                if (save) attn__put_word(save + at, attn__bits(k[i * step]));
-                else k[i * step] = attn__float(attn__get_word(load + at));
-            }
+            void *k = attn__page_key(c, page, head, j, &step);
+            at = attn__saved_values(k, step, s->head_dim, s->storage, save, load, at);
         }
         for (head = 0; head < s->kv_heads; head++) {
-            float *v = attn__page_value(c, page, head, j);
-            for (i = 0; i < s->v_head_dim; i++, at += 4) {
-                if (save) attn__put_word(save + at, attn__bits(v[i]));
-                else v[i] = attn__float(attn__get_word(load + at));
-            }
+            void *v = attn__page_value(c, page, head, j);
+            at = attn__saved_values(v, 1, s->v_head_dim, s->storage, save, load, at);
         }
     }
     return at;
@@ -4044,12 +4276,11 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
                           (long long)size, (long long)need, 0);
     if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, need)) != ATTN_OK) return status;
     attn__saved_header(c, entry, to);
-    for (i = 0; i < attn__kv_pages(c, entry); i++) {
-        attn_kv reads = *c;               /* nothing of it is written */
-        at = attn__saved_page(&reads, attn__kv_row(c, entry)[i],
+    for (i = 0; i < attn__kv_pages(c, entry); i++)
+        at = attn__saved_page(c, attn__kv_row(c, entry)[i],
                               attn__min(attn__kv_keys(c, entry) - i * ATTN__CHUNK, ATTN__CHUNK), to,
                               NULL, at);
-    }
+    memset(to + at, 0, need - at);
     sum = attn__saved_sum(to, need);
     attn__put_word(to + ATTN__SAVED_SUM, (unsigned)(sum & 0xffffffffu));
     attn__put_word(to + ATTN__SAVED_SUM + 4, (unsigned)(sum >> 32));
@@ -4062,8 +4293,9 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
                                      size_t size, unsigned saved[3])
 {
     const attn_kv_args *s = &c->shape;
-    const struct { const char *name; int here; } same[3] = {
-        { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim }, { "v_head_dim", s->v_head_dim }
+    const struct { const char *name; int here; } same[4] = {
+        { "storage", (int)s->storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
+        { "v_head_dim", s->v_head_dim }
     };
     size_t payload;
     unsigned long long sum;
@@ -4083,19 +4315,17 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         attn__get_word(from + 52))
         return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
                           ATTN__SAVED_VERSION, 0, 0);
-    if (attn__get_word(from + 12) != 0)
-        return attn__fail(why, ATTN_E_SIZE, "storage is # in the bytes but # in the cache", "",
-                          attn__get_word(from + 12), 0, 0);
-    for (i = 0; i < 3; i++)
-        if (attn__get_word(from + 16 + 4 * i) != (unsigned)same[i].here)
+    for (i = 0; i < 4; i++)
+        if (attn__get_word(from + 12 + 4 * i) != (unsigned)same[i].here)
             return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
-                              same[i].name, attn__get_word(from + 16 + 4 * i), same[i].here, 0);
+                              same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
     for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[1] > saved[2] || saved[2] > saved[0] ||
         saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK || (saved[1] == saved[2] && saved[1]) ||
         attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
-        payload != size - ATTN__SAVED_HEADER)
+        attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
+        (payload % 4 && (from[size - 1] | from[size - 2])))
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
     return ATTN_OK;
@@ -4121,7 +4351,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__why why;
     attn_status status;
     unsigned saved[3];
-    size_t at = ATTN__SAVED_HEADER;
+    size_t at = ATTN__SAVED_HEADER, cell;
     int keys, i, head;
     attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
     if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
@@ -4131,6 +4361,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, size)) != ATTN_OK ||
         (status = attn__check_saved(&why, c, from, size, saved)) != ATTN_OK)
         return status;
+    cell = attn__stored_size(c->shape.storage);
     keys = (int)(saved[0] - (saved[2] - saved[1]));
     if ((status = attn__check_load(&why, c, entry, keys)) != ATTN_OK) return status;
     attn__kv_cut(c, entry, 0);
@@ -4141,9 +4372,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
             memset(attn__page_k(c, page, head), 0, attn__up((size_t)n, ATTN__PANEL)
-                   * (size_t)c->shape.head_dim * sizeof(float));
+                   * (size_t)c->shape.head_dim * cell);
             memset(attn__page_v(c, page, head), 0, attn__up((size_t)c->shape.v_head_dim, 16)
-                   * (size_t)c->page_keys * sizeof(float));
+                   * (size_t)c->page_keys * cell);
         }
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
@@ -4211,7 +4442,9 @@ typedef struct attn__cut {
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
                                              slices */
-    size_t growing;                       /* of a cache: the K panel that still grows, packed */
+    size_t growing;                       /* of a cache: the K panel that still grows, packed; with
+                                             16 bits behind it as rows of floats */
+    size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
     size_t size;                          /* floats of the slot */
@@ -4260,6 +4493,9 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
+    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
+    const unsigned wide_heads = (unsigned)attn__min(
+        kv_heads, attn__clamp(ATTN__PACKED_WIDTH / s->head_dim, 1, kv_heads));
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -4270,14 +4506,13 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
     /* What a block does not need begins here, too, and is never touched. */
-    cut->chains = cut->growing = cut->k = cut->v = (size_t)at;
-    if (a->kv) {
-        cut->growing = attn__reserve(&at, ATTN__PANEL, (unsigned)s->head_dim);
-    } else {
-        if (few) cut->chains = attn__reserve(&at, band, v_width);
-        if (cut->per_head > ATTN__DIRECT)
-            cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
-    }
+    cut->chains = cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
+    if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
+    else if (few) cut->chains = attn__reserve(&at, band, v_width);
+    if (stored && cut->per_head > ATTN__STORED_ROWS)
+        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, wide_heads * v_width);
+    if ((!a->kv || stored) && cut->per_head > ATTN__DIRECT)
+        cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : v_width);
     /* few rows pack the columns behind the last whole panel; many rows all of V */
@@ -4309,8 +4544,9 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
     /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
-       Panels of a cache need neither. */
-    const int fit = a->kv ? most
+       Panels of a cache need neither, but in 16 bits they are widened for more than a few. */
+    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
+    const int fit = a->kv && (!stored || all <= ATTN__STORED_ROWS) ? most
                   : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
@@ -4396,8 +4632,9 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
         if (many > bytes) bytes = many;
     }
     if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
-        attn__mul(bytes, sizeof(float), &bytes)) return 1;
-    return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
+        attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX - 64) return 1;
+    plan->bytes = bytes + 64;  /* the first line may begin anywhere */
+    return 0;
 }
 
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
@@ -4471,7 +4708,8 @@ typedef struct attn__block {
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
                                              unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
-    float *q, *o, *chains, *M, *L, *growing, *k, *v, *scores, *visible;    /* as in attn__cut */
+    /* as in attn__cut */
+    float *q, *o, *chains, *M, *L, *growing, *v_rows, *k, *v, *scores, *visible;
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
                                              to see */
 } attn__block;
@@ -4609,6 +4847,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->visible = at + cut->visible;
     block->chains = at + cut->chains;
     block->growing = at + cut->growing;
+    block->v_rows = at + cut->v_rows;
     block->k = at + cut->k;
     block->v = at + cut->v;
 
@@ -4650,8 +4889,9 @@ static void attn__block_clear(attn__block *block)
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
-    const float *k;                       /* panels of K, or the chunk's first row where it lies */
-    const float *v;                       /* panels of V, or its first row where it lies */
+    attn_storage stored;                  /* of K and V */
+    const void *k;                        /* panels of K, or the chunk's first row where it lies */
+    const void *v;                        /* panels of V, or its first row where it lies */
     const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
                                              packed */
     int panels;                           /* of v, whole ones */
@@ -4668,7 +4908,7 @@ typedef struct attn__chunk_view {
     int first, keys;                      /* its first key, counted from entry.start; how many exist */
     int finished;                         /* keys of it in finished panels; of a cache, the others
                                              are rows of a panel that still grows */
-    const float *next;                    /* of a cache: K of the first head in the next chunk, or
+    const void *next;                     /* of a cache: K of the first head in the next chunk, or
                                              NULL */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
@@ -4817,6 +5057,30 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
+/* K and V of a cache in 16 bits become floats, once for many rows. */
+static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    const size_t head_dim = (size_t)block->w->s->head_dim, v_width = (size_t)block->w->plan->v_width;
+    const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
+    /* Panels whole; behind them stand the rows of one that grows. */
+    const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
+                    : attn__up((size_t)view->score_hi, 16);
+    int local;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        float *k = block->k + (size_t)local * block->cut->k_head;
+        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * v_width;
+        kernels->widen(k + lo * head_dim, (const unsigned short *)source->k + lo * head_dim,
+                       (hi - lo) * head_dim, source->stored);
+        kernels->widen(v + v_lo, (const unsigned short *)source->v + v_lo,
+                       (size_t)(view->hi - view->lo) * v_width, source->stored);
+        source->k = k;
+        source->v = v;
+        source->stored = ATTN_F32;
+    }
+}
+
 /* Panels of a cache are read as they are. Whether V is finite is looked at when it matters. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
@@ -4824,25 +5088,25 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
     const int v_width = block->w->plan->v_width;
     const int page = attn__kv_page(kv, block->entry.kv, view->first);
     const int next = attn__chunk_key(&block->entry, view->chunk + 1);
-    const size_t k_size = (size_t)kv->page_keys * (size_t)kv->shape.head_dim;
-    const size_t v_size = (size_t)kv->page_keys * (size_t)v_width;
-    const float *k = attn__page_k(kv, page, block->kv_head);
-    const float *v = attn__page_v(kv, page, block->kv_head);
-    attn__kv_source *source = view->source, *end = source + block->kv_heads;
+    int local;
     ATTN__COUNT(CACHE);
     view->finished = kv->finished[page];
     view->next = NULL;
     if (next < block->entry.end)
         view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
-    for (; source < end; source++, k += k_size, v += v_size) {
-        source->k = k;
-        source->v = v;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        source->stored = kv->shape.storage;
+        source->k = attn__page_k(kv, page, block->kv_head + local);
+        source->v = attn__page_v(kv, page, block->kv_head + local);
         source->v_step = v_width;
         source->v_panel = 16;
         source->panels = v_width / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
     }
+    if (kv->shape.storage != ATTN_F32 && block->per_head > ATTN__STORED_ROWS)
+        attn__widen_sources(block, view);
 }
 
 /* Packs K of the chunk for every K/V head of the block, from the first panel with a key that is
@@ -4991,23 +5255,30 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
-/* Scores against the keys of a cache whose panel still grows: rows. A few queries read them where
-   they lie; more have them packed first. g says which queries, and where the scores of the chunk
-   go. */
+/* Scores against the keys of a cache whose panel still grows: rows. One query reads them where they
+   lie; more have them packed first. g says which queries, and where the scores of the chunk go. */
 static void attn__growing_scores(const attn__block *block, const attn__chunk_view *view,
-                                 const float *k, attn__gemm *g)
+                                 const attn__kv_source *source, attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int n = view->keys - view->finished, head_dim = g->depth;
-    k += (ptrdiff_t)view->finished * head_dim;
+    const ptrdiff_t first = (ptrdiff_t)view->finished * head_dim;
+    const float *rows = (const float *)source->k + first;
+    if (source->stored != ATTN_F32) {
+        float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
+        kernels->widen(wide, (const unsigned short *)source->k + first, (size_t)n * (size_t)head_dim,
+                       source->stored);
+        rows = wide;
+    }
+    g->stored = ATTN_F32;
     g->c += view->finished;
     g->ahead = NULL;
-    if (g->rows <= ATTN__DIRECT) {
-        g->b = k;
+    if (g->rows == 1) {
+        g->b = rows;
         g->b_step = head_dim;
         kernels->scores(g, n, 1, 0, 0, 0);
     } else {
-        kernels->pack_k(block->growing, k, head_dim, n, head_dim);
+        kernels->pack_k(block->growing, rows, head_dim, n, head_dim);
         g->b = block->growing;
         g->panels = 1;
         kernels->gemm(g);
@@ -5017,33 +5288,33 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
 /* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or
    NULL. */
 static void attn__band_scores(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view, int local, const float *ahead)
+                              const attn__chunk_view *view, int local, const void *ahead)
 {
     const attn__shape *s = block->w->s;
-    const float *k = view->source[local].k;
+    const attn__kv_source *source = view->source + local;
     const int row = (local - band->first_head) * band->per_head, lo = band->softmax.lo;
     const int finished = attn__min(band->softmax.end, view->finished);
     attn__gemm g;
     g.a = block->q + (band->start + row) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
-    g.b = k + (size_t)lo * (size_t)s->head_dim;
+    g.b = attn__stored_at(source->k, (ptrdiff_t)lo * s->head_dim, source->stored);
     g.b_step = 16;
     g.b_panel = (ptrdiff_t)16 * s->head_dim;
+    g.stored = source->stored;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + row * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
     g.ahead = ahead;
-    /* panels of the next head are read side by side, as these are */
-    g.ahead_row = block->w->a->kv && local + 1 < band->end_head ? 16 : 0;
+    g.ahead_row = 16;
     g.rows = band->per_head;
     g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
     if (g.panels > 0) block->w->kernels->gemm(&g);
     if (band->softmax.end == finished) return;
     g.c -= lo;
-    attn__growing_scores(block, view, k, &g);
+    attn__growing_scores(block, view, source, &g);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -5083,7 +5354,8 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     const attn__kernels *kernels = block->w->kernels;
     attn__gemm g;
     memset(&g, 0, sizeof g);
-    g.b = source->v + view->lo * source->v_step;
+    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->stored);
+    g.stored = source->stored;
     g.b_step = source->v_step;
     g.b_panel = source->v_panel;
     g.panels = source->panels;
@@ -5117,8 +5389,10 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
     g->a_row = ATTN__CHUNK;
     g->c_row = g->from_row = block->w->plan->v_width;
     g->rows = band->per_head;
-    g->from = g->ahead = NULL;
+    g->from = NULL;
+    g->ahead = NULL;
     g->ahead_row = 0;
+    g->stored = ATTN_F32;
 }
 
 /* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where
@@ -5140,7 +5414,8 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->b = source->v + lo * source->v_step;
+    g->b = attn__stored_at(source->v, lo * source->v_step, source->stored);
+    g->stored = source->stored;
     g->b_step = source->v_step;
     g->b_panel = source->v_panel;
     g->panels = source->panels;
@@ -5180,9 +5455,11 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         source->k = block->k;
         source->v = attn__plain(block->entry.v, s->v, block, 0, view->first);
         source->v_step = s->v[1];
+        source->stored = ATTN_F32;
     }
-    source->not_finite = kernels->pack_v(block->v + lo * 16, source->v + lo * source->v_step,
-                                         source->v_step, view->hi - lo, s->v_head_dim, needed);
+    source->not_finite = kernels->pack_v(
+        block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+        view->hi - lo, s->v_head_dim, needed);
     source->v = block->v;
     source->v_tail = NULL;
     source->panels = v_width / 16;
@@ -5235,8 +5512,10 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         source->v_tail = whole < s->v_head_dim ? tail : NULL;
         source->panels = whole / 16;
         source->not_finite = -1;
+        source->stored = ATTN_F32;
         if (source->v_tail)
-            (void)block->w->kernels->pack_v(tail + lo * 16, source->v + lo * s->v[1] + whole,
+            (void)block->w->kernels->pack_v(tail + lo * 16,
+                                            (const float *)source->v + lo * s->v[1] + whole,
                                             s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
     }
     if (!block->direct) attn__pack_k(block, view);
@@ -5250,6 +5529,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     const ptrdiff_t q_row = block->w->plan->q_row;
     const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int keys = block->entry.end - block->entry.start, end = view->score_hi;
+    const float *k = (const float *)view->source->k, *v = (const float *)view->source->v;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
@@ -5261,14 +5541,14 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     g.depth = s->head_dim;
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
-        g.b = view->source->k + j * s->k[1];
+        g.b = k + j * s->k[1];
         g.c = block->scores + j;
         /* Prefetched are the next 16 keys, and behind the last ones V. */
         g.ahead = NULL;
         if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
-            g.ahead = g.b + n * s->k[1];
+            g.ahead = k + (j + n) * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
-            g.ahead = view->source->v + view->lo * s->v[1];
+            g.ahead = v + view->lo * s->v[1];
         block->w->kernels->scores(&g, n, block->kv_heads, block->per_head * q_row, s->k[2],
                                   (ptrdiff_t)block->per_head * ATTN__CHUNK);
     }
@@ -5277,7 +5557,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
 /* What is read after the K panels of head `local`: those of the next head, behind the last one V of
    the first. Where plain K was packed, a share of V of the chunk, if V lies in one piece; else
    NULL. */
-static const float *attn__ahead_of_k(const attn__block *block, const attn__band *band,
+static const void *attn__ahead_of_k(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local)
 {
     const attn__shape *s = block->w->s;
@@ -5286,7 +5566,7 @@ static const float *attn__ahead_of_k(const attn__block *block, const attn__band 
         return local + 1 < band->end_head ? source[local + 1].k : source[band->first_head].v;
     if (view->keys < ATTN__CHUNK || s->v[1] != block->kv_heads * (ptrdiff_t)s->v_head_dim)
         return NULL;
-    return source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
+    return (const float *)source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
 }
 
 /* What is read after keys lo .. hi-1 of V of head `local` goes into g->ahead: with slices the same
@@ -5309,8 +5589,9 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
         else g->ahead = view->next;
     } else if (view->v_slices && !ATTN__ALIASES(s->v[1])) {
         g->ahead_row = s->v[1];
-        if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
-        else if (hi + share <= band->hi) g->ahead = source[band->first_head].v + hi * s->v[1];
+        if (!last) g->ahead = (const float *)source[local + 1].v + lo * s->v[1];
+        else if (hi + share <= band->hi)
+            g->ahead = (const float *)source[band->first_head].v + hi * s->v[1];
         else if (more && s->k[1] == s->v[1])
             g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
     } else if (hi < band->hi) {
@@ -5318,7 +5599,8 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
            evict the current ones: each head asks for a share of the memory that follows */
         if (s->v[1] == block->kv_heads * (ptrdiff_t)s->v_head_dim &&
             view->first + hi + share <= keys)
-            g->ahead = source[0].v + hi * s->v[1] + (ptrdiff_t)local * share * s->v_head_dim;
+            g->ahead = (const float *)source[0].v + hi * s->v[1]
+                     + (ptrdiff_t)local * share * s->v_head_dim;
     } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
         g->ahead = attn__plain(block->entry.k, s->k, block, 0, next)
             + (ptrdiff_t)local * share * s->head_dim;
@@ -5701,7 +5983,6 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
-    if (!why) return;
     attn__say(why, "$ is 0: nothing is written",
               s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
     ATTN__DEBUG_PRINT(why->room);
@@ -5904,8 +6185,79 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
  * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
- * panels at a time. A layer is four linears around attn_sdpa.
+ * panels at a time. Nor can their width: 16 bits become floats in registers for a few rows, and on
+ * the way, a few panels at a time, for many. A layer is four linears around attn_sdpa.
  * ============================================================================================== */
+
+/* ---- storage in 16 bits ---------------------------------------------------------------------- */
+/* An attn_narrow or attn_widen. A task, because some of it is float arithmetic. */
+typedef struct attn__convert {
+    void *to;
+    const void *from;
+    size_t n;
+    attn_storage storage;
+    int widen;                            /* 0: from floats; 1: to floats */
+} attn__convert;
+
+static void attn__convert_task(void *arg, int i)
+{
+    const attn__convert *c = (const attn__convert *)arg;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    (void)i;
+    if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
+    else if (c->widen)
+        kernels->widen((float *)c->to, (const unsigned short *)c->from, c->n, c->storage);
+    else kernels->narrow((unsigned short *)c->to, (const float *)c->from, c->n, c->storage);
+}
+
+static attn_status attn__check_storage(attn__why *why, attn_storage storage)
+{
+    return attn__check_option(why, "storage", (int)storage, ATTN_BF16);
+}
+
+/* An array of n values: is it there, and aligned? */
+static attn_status attn__check_values(attn__why *why, const char *name, const void *at, size_t cell)
+{
+    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+    return attn__check_align(why, name, at, cell == sizeof(float) ? ATTN__CELL_ALIGN
+                                                                  : ATTN__HALF_ALIGN);
+}
+
+static attn_status attn__convert_run(attn__convert *c, attn__why *why)
+{
+    const size_t stored = attn__stored_size(c->storage);
+    const size_t to = c->widen ? sizeof(float) : stored, from = c->widen ? stored : sizeof(float);
+    attn_status status;
+    if ((status = attn__check_storage(why, c->storage)) != ATTN_OK) return status;
+    if (c->n > ATTN__BYTES_MAX / sizeof(float))
+        return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
+    if (c->n == 0) return ATTN_OK;
+    if ((status = attn__check_values(why, "to", c->to, to)) != ATTN_OK ||
+        (status = attn__check_values(why, "from", c->from, from)) != ATTN_OK)
+        return status;
+    if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
+    if ((status = attn__check_apart(why, "to", c->to, c->n * to, "from", c->from, c->n * from)) !=
+        ATTN_OK)
+        return status;
+    attn__run(NULL, 1, attn__convert_task, c);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
+{
+    attn__convert c = { to, from, n, storage, 0 };
+    attn__why why;
+    attn__why_open(&why, "attn_narrow", NULL);
+    return attn__convert_run(&c, &why);
+}
+
+ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage)
+{
+    attn__convert c = { to, from, n, storage, 1 };
+    attn__why why;
+    attn__why_open(&why, "attn_widen", NULL);
+    return attn__convert_run(&c, &why);
+}
 
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
@@ -5921,43 +6273,108 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form, in which the bias is one more input. They are a multiple of 64, so that
-   several linears can lie behind each other and each begins a cache line. */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
+/* Bytes of the packed form: weights, and a bias that is as wide as one or two of them; 1 when no
+   object can be so large. They are a multiple of 64, so that several linears can lie behind each
+   other and each begins a cache line. */
+static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
-    const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
-    const attn_status status = attn__check_all(why, size, 2);
-    if (status != ATTN_OK) return status;
-    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1,
-                     sizeof(float))) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OVERFLOW,
-                      "n_in # times n_out # weights do not fit the address space", "", n_in,
-                      n_out, 0);
+    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
+    const size_t cell = attn__stored_size(storage);
+    if (attn__bytes(bytes, n_in + (int)(sizeof(float) / cell), padded, 1, 1, cell)) return 1;
+    *bytes = attn__up(*bytes, 64);
+    return 0;
 }
 
-/* Packs the weights into the memory at `at`, which is large enough and aligned, and returns the
-   address behind them. With `at` NULL the weights stay where they lie. */
-static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
-                               char *at)
+/* Value number i of the weights. */
+static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
 {
-    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    float *panels = (float *)(void *)at, *bias;
-    l->n_in = n_in;
-    l->n_out = n_out;
-    l->in_place = !at;
-    l->w = w;
-    l->b = b;
+    return (const char *)l->w + i * (ptrdiff_t)attn__stored_size(l->storage);
+}
+
+/* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
+   its own, and are packed from there. */
+static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
+                                              float *to, int first, int n, int at, int depth)
+{
+    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    int r;
+    for (r = 0; r < n; r++)
+        kernels->widen(rows + r * depth, (const unsigned short *)attn__linear_at(
+                           l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)depth, l->storage);
+    kernels->pack_k(to, rows, depth, n, depth);
+}
+
+/* Inputs at .. at + depth - 1 (one chain) of n outputs from `first` on, from weights as they were
+   given, to panels of floats. */
+static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
+                              int first, int n, int at, int depth)
+{
+    for (; n > 0 && l->storage != ATTN_F32; n -= ATTN__PANEL, first += ATTN__PANEL) {
+        attn__linear_widen(kernels, l, to, first, attn__min(n, ATTN__PANEL), at, depth);
+        to += depth * ATTN__PANEL;
+    }
+    if (n > 0)
+        kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
+                        l->n_in, n, depth);
+}
+
+/* Task: packs to 16 bits, one chain of one panel at a time. A task, because rounding is float
+   arithmetic. */
+typedef struct attn__linear_store {
+    const attn_linear *given;             /* weights as they were given */
+    unsigned short *to;
+    attn_storage storage;
+} attn__linear_store;
+
+static void attn__linear_store_task(void *arg, int i)
+{
+    const attn__linear_store *job = (const attn__linear_store *)arg;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    const attn_linear *l = job->given;
+    unsigned short *to = job->to;
+    float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    int first, at, depth;
+    (void)i;
+    for (first = 0; first < l->n_out; first += ATTN__PANEL)
+        for (at = 0; at < l->n_in; at += depth, to += depth * ATTN__PANEL) {
+            depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+            attn__linear_pack(kernels, l, panel, first, attn__min(l->n_out - first, ATTN__PANEL),
+                              at, depth);
+            kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+        }
+}
+
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
+   (`at` is NULL). Returns what is behind. Of a only sizes, weights and storage matter. */
+static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
+{
+    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL), count = padded * (size_t)a->n_in;
+    attn_linear given;
+    attn__linear_store store;
+    float *bias;
+    given.n_in = a->n_in;
+    given.n_out = a->n_out;
+    given.storage = a->w16 ? a->storage : ATTN_F32;
+    given.in_place = 1;
+    given.w = a->w16 ? a->w16 : a->w;
+    given.b = a->b;
+    given.own = given.user = NULL;
+    *l = given;
     if (!at) return NULL;
-    bias = panels + padded * (size_t)n_in;
-    /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
-       layer may later run on another one. */
-    attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
-    /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
-    memset(bias, 0, padded * sizeof(float));
-    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
-    l->w = panels;
+    bias = (float *)(void *)(at + count * attn__stored_size(a->storage));
+    l->in_place = 0;
+    l->storage = a->storage;
+    l->w = at;
     l->b = bias;
-    return (char *)(bias + padded);
+    store.given = &given;
+    store.to = (unsigned short *)(void *)at;
+    store.storage = a->storage;
+    if (l->storage == ATTN_F32)
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, a->w, a->n_in, a->n_out, a->n_in);
+    else attn__run(NULL, 1, attn__linear_store_task, &store);
+    memset(bias, 0, padded * sizeof(float));
+    if (a->b) memcpy(bias, a->b, (size_t)a->n_out * sizeof(float));
+    return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
 /* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
@@ -5979,12 +6396,38 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, a->storage)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_in", a->n_in, 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_out", a->n_out, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
+    if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "n_in # times n_out # weights do not fit the address space", "", a->n_in,
+                          a->n_out, 0);
     /* 63 bytes are lost at most until a cache line begins. */
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
+}
+
+/* Are the weights there, in one form only, and in one that goes with storage? */
+static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
+{
+    attn_status status;
+    if (a->w && a->w16)
+        return attn__fail(why, ATTN_E_CONFLICT, "w and w16 are both set", "", 0, 0, 0);
+    if (a->w16 && a->storage == ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "w16 is set, but storage does not say which 16 bits", "", 0, 0, 0);
+    if (a->w && a->in_place && a->storage != ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "in_place reads w as the floats that it is; storage is for w16 there",
+                          "", 0, 0, 0);
+    if (!a->w && !a->w16) return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+    if ((status = attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK)
+        return status;
+    return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
@@ -6008,16 +6451,13 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
        refuses it. */
     memset(l, 0, sizeof *l);
     if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
-    if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
-    if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
+    if ((status = attn__linear_weights(a, &why)) != ATTN_OK) return status;
     /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
         status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                     bytes, &own, &at);
     if (status != ATTN_OK) return status;
-    (void)attn__linear_make(l, a->w, a->b, a->n_in, a->n_out, at);
+    (void)attn__linear_make(l, a, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -6051,9 +6491,27 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for the panels of a linear in place; NULL: it is packed */
+    float *held;  /* room for panels of floats made on the way; NULL: the linear's own are read */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
+
+/* Makes the panels of floats that g asks for: of weights in place, or of 16 bits that are packed and
+   widened once for many rows. */
+static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
+{
+    const attn_linear *l = job->l;
+    const size_t panel = (size_t)(g->depth * ATTN__PANEL);
+    int p;
+    if (l->in_place) {
+        attn__linear_pack(job->kernels, l, job->held, first,
+                          attn__min(g->panels * ATTN__PANEL, l->n_out - first), at, g->depth);
+        return;
+    }
+    for (p = 0; p < g->panels; p++)
+        job->kernels->widen(job->held + (size_t)p * panel, (const unsigned short *)attn__linear_at(
+                                l, (ptrdiff_t)(first + p * ATTN__PANEL) * l->n_in +
+                                       (ptrdiff_t)at * ATTN__PANEL), panel, l->storage);
+}
 
 /* Adds the chain of inputs at .. at + 255 to the outputs of g->panels panels from panel p on, which
    stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is added by
@@ -6068,14 +6526,14 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
-        /* In place: these inputs of these panels are packed now, and not kept. */
-        job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
-                             attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
+        /* Not kept: these inputs of these panels, of this block. */
+        attn__linear_hold(job, g, first, at);
         g->b = job->held;
         g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
     } else {
-        g->b = l->w + (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL;
+        g->b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL);
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+        g->stored = l->storage;
     }
     job->kernels->gemm(g);
     /* After the last chain the outputs are final. */
@@ -6136,10 +6594,10 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* In place: room for a few packed panels is on the stack. It is in a function of its own that is
-   not inlined, so that linears with packed weights do not need these 32 KB. */
-static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows,
-                                                 int from, int to)
+/* Room for a few packed panels is on the stack. It is in a function of its own that is not inlined,
+   so that linears with packed floats do not need these 32 KB. */
+static ATTN__NOINLINE void attn__linear_held(const attn__linear_job *job, float *y, int rows,
+                                             int from, int to)
 {
     float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
     attn__linear_job mine;
@@ -6195,7 +6653,8 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (p->l->in_place) attn__linear_in_place(&job, y, rows, from, to);
+        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__STORED_ROWS))
+            attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
 }
@@ -6267,7 +6726,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
                               const attn_linear *l)
 {
     const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
-    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * sizeof(float));
+    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * attn__stored_size(l->storage));
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
@@ -6433,7 +6892,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
                                           attn__why *why)
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
-    const attn_status status = attn__check_all(why, size, 2);
+    attn_status status = attn__check_all(why, size, 2);
     size_t bytes;
     int i;
     if (status != ATTN_OK) return status;
@@ -6444,11 +6903,16 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
-    if (!table && positions > 0) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    if ((status = attn__check_given(why, "table", table, bytes)) != ATTN_OK ||
+        (status = attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    if (freqs && (status = attn__check_apart(why, "table", table, bytes, "freqs", freqs,
+                                             (size_t)rotary_dim / 2 * sizeof *freqs)) != ATTN_OK)
+        return status;
     for (i = 0; freqs && i < rotary_dim / 2; i++)
         if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
             attn__say(why, "freqs[#] is ", "", i, 0, 0);
-            if (why) attn__put_float(&why->text, freqs[i]);
+            attn__put_float(&why->text, freqs[i]);
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
@@ -6689,10 +7153,15 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, s->storage)) != ATTN_OK ||
+        (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
         return status;
+    if (s->in_place && s->storage != ATTN_F32)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "in_place reads the weights as the floats that they are, but storage is #",
+                          "", (int)s->storage, 0, 0);
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
@@ -6735,11 +7204,10 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
         return status;
     attn__mha_widths(s, in, out);
     norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
-    /* The weights are added up in place, too: their sizes must make sense wherever they lie. The
-       NULL leaves it to this function to refuse, in words that the caller of a layer knows. */
+    /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
+        if (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
             (*bytes += part) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
@@ -6812,6 +7280,20 @@ static const float *attn__mha_norm(const float *weights, int head_dim, char **at
     return copy;
 }
 
+/* One of the four linears: packed to *at and behind, or in place when that is NULL. */
+static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
+                              const float *b, int n_in, int n_out, char *at)
+{
+    attn_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.n_in = n_in;
+    a.n_out = n_out;
+    a.w = w;
+    a.b = b;
+    a.storage = s->storage;
+    return attn__linear_make(l, &a, at);
+}
+
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
@@ -6834,10 +7316,10 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn__mha_widths(&s, in, out);
     m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
-    at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
-    at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
-    at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
-    at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
+    at = attn__mha_linear(&m->q, &s, s.w_q, s.b_q, in[0], out[0], at);
+    at = attn__mha_linear(&m->k, &s, s.w_k, s.b_k, in[1], out[1], at);
+    at = attn__mha_linear(&m->v, &s, s.w_v, s.b_v, in[2], out[2], at);
+    at = attn__mha_linear(&m->o, &s, s.w_o, s.b_o, in[3], out[3], at);
     m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
     m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
     /* m->shape forgets where the weights were: the caller may free them now. */
@@ -6861,7 +7343,8 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
-    attn_args in;                         /* the attention between the projections */
+    attn_args in;                         /* the attention between the projections, */
+    attn__shape shape;                    /* and what attn__check has made of it */
     const attn__kernels *kernels;
     attn_mha_call call;
     int self, step;                       /* keys come from x; keys are read from a cache */
@@ -7029,7 +7512,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     /* A mean over the heads is made of the weights of each, which need room first. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
     const attn_mha *m = r->m;
-    size_t total = 0;
+    size_t total = 0, inner = 0;
     attn__shape shape;
     attn_status status;
     int too_large =
@@ -7044,13 +7527,17 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
         if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
-        r->in.work_size = attn__plan_bytes(&r->in, &shape);
-        too_large = r->in.work_size == (size_t)-1;
+        inner = attn__plan_bytes(&r->in, &shape);
+        too_large = inner == (size_t)-1;
     }
-    if (too_large || attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX)
+    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
+    r->in.work_size = inner;
+    /* Each of the two fits, which leaves room to add the 63. */
+    if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "the workspace of batch #, n_q # and n_k # is larger than any memory",
                           "", r->batch, r->n_q, r->in.n_k);
+    *need = total + 63 + inner;
     return ATTN_OK;
 }
 
@@ -7061,9 +7548,6 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     size_t need = 0;                      /* gcc does not see that the plan sets it */
     char *at = NULL;
     attn_status status;
-    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
-    r->in.work = NULL;
-    r->in.work_size = 0;
     if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
         (status = attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
                                      need, &r->own, &at)) != ATTN_OK)
@@ -7172,17 +7656,17 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     attn__spans all;
     attn__mha_masks masks;
     attn_status status;
-    size_t x_bytes, k_bytes, v_bytes, cells;
+    size_t x_bytes, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)) ||
-        attn__bytes(&cells, r->batch, r->n_q, heads, a->weights ? r->in.n_k : 0, sizeof(float)))
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
                           r->n_q, r->in.n_k);
     attn__span_add(&all, "out", out, x_bytes);
-    attn__span_add(&all, "weights", a->weights, cells);
+    /* attn__mha_plan has seen to it that weights and lse fit, if there are any. */
+    attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);
@@ -7372,7 +7856,7 @@ static void attn__mean_task(void *arg, int i)
 /* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
    fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, const float *v_from)
+                                     const float *k_from, const float *v_from, attn__why *why)
 {
     const attn_mha *m = r->m;
     attn__project in[3] = {
@@ -7393,8 +7877,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
-    /* No `why`: the same arguments were checked before, and they bring their memory. */
-    status = attn__sdpa(&r->in, NULL, 0, NULL);
+    /* The arguments were checked, and they bring their memory: a part of the workspace. */
+    status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
@@ -7456,7 +7940,6 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
 {
     const attn_mha_args *s = &r->m->shape;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    attn__shape shape;
     attn_status status;
     int b;
     if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
@@ -7483,9 +7966,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &shape, why, 1)) != ATTN_OK) return status;
+    if ((status = attn__check(&r->in, &r->shape, why, ATTN__CALLS)) != ATTN_OK) return status;
     attn__mha_keys(r);
-    return attn__mha_compute(r, out, x, k_from, v_from);
+    return attn__mha_compute(r, out, x, k_from, v_from, why);
 }
 
 /* Where queries and keys of a call come from. For self-attention the memory is x. */
@@ -7654,6 +8137,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
+        cache.shape.storage = ATTN_F16;   /* which needs more room than floats do */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
@@ -7741,8 +8225,8 @@ static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); 
 static long attn__process(void) { return (long)getpid(); }
 #endif
 
-/* Relaxed is enough: what a job consists of is handed over under the lock. The counter only has to
-   give each number once, and looking at the others only saves time. */
+/* Relaxed order is enough: a job is handed over under the lock, which orders all that belongs to
+   it. The counter only has to give each number once, and looking at the others saves time. */
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
 static int  attn__atomic_next(attn__atomic *x)
@@ -7758,7 +8242,7 @@ static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
-/* tells the processor that this thread is only looking */
+/* Tells the processor that this thread only looks: the other one of its core gets the time. */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define ATTN__BREATHE() __asm__ __volatile__("pause")
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -7782,6 +8266,8 @@ static __declspec(thread) int attn__in_task;
 #endif
 
 /* ---- the pool -------------------------------------------------------------------------------- */
+/* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
+   microseconds. */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
 
 struct attn_pool {
@@ -7798,7 +8284,8 @@ struct attn_pool {
     attn__thread thread[ATTN__POOL_MOST];
 };
 
-/* One thread's share of a job: whoever is faster takes more tasks. */
+/* One thread's share of a job: whoever is faster takes more tasks. While they run, a flag of this
+   thread keeps them from waiting for a pool. */
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
@@ -7819,21 +8306,24 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     attn__lock_take(&p->lock);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
-            /* without the lock, so that looking keeps nobody from working */
+            /* The lock is given back, so that looking keeps nobody from working. */
             attn__lock_give(&p->lock);
             for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
                 ATTN__BREATHE();
             attn__lock_take(&p->lock);
         }
+        /* The number is compared again under the lock: a job that came in between has rung for
+           those who slept, and not for this one. */
         p->sleeping++;
         while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
-        if (!p->open) continue;           /* woke too late: the others have done it */
+        /* Whoever wakes too late finds that the others have done it. */
+        if (!p->open) continue;
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
-        /* read without the lock: the job stays as it is while somebody is inside */
+        /* The job is read without the lock: it stays as it is while somebody is inside. */
         attn__pool_work(p, p->n, p->task, p->arg);
         attn__lock_take(&p->lock);
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
@@ -7855,16 +8345,19 @@ static int attn__pool_begin(attn_pool *p, int n)
 #ifdef ATTN__IN_TASK
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
 #else
+    /* Nobody knows whether this is a task, which must not wait. */
     if (p->busy) { attn__lock_give(&p->lock); return 0; }
 #endif
     p->busy = p->open = 1;
     return 1;                             /* and holds the lock */
 }
 
+/* The `run` of the pool's attn_exec. */
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
     int i, looks;
+    /* Not worth a pool, or none to be had: the caller does it alone, with the same bits. */
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
@@ -7873,8 +8366,9 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
+    /* A new number is what workers look for. It wraps before it could overflow. */
     attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
-    /* no more threads are woken than there are tasks for them */
+    /* No more threads are woken than there are tasks for them. */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
     attn__lock_give(&p->lock);
@@ -7887,7 +8381,8 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->open = 0;
     while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
     p->busy = 0;
-    attn__bell_ring(&p->idle);            /* one caller is enough: the next one is rung by it */
+    /* One caller is woken, and will wake the next. */
+    attn__bell_ring(&p->idle);
     attn__lock_give(&p->lock);
 }
 
@@ -7910,6 +8405,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     if (threads == 0) threads = most < 1 ? 1 : most;
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
+    /* Zeroed: no worker yet, so that destroy can undo whatever has been made. */
     memset(p, 0, sizeof *p);
     p->process = attn__process();
     /* With more threads than processors, one that looks keeps another one from working. */
@@ -7919,7 +8415,8 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
         attn__pool_drop(p, made);
         return NULL;
     }
-    /* A system that gives fewer threads than asked for gives none: a pool has the width it says. */
+    /* A system that gives fewer threads than asked for gives none: a pool has the width it says.
+       One thread less is made, because the caller's works, too. */
     for (; p->workers < threads - 1; p->workers++)
         if (!attn__thread_make(&p->thread[p->workers], attn__pool_worker, p)) {
             attn_pool_destroy(p);
@@ -7944,7 +8441,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
         return;
     }
     attn__lock_take(&p->lock);
-    p->stop = 1;                          /* who sleeps is woken, who looks sees it before that */
+    /* Workers that sleep are woken. Those that look read `stop` before they would sleep. */
+    p->stop = 1;
     attn__bell_ring_all(&p->job);
     attn__lock_give(&p->lock);
     for (i = 0; i < p->workers; i++) attn__thread_join(p->thread[i]);
@@ -7979,6 +8477,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__LANES           floats of a vector: 4, 8 or 16
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
+ * ATTN__SLOW            does widening a vector take many instructions? 0: no; 1: of half, where
+ *                       attn__how says so; 2: yes
  * ============================================================================================== */
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
@@ -8005,6 +8505,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
+/* 16-bit storage (section 3): `how` is attn__how(storage) */
+#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SLOW for half */
+#define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
+#define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 /* and across lanes */
 #define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
@@ -8022,6 +8526,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 2
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
 /* A word that is one instruction needs no comment: the list above says what it means. */
@@ -8032,6 +8537,7 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm_add_ps(a, b)
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm_sub_ps(a, b); }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm_mul_ps(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm_div_ps(a, b); }
+/* x86 gives b where one of them is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm_max_ps(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
@@ -8072,7 +8578,30 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
+/* movemask gathers the sign bits of the lanes. */
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
+/* half in integers, from 16 bits in each lane */
+ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
+{
+    const __m128i size = _mm_srli_epi32(_mm_slli_epi32(h, 17), 4), sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
+    const __m128i bias = _mm_set1_epi32(112 << 23), quiet = _mm_set1_epi32(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const __m128i small = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
+    const __m128i large = _mm_cmpgt_epi32(size, _mm_set1_epi32((31 << 23) - 1));
+    const __m128i nan = _mm_cmpgt_epi32(size, _mm_set1_epi32(31 << 23));
+    const __m128i units = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(_mm_srli_epi32(size, 13)),
+                                         _mm_set1_ps(5.9604644775390625e-8f)));
+    __m128i bits = _mm_add_epi32(_mm_add_epi32(size, bias), _mm_and_si128(large, bias));
+    bits = _mm_or_si128(bits, _mm_and_si128(nan, quiet));
+    bits = _mm_or_si128(_mm_and_si128(small, units), _mm_andnot_si128(small, bits));
+    return _mm_or_si128(bits, sign);
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
+    if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
+    return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
+}
 /* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
@@ -8098,10 +8627,11 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #else
 #define ATTN__FN(name) attn__##name##_editor
 #endif
-#define ATTN__TARGET ATTN__ATTR("avx2,fma")
+#define ATTN__TARGET ATTN__ATTR("avx2,fma,f16c")
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 1
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
@@ -8149,10 +8679,55 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 }
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
+/* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
+}
+/* F16C is an extension of its own: hypervisors hide it, and then half takes integers. */
+ATTN__V int attn__how(attn_storage storage)
+{
+    const int f16c = (int)(attn__cpu() >> ATTN__CPU_F16C & 1u);
+    return storage == ATTN_F16 && !f16c ? (int)ATTN__F16_SLOW : (int)storage;
+}
+/* half in integers, from 16 bits in each lane */
+ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
+{
+    const __m256i size = _mm256_srli_epi32(_mm256_slli_epi32(h, 17), 4), sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
+    const __m256i bias = _mm256_set1_epi32(112 << 23), quiet = _mm256_set1_epi32(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
+    const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32((31 << 23) - 1));
+    const __m256i nan = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(31 << 23));
+    const __m256i units = _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)),
+                                         _mm256_set1_ps(5.9604644775390625e-8f)));
+    __m256i bits = _mm256_add_epi32(_mm256_add_epi32(size, bias), _mm256_and_si256(large, bias));
+    bits = _mm256_or_si256(bits, _mm256_and_si256(nan, quiet));
+    bits = _mm256_or_si256(_mm256_and_si256(small, units), _mm256_andnot_si256(small, bits));
+    return _mm256_or_si256(bits, sign);
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+    if (how == ATTN_F16) return _mm256_cvtph_ps(x);
+    if (how == ATTN_BF16)
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+    return _mm256_castsi256_ps(ATTN__FN(half_bits)(_mm256_cvtepu16_epi32(x)));
+}
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const __m256i u = _mm256_castps_si256(a), upper = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i round = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(attn__is_nan(a));
+    const __m256i x = _mm256_blendv_epi8(round, quiet, nan);
+    __m128i *to = (__m128i *)(void *)p;
+    if (how == ATTN_F16) _mm_storeu_si128(to, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+    else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
+                                               _mm256_extracti128_si256(x, 1)));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
@@ -8195,6 +8770,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     const __m256 r3 = ATTN__FN(two_rows)(from, 3, row, last);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
+    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
     x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
     x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
     x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
@@ -8209,6 +8785,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 16
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 8
+#define ATTN__SLOW 0
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
@@ -8226,7 +8803,7 @@ ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm512_div_ps(a,
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm512_max_ps(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a)
 {
-    /* as integers: the operation on floats needs AVX-512DQ */
+    /* As integers: the operation on floats needs AVX-512DQ. */
     return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(a),
                                                 _mm512_set1_epi32(0x7fffffff)));
 }
@@ -8261,6 +8838,22 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm512_cmpeq_epi32_mask(x, _mm512_setzero_si512());
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    if (how == ATTN_F16) return _mm512_cvtph_ps(x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const __m512i u = _mm512_castps_si512(a), upper = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_epi32(upper, _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    const __m512i round = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
+    const __m512i x = _mm512_mask_or_epi32(round, attn__is_nan(a), upper, _mm512_set1_epi32(0x40));
+    _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
+                        ? _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT) : _mm512_cvtepi32_epi16(x));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
@@ -8299,7 +8892,8 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
 #undef ATTN__OP
 #undef ATTN__QUARTERS
 }
-/* eight floats of row i in the low half, of row i + 4 in the high one */
+/* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
+   because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
     const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
@@ -8347,6 +8941,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 4
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 0
 typedef float32x4_t attn__vec;
 typedef uint32x4_t attn__vmask;                      /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return vdupq_n_f32(x); }
@@ -8386,6 +8981,22 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     memcpy(eight, p, 4);
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const uint16x4_t x = vld1_u16(p);
+    if (how == ATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(x));
+    return vreinterpretq_f32_u32(vshll_n_u16(x, 16));
+}
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const uint32x4_t u = vreinterpretq_u32_f32(a), upper = vshrq_n_u32(u, 16);
+    const uint32x4_t half = vaddq_u32(vandq_u32(upper, vdupq_n_u32(1)), vdupq_n_u32(0x7fff));
+    const uint32x4_t quiet = vorrq_u32(upper, vdupq_n_u32(0x40));
+    const uint32x4_t x = vbslq_u32(attn__is_nan(a), quiet, vshrq_n_u32(vaddq_u32(u, half), 16));
+    if (how == ATTN_F16) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+    else vst1_u16(p, vmovn_u32(x));
+}
+/* There is no movemask, but a true lane is the largest number. */
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
 /* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -8414,6 +9025,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 2
 typedef v128_t attn__vec;
 typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
@@ -8441,9 +9053,31 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 }
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return wasm_v128_andnot(a, m); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return wasm_v128_or(a, b); }
+/* Four bytes are read one by one, since a vector of them may not exist. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
+}
+/* half in integers, from 16 bits in each lane */
+ATTN__V v128_t ATTN__FN(half_bits)(v128_t h)
+{
+    const v128_t size = wasm_u32x4_shr(wasm_i32x4_shl(h, 17), 4), sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
+    const v128_t bias = wasm_i32x4_splat(112 << 23), quiet = wasm_i32x4_splat(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const v128_t small = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
+    const v128_t large = wasm_i32x4_gt(size, wasm_i32x4_splat((31 << 23) - 1));
+    const v128_t nan = wasm_i32x4_gt(size, wasm_i32x4_splat(31 << 23));
+    const v128_t units = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_u32x4_shr(size, 13)),
+                                         wasm_f32x4_splat(5.9604644775390625e-8f));
+    v128_t bits = wasm_i32x4_add(wasm_i32x4_add(size, bias), wasm_v128_and(large, bias));
+    bits = wasm_v128_or(bits, wasm_v128_and(nan, quiet));
+    bits = wasm_v128_bitselect(units, bits, small);
+    return wasm_v128_or(bits, sign);
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const v128_t x = wasm_u32x4_load16x4(p);
+    return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
@@ -8465,6 +9099,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     const v128_t r1 = wasm_v128_load(from + attn__min(1, last) * row);
     const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
     const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
+    /* In a shuffle numbers from 4 on are lanes of the second vector. */
     const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5);
     const v128_t t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
     const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);
@@ -8477,6 +9112,22 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
+#if ATTN__SLOW == 0
+ATTN__V int attn__how(attn_storage storage) { return (int)storage; }
+#elif ATTN__SLOW == 2
+ATTN__V int attn__how(attn_storage storage)
+{
+    return storage == ATTN_F16 ? (int)ATTN__F16_SLOW : (int)storage;
+}
+#endif
+#if ATTN__LANES == 4 && ATTN__ISA != 5    /* by way of memory: it is stored once, read often */
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    float part[ATTN__LANES];
+    attn__vstore(part, a);
+    attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
+}
+#endif
 #if ATTN__ISA <= 4
 /* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -8687,21 +9338,86 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__any_lane(attn__is_nan(odd));
 }
 
+/* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------- */
+/* Must a product widen a piece of the right-hand side first? */
+#define ATTN__PIECES(how) (ATTN__SLOW == 2 || (ATTN__SLOW == 1 && (how) == ATTN__F16_SLOW))
+
+/* where value number i of an array stands */
+ATTN__V const void *ATTN__FN(at)(const int how, const void *p, ptrdiff_t i)
+{
+    if (how == ATTN_F32) return (const float *)p + i;
+    return (const unsigned short *)p + i;
+}
+
+/* a vector of values, as floats */
+ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
+{
+    p = ATTN__FN(at)(how, p, i);
+    return how == ATTN_F32 ? attn__vload((const float *)p)
+                           : attn__vwiden((const unsigned short *)p, how);
+}
+
+/* What reads such values is written once, with `how` as a constant, and compiled for each how. */
+ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
+{
+    size_t i;
+    for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
+        attn__vnarrow(to + i, attn__vload(from + i), how);
+    attn__narrow_scalar(to + i, from + i, n - i, (attn_storage)how);
+}
+
+static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
+                                          attn_storage storage)
+{
+    const int how = attn__how(storage);
+    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, to, from, n);
+    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, to, from, n);
+    else attn__narrow_scalar(to, from, n, storage);
+}
+
+ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short *from, size_t n,
+                                 attn_storage storage)
+{
+    size_t i;
+    for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
+        attn__vstore(to + i, attn__vwiden(from + i, how));
+    attn__widen_scalar(to + i, from + i, n - i, storage);
+}
+
+static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,
+                                         attn_storage storage)
+{
+    const int how = attn__how(storage);
+    if (ATTN__SLOW && how == ATTN__F16_SLOW)
+        ATTN__FN(widen_how)(ATTN__F16_SLOW, to, from, n, storage);
+    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, from, n, storage);
+    else ATTN__FN(widen_how)(ATTN_BF16, to, from, n, storage);
+}
+
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
  * early would cost a branch at every step. */
-static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
+ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
 {
     attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
     int p, t, i;
     for (p = 0; p < g->panels; p++) {
-        const float *b = g->b + p * g->b_panel;
-        for (t = 0; t < g->depth; t++, b += g->b_step)
+        const void *b = ATTN__FN(at)(how, g->b, p * g->b_panel);
+        for (t = 0; t < g->depth; t++, b = ATTN__FN(at)(how, b, g->b_step))
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
-                const attn__vec y = attn__vload(b + i);
+                const attn__vec y = ATTN__FN(load)(how, b, i);
                 odd = attn__vadd(odd, attn__vsub(y, y));
             }
     }
     return attn__any_lane(attn__is_nan(odd));
+}
+
+static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
+{
+    const int how = attn__how(g->stored);
+    if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
+    if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
+    if (ATTN__SLOW && how == ATTN__F16_SLOW) return ATTN__FN(not_finite_how)(ATTN__F16_SLOW, g);
+    return ATTN__FN(not_finite_how)(ATTN_BF16, g);
 }
 
 /* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
@@ -8857,12 +9573,12 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
     /* Linearly only where heads lie side by side in a row: then all that is fetched is read. */
     if (ATTN__FN(linear)(row))
         return g->ahead && row == heads * (ptrdiff_t)g->depth
-             ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
+             ? (const float *)g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
     /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
        the caller reads after this product. */
     if (j + 32 <= n) return k + 16 * row;
     if (j + 16 != n) return NULL;
-    if (h + pair == heads) return g->ahead;
+    if (h + pair == heads) return (const float *)g->ahead;
     return h + 2 * pair <= heads ? k - j * row + pair * b_head : NULL;
 }
 
@@ -8875,7 +9591,8 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
     for (h = 0; h < heads; h += pair) {
         pair = g->rows == 1 && ATTN__LANES > 4 && h + 1 < heads ? 2 : 1;
         for (j = 0; j < n; j += 16) {
-            const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
+            const float *q = g->a + h * a_head;
+            const float *k = (const float *)g->b + h * b_head + j * g->b_step;
             const float *next = ATTN__FN(next_keys)(g, k, n, j, heads, h, pair, b_head);
             float *c = g->c + h * c_head + j;
             /* A tile would read 16 keys, so the last ones are taken query by query. */
@@ -8894,6 +9611,29 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
             }
         }
     }
+}
+
+/* Where the prefetching of what comes after a product begins, for columns from x on; or NULL. Floats
+ * are fetched as they will be read, `at` values behind what is returned. 16-bit values are fetched
+ * from end to end: a step of a panel is only half a line of them. */
+ATTN__V const void *ATTN__FN(ahead)(const int how, const attn__gemm *g, int x, ptrdiff_t at)
+{
+    if (!g->ahead) return NULL;
+    if (how != ATTN_F32) return (const unsigned short *)g->ahead + (ptrdiff_t)x * g->depth;
+    return (const float *)g->ahead - at
+         + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth);
+}
+
+/* How many values it goes on in a step, where a step has `step` of them. */
+ATTN__V ptrdiff_t ATTN__FN(ahead_step)(const int how, const attn__gemm *g, int step)
+{
+    return how == ATTN_F32 && g->ahead_row ? g->ahead_row : step;
+}
+
+/* Prefetches n 16-bit values that touch: whole lines of memory, or a part of one. */
+ATTN__V void ATTN__FN(prefetch_values)(const void *p, const int n)
+{
+    ATTN__FN(prefetch)((const float *)p, 16, n / 32);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
@@ -8918,17 +9658,15 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
 }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` floats behind. */
-ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g, int r,
-                            const float *b, ptrdiff_t second, int x)
+ * `second` values behind. */
+ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
+                            int r, const void *b, ptrdiff_t second, int x)
 {
     const ptrdiff_t row = g->a_row, step = g->b_step;
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
-    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
-    const ptrdiff_t ahead_panel = g->ahead_row ? g->b_panel : 16;
-    const float *ahead = g->ahead && r == 0
-        ? g->ahead + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth) : NULL;
+    const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
+    const void *ahead = r == 0 ? ATTN__FN(ahead)(how, g, x, 0) : NULL;
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -8969,11 +9707,14 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
     c1 = attn__vfma(q, b1, c1)
     ATTN__UNROLL
     for (t = g->depth; t > 0; t--) {
-        const attn__vec b0 = attn__vload(b), b1 = vecs > 1 ? attn__vload(b + second) : b0;
+        const attn__vec b0 = ATTN__FN(load)(how, b, 0);
+        const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, b, second) : b0;
         attn__vec q = attn__vset(*a0);
         if (ahead) {
-            ATTN__FN(prefetch)(ahead, ahead_panel, vecs * ATTN__LANES / 16);
-            ahead += ahead_row;
+            if (how == ATTN_F32)
+                ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16);
+            else ATTN__FN(prefetch_values)(ahead, vecs * ATTN__LANES);
+            ahead = ATTN__FN(at)(how, ahead, ahead_row);
         }
         c00 = attn__vfma(q, b0, c00);
         c01 = attn__vfma(q, b1, c01);
@@ -8992,7 +9733,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
         if (rows > 3) a3++;
         if (rows > 6) a6++;
         if (rows > 9) a9++;
-        b += step;
+        b = ATTN__FN(at)(how, b, step);
     }
 #undef ATTN__STEP
 #define ATTN__STORE(i, c0, c1) \
@@ -9019,7 +9760,7 @@ ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g,
 /* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
  * rows that are left behind the last full tile go in tiles of few sizes: each size is code of
  * its own. */
-ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b, ptrdiff_t second,
+ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, ptrdiff_t second,
                              int x)
 {
     /* so many of the rows left are taken next; with 16 lanes a tile of one row is half as fast,
@@ -9028,40 +9769,40 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
     while (g->rows - r >= ATTN__ROWS) {
-        ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
+        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
     }
     while (r < g->rows) {
         const int rows = part[g->rows - r];
         switch (rows) {
 #if ATTN__ROWS > 8
-        case 8: ATTN__FN(tile)(8, vecs, g, r, b, second, x); break;
+        case 8: ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x); break;
 #endif
 #if ATTN__ROWS > 6
-        case 6: ATTN__FN(tile)(6, vecs, g, r, b, second, x); break;
+        case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x); break;
 #endif
 #if ATTN__LANES == 16
-        case 7: ATTN__FN(tile)(7, vecs, g, r, b, second, x); break;
-        case 5: ATTN__FN(tile)(5, vecs, g, r, b, second, x); break;
+        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x); break;
+        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x); break;
 #endif
-        case 4: ATTN__FN(tile)(4, vecs, g, r, b, second, x); break;
-        case 3: ATTN__FN(tile)(3, vecs, g, r, b, second, x); break;
-        case 2: ATTN__FN(tile)(2, vecs, g, r, b, second, x); break;
-        default: ATTN__FN(tile)(1, vecs, g, r, b, second, x); break;
+        case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x); break;
+        case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x); break;
+        case 2: ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x); break;
+        default: ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x); break;
         }
         r += rows;
     }
 }
 
 /* Functions of their own, so that each size of a tile exists once. */
-static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const float *b, ptrdiff_t second,
+static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const void *b, ptrdiff_t second,
                                           int x)
 {
     ATTN__FN(strip)(2, g, b, second, x);
 }
 
 #if ATTN__LANES == 16   /* a strip of two vectors is two panels; the last panel may stand alone */
-static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, ptrdiff_t second,
+static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const void *b, ptrdiff_t second,
                                           int x)
 {
     ATTN__FN(strip)(1, g, b, second, x);
@@ -9071,14 +9812,11 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const float *b, p
 /* The wide tile, for one or two rows: eight chains at once, else the latency of the multiply-add
  * would show. `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3,
  * c4..c7). With `list`, step t takes row list[t] of b instead of row t. */
-ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gemm *g, int r,
-                                 const int *list, int x)
+ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
+                                 int r, const int *list, int x)
 {
-    const ptrdiff_t ahead_row = g->ahead_row ? g->ahead_row : vecs * ATTN__LANES;
-    const ptrdiff_t ahead_panel = g->ahead_row ? g->b_panel : 16;
+    const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
     const ptrdiff_t step = g->b_step;
-    const float *ahead = !g->ahead ? NULL
-        : g->ahead + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth);
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -9088,7 +9826,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
      : vecs > (i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const float *b = g->b;
+    const void *b = g->b, *ahead = ATTN__FN(ahead)(how, g, x, at0);
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
     c0 = ATTN__FN(chain_start)(g, r, x);
@@ -9104,15 +9842,27 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
         attn__vec b0, b1, b2, b3;
         /* what comes after this product, a part in each step */
         if (ahead) {
-            ATTN__FN(prefetch)(ahead, ahead_panel, vecs * ATTN__LANES / 16);
-            ahead += ahead_row;
+            if (how == ATTN_F32) {                   /* the same vectors, whole lines of them */
+                const float *line = (const float *)ahead;
+                ATTN__FETCH(line + at0);
+                if (vecs > 1 && ATTN__LANES == 16) ATTN__FETCH(line + at1);
+                if (vecs > 2 && ATTN__LANES >= 8) ATTN__FETCH(line + at2);
+                if (vecs > 3 && ATTN__LANES == 16) ATTN__FETCH(line + at3);
+                if (vecs > 4) ATTN__FETCH(line + at4);
+                if (vecs > 5 && ATTN__LANES == 16) ATTN__FETCH(line + at5);
+                if (vecs > 6 && ATTN__LANES >= 8) ATTN__FETCH(line + at6);
+                if (vecs > 7 && ATTN__LANES == 16) ATTN__FETCH(line + at7);
+            } else {
+                ATTN__FN(prefetch_values)(ahead, vecs * ATTN__LANES);
+            }
+            ahead = ATTN__FN(at)(how, ahead, ahead_row);
         }
-        if (list) b = g->b + list[t] * step;
+        if (list) b = ATTN__FN(at)(how, g->b, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
-        b0 = attn__vload(b + at0);
-        b1 = vecs > 1 ? attn__vload(b + at1) : b0;
-        b2 = vecs > 2 ? attn__vload(b + at2) : b0;
-        b3 = vecs > 3 ? attn__vload(b + at3) : b0;
+        b0 = ATTN__FN(load)(how, b, at0);
+        b1 = vecs > 1 ? ATTN__FN(load)(how, b, at1) : b0;
+        b2 = vecs > 2 ? ATTN__FN(load)(how, b, at2) : b0;
+        b3 = vecs > 3 ? ATTN__FN(load)(how, b, at3) : b0;
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
@@ -9125,13 +9875,13 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
             c7 = attn__vfma(q1, b3, c7);
             a1++;
         } else if (vecs > 4) {
-            c4 = attn__vfma(q, attn__vload(b + at4), c4);
-            c5 = attn__vfma(q, attn__vload(b + at5), c5);
-            c6 = attn__vfma(q, attn__vload(b + at6), c6);
-            c7 = attn__vfma(q, attn__vload(b + at7), c7);
+            c4 = attn__vfma(q, ATTN__FN(load)(how, b, at4), c4);
+            c5 = attn__vfma(q, ATTN__FN(load)(how, b, at5), c5);
+            c6 = attn__vfma(q, ATTN__FN(load)(how, b, at6), c6);
+            c7 = attn__vfma(q, ATTN__FN(load)(how, b, at7), c7);
         }
         a0++;
-        if (!list) b += step;
+        if (!list) b = ATTN__FN(at)(how, b, step);
     }
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
@@ -9150,34 +9900,122 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #undef ATTN__X
 }
 
+/* The product with 16-bit values, of at most ATTN__STORED_ROWS rows: fewer sizes of a tile than for
+ * floats, since each is code of its own. */
+ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
+{
+    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
+    const int width = g->panels * 16;
+    int x = 0;
+    if (g->rows == 1) {
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 1, 8, g, 0, NULL, x);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 1, 4, g, 0, NULL, x);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, g, 0, NULL, x);
+        return;
+    }
+    if (g->rows == 2)
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x);
+    for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
+        const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel + x % 16);
+        if (g->rows == 4) ATTN__FN(tile)(how, 4, 2, g, 0, b, second, x);
+        else if (g->rows == 3) ATTN__FN(tile)(how, 3, 2, g, 0, b, second, x);
+        else ATTN__FN(tile)(how, 2, 2, g, 0, b, second, x);
+    }
+#if ATTN__LANES == 16   /* the last panel stands alone */
+    if (x < width) {
+        const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel);
+        int r = 0;
+        for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x);
+        if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x);
+    }
+#endif
+}
+
+/* Where widening takes many instructions (section 11), a few panels are widened on the stack, some steps at a
+ * time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
+static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
+{
+    enum { PANELS = 4, STEPS = 32, SIZE = STEPS * 16, ROW = PANELS * 16 };
+    float b[PANELS * SIZE], sums[ATTN__STORED_ROWS * ROW];
+    int p, i, j, t;
+    for (p = 0; p < g->panels; p += PANELS) {
+        attn__gemm part = *g;
+        part.stored = ATTN_F32;
+        part.ahead = NULL;
+        part.b = b;
+        part.b_step = 16;
+        part.b_panel = SIZE;
+        part.panels = attn__min(g->panels - p, PANELS);
+        if (g->from) part.from = g->from + p * 16;
+        t = 0;
+        do {
+            const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
+            const int last = g->depth - t <= STEPS;
+            part.a = g->a + t;
+            part.depth = last ? g->depth - t : (int)STEPS;
+            for (i = 0; i < part.panels; i++)
+                for (j = 0; j < part.depth; j++)
+                    ATTN__FN(widen)(b + i * SIZE + j * 16, at + i * g->b_panel + j * g->b_step, 16,
+                                    g->stored);
+            part.c = last ? g->c + p * 16 : sums;
+            part.c_row = last ? g->c_row : (ptrdiff_t)ROW;
+            part.fold_a = last ? g->fold_a : NULL;
+            part.fold_b = last ? g->fold_b : NULL;
+            ATTN__FN(gemm)(&part);
+            part.from = sums;
+            part.from_row = ROW;
+            t += part.depth;
+        } while (t < g->depth);
+    }
+}
+
+/* the products with 16-bit values, out of the way of the one with floats */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
+{
+    const int how = attn__how(g->stored);
+    ATTN_ASSERT(g->rows <= ATTN__STORED_ROWS);
+    if (ATTN__PIECES(how)) ATTN__FN(gemm_pieces)(g);
+    else if (how == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
+    else ATTN__FN(gemm_how)(ATTN_BF16, g);
+}
+
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
     /* In a strip the second vector stands behind the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
+    const float *b = (const float *)g->b;
     const int width = g->panels * 16;
     int x = 0;
+    if (g->stored != ATTN_F32) {
+        ATTN__FN(gemm_stored)(g);
+        return;
+    }
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 8, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 8, g, 0, NULL, x);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x);
     } else if (g->rows == 2) {
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(2, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x);
     }
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-        ATTN__FN(strip2)(g, g->b + x / 16 * g->b_panel + x % 16, second, x);
+        ATTN__FN(strip2)(g, b + x / 16 * g->b_panel + x % 16, second, x);
 #if ATTN__LANES == 16
-    if (x < width) ATTN__FN(strip1)(g, g->b + x / 16 * g->b_panel, 0, x);
+    if (x < width) ATTN__FN(strip1)(g, b + x / 16 * g->b_panel, 0, x);
 #endif
 }
 
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
+ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible)
 {
     const int width = g->panels * 16;
     float p[ATTN__CHUNK];
@@ -9199,12 +10037,52 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 8, &one, 0, list, x);
+        x = 0;
+        if (how == ATTN_F32)
+            for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+                ATTN__FN(wide_tile)(how, 1, 8, &one, 0, list, x);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(1, 4, &one, 0, list, x);
-        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(1, 1, &one, 0, list, x);
+            ATTN__FN(wide_tile)(how, 1, 4, &one, 0, list, x);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, &one, 0, list, x);
     }
+}
+
+/* as gemm_pieces, with all steps of one panel at a time */
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis);
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
+                                                                const float *vis)
+{
+    float b[ATTN__CHUNK * ATTN__PANEL];
+    attn__gemm part = *g;
+    int p, t;
+    part.stored = ATTN_F32;
+    part.ahead = NULL;
+    part.b = b;
+    part.b_step = 16;
+    part.panels = 1;
+    for (p = 0; p < g->panels; p++) {
+        const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel;
+        for (t = 0; t < g->depth; t++)
+            ATTN__FN(widen)(b + t * 16, at + t * g->b_step, 16, g->stored);
+        part.c = g->c + p * 16;
+        if (g->from) part.from = g->from + p * 16;
+        ATTN__FN(select)(&part, vis);
+    }
+}
+
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
+                                                                const float *vis)
+{
+    const int how = attn__how(g->stored);
+    if (ATTN__PIECES(how)) ATTN__FN(select_pieces)(g, vis);
+    else if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, vis);
+    else ATTN__FN(select_how)(ATTN_BF16, g, vis);
+}
+
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
+{
+    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, vis);
+    else ATTN__FN(select_how)(ATTN_F32, g, vis);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
@@ -9528,7 +10406,8 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(softmax),
-    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
+    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
+    ATTN__FN(widen)
 };
 
 #undef ATTN__FN
@@ -9536,6 +10415,8 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__TRANSPOSED
+#undef ATTN__SLOW
+#undef ATTN__PIECES
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 

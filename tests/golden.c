@@ -54,6 +54,7 @@ static float number(const golden_case *c, uint32_t stream, uint32_t i)
     case GOLDEN_LOUD: return stream <= 2 ? x * 8.0f : x;              /* one key takes it all, most others underflow */
     case GOLDEN_HUGE: return stream <= 2 ? x * power_of_two(62) : x;  /* scores overflow to both infinities */
     case GOLDEN_TINY: return x * power_of_two(-70);                   /* products are denormal */
+    case GOLDEN_SMALL: return x * power_of_two(-16);                  /* denormal in half */
     case GOLDEN_FLAT: return stream == 1 ? 0.0f : x;                  /* all scores equal */
     case GOLDEN_DENORMAL: return stream == 3 ? from_bits(mix(stream, i) & 0x807FFFFFu) : x;
     case GOLDEN_NEGATIVE:                                             /* V tiny and negative: p * v underflows to -0 */
@@ -167,6 +168,7 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
     if (c->flags & GOLDEN_SINKS) {
         make.q_norm = bias, make.k_norm = bias + 1, make.norm_after_rope = c->flags & GOLDEN_BHSD;
     }
+    make.storage = c->storage;
     if (attn_mha_init(&m, &make) != ATTN_OK) exit(3);
     o.attn.backend = backend, o.attn.exec = exec, o.attn.causal = cross ? 0 : ATTN_CAUSAL_TOP_LEFT;
     o.attn.scale = c->scale;
@@ -201,6 +203,28 @@ static uint64_t run_t5(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
+/* All values of a format as floats, and floats of all sizes rounded to it. */
+static uint64_t run_convert(const golden_case *c)
+{
+    enum { ALL = 65536 };
+    unsigned short *h16 = (unsigned short *)room(ALL * sizeof *h16);
+    float *x = blank(ALL);
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    attn_status status;
+    int i;
+    for (i = 0; i < ALL; i++) h16[i] = (unsigned short)i;
+    status = attn_widen(x, h16, ALL, c->storage);
+    h = fnv_floats(h, x, ALL);
+    for (i = 0; i < ALL; i++) {                                       /* a third with an exponent that half has */
+        const uint32_t r = mix(19, (uint32_t)i);
+        x[i] = i % 3 ? from_bits(r) : from_bits((r & 0x807FFFFFu) | (100u + mix(20, (uint32_t)i) % 45u) << 23);
+    }
+    if (status == ATTN_OK) status = attn_narrow(h16, x, ALL, c->storage);
+    for (i = 0; i < ALL; i++) h = fnv_word(h, h16[i]);
+    free(h16), free(x);
+    return status == ATTN_OK ? h : 0;
+}
+
 uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     attn_args a;
@@ -217,6 +241,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status;
     if (c->call == GOLDEN_T5) return run_t5(c);
+    if (c->call == GOLDEN_CONVERT) return run_convert(c);
     if (c->call != GOLDEN_SDPA) return run_layer(c, backend, exec);
     memset(&a, 0, sizeof a);
     a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
@@ -403,6 +428,17 @@ const golden_case golden_cases[] = {
      .flags = GOLDEN_SINKS | GOLDEN_BHSD},
     {"layer, cross, norms", SIZE(2, 2, 0, 13, 40, 20), .call = GOLDEN_MHA_CROSS, .flags = GOLDEN_SINKS},
     {"layer, wild", SIZE(1, 2, 0, 40, 0, 24), .call = GOLDEN_MHA_SELF, .scale = 1.0f, .data = GOLDEN_WILD},
+    {"half", SIZE(1, 1, 0, 1, 1, 1), .call = GOLDEN_CONVERT, .storage = ATTN_F16},
+    {"bfloat16", SIZE(1, 1, 0, 1, 1, 1), .call = GOLDEN_CONVERT, .storage = ATTN_BF16},
+    {"layer, self, half", SIZE(2, 4, 2, 21, 0, 22), .call = GOLDEN_MHA_SELF, .storage = ATTN_F16},
+    {"layer, self, bfloat16", SIZE(2, 4, 2, 21, 0, 22), .call = GOLDEN_MHA_SELF, .storage = ATTN_BF16},
+    {"layer, cross, half", SIZE(2, 3, 0, 2, 9, 100), .call = GOLDEN_MHA_CROSS, .storage = ATTN_F16},
+    {"layer, cross, bfloat16", SIZE(2, 3, 0, 2, 9, 100), .call = GOLDEN_MHA_CROSS, .storage = ATTN_BF16},
+    {"layer, steps, half", SIZE(3, 2, 1, 9, 0, 70), .call = GOLDEN_MHA_STEPS, .storage = ATTN_F16},
+    {"layer, steps, bfloat16", SIZE(3, 2, 1, 9, 0, 70), .call = GOLDEN_MHA_STEPS, .storage = ATTN_BF16},
+    {"layer, wild, half", SIZE(1, 2, 0, 4, 0, 24), .call = GOLDEN_MHA_SELF, .data = GOLDEN_WILD, .storage = ATTN_F16},
+    {"layer, denormal, half", SIZE(1, 2, 0, 4, 0, 24), .call = GOLDEN_MHA_SELF, .data = GOLDEN_SMALL,
+     .storage = ATTN_F16},
     {"t5 bias", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5},
     {"t5 bias, one way", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5, .causal = 1, .q_pos = 240},
 };

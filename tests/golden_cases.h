@@ -7,7 +7,7 @@
 /* what the numbers are like */
 enum {
     GOLDEN_NORMAL, GOLDEN_LOUD, GOLDEN_HUGE, GOLDEN_TINY, GOLDEN_FLAT, GOLDEN_DENORMAL, GOLDEN_NEGATIVE, GOLDEN_WILD,
-    GOLDEN_MIDPOINT
+    GOLDEN_MIDPOINT, GOLDEN_SMALL
 };
 
 /* which features are on */
@@ -19,7 +19,7 @@ enum {
 };
 
 /* what is called */
-enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_T5 };
+enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_T5, GOLDEN_CONVERT };
 
 typedef struct golden_case {
     const char *name;
@@ -28,6 +28,7 @@ typedef struct golden_case {
     float scale, softcap;
     int causal, align, q_pos, window_left, window_right, stage;
     int call;
+    attn_storage storage;                 /* of a layer's weights */
 } golden_case;
 
 extern const golden_case golden_cases[];

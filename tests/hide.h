@@ -2,6 +2,7 @@
  *
  *   ATTN_HIDE=avx512 make test            as on a processor without AVX-512
  *   ATTN_HIDE=avx512,avx2 make test       without AVX2, too (and so without AVX-512, in any case)
+ *   ATTN_HIDE=avx512,f16c make test       AVX2 without the instructions that convert half
  *
  * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it. */
 #ifndef HIDE_H
@@ -20,8 +21,9 @@ static inline unsigned hide_has(const char *name)
     unsigned found = 0;
     while (word && *word) {
         const size_t n = strcspn(word, ",");
-        if (!(n == 4 && !strncmp(word, "avx2", n)) && !(n == 6 && !strncmp(word, "avx512", n))) {
-            fprintf(stderr, "ATTN_HIDE=%s: only avx512 and avx2 can be hidden\n", getenv("ATTN_HIDE"));
+        if (!(n == 4 && (!strncmp(word, "avx2", n) || !strncmp(word, "f16c", n))) &&
+            !(n == 6 && !strncmp(word, "avx512", n))) {
+            fprintf(stderr, "ATTN_HIDE=%s: only avx512, avx2 and f16c can be hidden\n", getenv("ATTN_HIDE"));
             exit(2);
         }
         if (strlen(name) == n && !strncmp(word, name, n)) found = 1;
@@ -30,6 +32,8 @@ static inline unsigned hide_has(const char *name)
     return found;
 }
 
-#define ATTN_CPU_MASK (~(hide_has("avx512") << ATTN_AVX512 | hide_has("avx2") * (1u << ATTN_AVX2 | 1u << ATTN_AVX512)))
+#define ATTN_CPU_MASK                                                                                                  \
+    (~(hide_has("avx512") << ATTN_AVX512 | hide_has("avx2") * (1u << ATTN_AVX2 | 1u << ATTN_AVX512) |                  \
+       hide_has("f16c") << ATTN__CPU_F16C))
 
 #endif

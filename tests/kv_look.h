@@ -225,6 +225,17 @@ KV_MODEL int look_keys_in(const attn_kv *c, int page)
     return most;
 }
 
+/* n values of a page are NaN, from number `at` of the cache on. */
+KV_MODEL void look_spoil(attn_kv *c, size_t at, size_t n)
+{
+    float *wide = (float *)(void *)c->memory + at;
+    unsigned short *narrow = (unsigned short *)(void *)c->memory + at;
+    for (; n > 0; n--) {
+        if (c->shape.storage == ATTN_F32) *wide++ = bits_float(0x7FC0BAD0u);
+        else *narrow++ = c->shape.storage == ATTN_F16 ? 0x7EBA : 0x7FBA;
+    }
+}
+
 /* NaN in every page that nobody holds, and in every held page behind the keys of its longest
    holder. */
 KV_MODEL void look_poison(attn_kv *c)
@@ -232,19 +243,16 @@ KV_MODEL void look_poison(attn_kv *c)
     const size_t head_dim = (size_t)c->shape.head_dim, keys = (size_t)c->page_keys;
     const size_t v_width = ((size_t)c->shape.v_head_dim + 15) / 16 * 16;
     for (int page = 0; page < c->shape.pages; page++) {
-        float *at = c->memory + (size_t)page * c->page_size;
         const size_t n = (size_t)look_keys_in(c, page);
         const size_t finished = n ? (size_t)c->finished[page] : 0;
         for (int head = 0; head < c->shape.kv_heads; head++) {
-            float *k = at + (size_t)head * keys * head_dim;
-            float *v = at + c->page_v + (size_t)head * keys * v_width;
+            const size_t k = (size_t)page * c->page_size + (size_t)head * keys * head_dim;
+            const size_t v = (size_t)page * c->page_size + c->page_v + (size_t)head * keys * v_width;
             for (size_t j = n; j < keys; j++) {
-                for (size_t i = 0; i < head_dim; i++) {
-                    const size_t cell = j < finished ? j / 16 * 16 * head_dim + i * 16 + j % 16
-                                                     : j * head_dim + i;
-                    k[cell] = bits_float(0x7FC0BAD0u);
-                }
-                kv_model_poison(v + j * v_width, v + (j + 1) * v_width);
+                for (size_t i = 0; j < finished && i < head_dim; i++)
+                    look_spoil(c, k + j / 16 * 16 * head_dim + i * 16 + j % 16, 1);
+                if (j >= finished) look_spoil(c, k + j * head_dim, head_dim);
+                look_spoil(c, v + j * v_width, v_width);
             }
         }
     }

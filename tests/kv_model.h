@@ -215,6 +215,18 @@ KV_MODEL attn_status kv_model_reserve(kv_model *m, int n, const int *counts)
     return used > m->shape.pages ? ATTN_E_FULL : ATTN_OK;
 }
 
+/* A value is rounded once, when it is stored; what the rounding is the suite of storage knows. */
+KV_MODEL void kv_model_store(const kv_model *m, float *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned short narrow;
+        to[i] = from[i];
+        if (m->shape.storage == ATTN_F32) continue;
+        if (attn_narrow(&narrow, from + i, 1, m->shape.storage) != ATTN_OK ||
+            attn_widen(to + i, &narrow, 1, m->shape.storage) != ATTN_OK) abort();
+    }
+}
+
 KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v, int n,
                                      const int *counts, ptrdiff_t row_stride)
 {
@@ -233,8 +245,8 @@ KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v
         kv_model_room(m, m->length[b] + (counts ? counts[b] : n) + KV_MODEL_SPARE);
         for (int i = 0; i < (counts ? counts[b] : n); i++, m->length[b]++) {
             const size_t row = (size_t)b * (size_t)n + (size_t)i;
-            memcpy(kv_model_k(m, b, m->length[b]), k + row * k_step, m->k_row * sizeof(float));
-            memcpy(kv_model_v(m, b, m->length[b]), v + row * v_step, m->v_row * sizeof(float));
+            kv_model_store(m, kv_model_k(m, b, m->length[b]), k + row * k_step, m->k_row);
+            kv_model_store(m, kv_model_v(m, b, m->length[b]), v + row * v_step, m->v_row);
         }
     }
     return ATTN_OK;
@@ -339,7 +351,8 @@ KV_MODEL attn_status kv_model_reorder(kv_model *m, const int *map)
 /* ---- saved and looked at -------------------------------------------------------------------- */
 KV_MODEL size_t kv_model_saved(const kv_model *m, int entry)
 {
-    return 64 + (size_t)kv_model_keys(m, entry) * (m->k_row + m->v_row) * sizeof(float);
+    const size_t size = m->shape.storage == ATTN_F32 ? 4 : 2;
+    return 64 + ((size_t)kv_model_keys(m, entry) * (m->k_row + m->v_row) * size + 3) / 4 * 4;
 }
 
 /* Entry `to` becomes what was saved of an entry of another model, or of this one. */
@@ -351,7 +364,7 @@ KV_MODEL attn_status kv_model_load(kv_model *m, int to, const kv_model *from, in
     m->missing = 0;
     if (to < 0 || to >= m->shape.batch) return ATTN_E_MAP;
     if (m->shape.kv_heads != from->shape.kv_heads || m->shape.head_dim != from->shape.head_dim ||
-        m->shape.v_head_dim != from->shape.v_head_dim)
+        m->shape.v_head_dim != from->shape.v_head_dim || m->shape.storage != from->shape.storage)
         return ATTN_E_SIZE;
     if (keys > m->shape.capacity) return ATTN_E_FULL;
     without.length[to] = 0;

@@ -18,6 +18,7 @@ cat > $out/block <<'BLOCK'
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
+#define ATTN__SLOW 2
 typedef struct attn__vec { float lane[4]; } attn__vec;
 typedef struct attn__vmask { int lane[4]; } attn__vmask;
 #define ATTN__EACH(type, value) \
@@ -49,6 +50,8 @@ ATTN__EACH(attn__vec, m.lane[i] ? 0.0f : a.lane[i])
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b)
 ATTN__EACH(attn__vmask, a.lane[i] || b.lane[i])
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vmask, p[i] == 0)
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16))
 ATTN__V int attn__any_lane(attn__vmask m) { return m.lane[0] || m.lane[1] || m.lane[2] || m.lane[3]; }
 ATTN__V float attn__sum_lanes(attn__vec a)
 {

@@ -25,6 +25,7 @@ static attn_kv_args shape_draw(rng *r)
         a.kv_heads = 1 + a.kv_heads % 2;
         a.capacity = a.capacity > 300 ? 140 : a.capacity;
     }
+    a.storage = (attn_storage)(rng_int(r, 0, 1) ? 0 : rng_int(r, 0, 2));
     if (rng_int(r, 0, 2)) a.pages = rng_int(r, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     return a;
 }
@@ -234,8 +235,8 @@ static void history(unsigned long long seed)
         CHECKF(look_at(&p[which].c, &p[which].m, &how, &r),
                "the cache is not what was put in: %s", look_words(&how));
         CHECKF(!test_failed(), "seed %llu op %d (kind %d), cache %d: batch %d, %d heads, head_dim "
-               "%d/%d, capacity %d, pages %d", seed, op, what, which, p[which].c.shape.batch,
-               a.kv_heads, a.head_dim, a.v_head_dim, p[which].c.shape.capacity,
+               "%d/%d, storage %d, capacity %d, pages %d", seed, op, what, which, p[which].c.shape.batch,
+               a.kv_heads, a.head_dim, a.v_head_dim, (int)a.storage, p[which].c.shape.capacity,
                p[which].c.shape.pages);
     }
     pair_free(&p[0]);
@@ -719,15 +720,17 @@ static void pieces(void)
             const size_t k_row = (size_t)(2 * dims[d][0]), v_row = (size_t)(2 * dims[d][1]);
             float *k = look_floats((size_t)n * k_row), *v = look_floats((size_t)n * v_row);
             float *k_back = guard_floats((size_t)n * k_row), *v_back = guard_floats((size_t)n * v_row);
-            const size_t size = 64 + (size_t)n * (k_row + v_row) * 4;
+            const int storage = l % 3;
+            const size_t size = 64 + ((size_t)n * (k_row + v_row) * (storage ? 2 : 4) + 3) / 4 * 4;
             unsigned char *bytes[2];
-            rng_fill(&r, k, (size_t)n * k_row);
-            rng_fill(&r, v, (size_t)n * v_row);
+            for (size_t i = 0; i < (size_t)n * k_row; i++) k[i] = (float)rng_int(&r, -128, 128);
+            for (size_t i = 0; i < (size_t)n * v_row; i++) v[i] = (float)rng_int(&r, -128, 128);
+            s.storage = (attn_storage)storage;  /* all of these stand in both formats */
             s.v_head_dim = dims[d][1];
             for (int way = 0; way < 4; way++) {
                 attn_kv c;
                 CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-                memset(c.memory, 0xFF, (size_t)c.shape.pages * c.page_size * sizeof(float));
+                look_poison(&c);
                 for (int at = 0, rows; at < n; at += rows) {
                     rows = way == 0 ? n : way == 1 ? 1 : rng_int(&r, 1, 40);
                     if (rows > n - at) rows = n - at;

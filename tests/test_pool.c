@@ -706,6 +706,16 @@ static void every_call(record *r)
     CALL(attn_linear_init(&l, &la), &l, 0);
     CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
     CALL((attn_linear_free(&l), done), out, 0);
+    for (int s = ATTN_F16; s <= ATTN_BF16; s++) {
+        unsigned short h[EM * EM];
+        CALL(attn_narrow(h, given.w, EM * EM, (attn_storage)s), h, sizeof h);
+        CALL(attn_widen(out, h, EM * EM, (attn_storage)s), out, EM * EM * sizeof *out);
+        la.storage = (attn_storage)s;
+        CALL(attn_linear_init(&l, &la), &l, 0);
+        CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
+        CALL(attn_linear_run(&l, out, x + EN * EM, 3, r->exec), out, 3 * EM * sizeof *out);
+        attn_linear_free(&l);
+    }
     CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
     CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
     memcpy(out, x, sizeof out);
@@ -791,7 +801,7 @@ static unsigned cpu_os(unsigned real) { return cpu.faked ? cpu.os : real; }
    the flag that allows it (27) the system is not even asked; without leaf 7 what it would hold does not count. */
 static void cpu_lacks(void)
 {
-    enum { OSXSAVE = 1, AVX = 2, FMA = 4, AVX2 = 8, AVX512 = 16, LEAF7 = 32, ALL = 64 };
+    enum { OSXSAVE = 1, AVX = 2, FMA = 4, AVX2 = 8, AVX512 = 16, LEAF7 = 32, F16C = 64, ALL = 128 };
     static const unsigned saved[] = {0u, 2u, 4u, 6u, 7u, 0x66u, 0xa6u, 0xc6u, 0xe2u, 0xe6u, 0xe7u, 0xffu};
     problem *p = problem_make(test_seed + 30);
     float *out = malloc(2 * sizeof p->want);
@@ -813,7 +823,8 @@ static void cpu_lacks(void)
             int n = 0, n_list = 0, all;
             attn_args a = {0};
             cpu.most = has & LEAF7 ? 7 : 6;
-            cpu.leaf1 = (has & OSXSAVE ? 1u << 27 : 0) | (has & AVX ? 1u << 28 : 0) | (has & FMA ? 1u << 12 : 0);
+            cpu.leaf1 = (has & OSXSAVE ? 1u << 27 : 0) | (has & AVX ? 1u << 28 : 0) | (has & FMA ? 1u << 12 : 0) |
+                        (has & F16C ? 1u << 29 : 0);
             cpu.leaf7 = (has & AVX2 ? 1u << 5 : 0) | (has & AVX512 ? 1u << 16 : 0);
             cpu.os = saved[i];
             attn__cpu_word = 0;
@@ -834,6 +845,7 @@ static void cpu_lacks(void)
             CHECK(attn_check(&a, NULL, 0) == (avx2 ? ATTN_OK : ATTN_E_BACKEND));
             a.backend = ATTN_AVX512;
             CHECK(attn_check(&a, NULL, 0) == (avx512 ? ATTN_OK : ATTN_E_BACKEND));
+            CHECK((attn__cpu() >> ATTN__CPU_F16C & 1u) == (unsigned)(avx2 && (has & F16C)));
         }
     cpu.most = 1;                                             /* the oldest one: the default is SSE2 then */
     cpu.leaf1 = cpu.leaf7 = cpu.os = 0;

@@ -131,7 +131,7 @@ static void round_trips(void)
         x = saved_make(n, forget);
         s.capacity = n - forget / 128 * 128 + 20;
         CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-        memset(c.memory, 0xFF, (size_t)c.shape.pages * c.page_size * sizeof(float));
+        look_poison(&c);
         CHECK(attn_kv_append(&c, rows, rows, 20, NULL, 10) == ATTN_OK);
         CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK);
         CHECK(same_entry(&x.c, 0, &c, 1) && c.lengths[1] == n && c.lengths[0] == 20);
@@ -366,6 +366,46 @@ static void last_positions(void)
     saved_free(&x);
 }
 
+/* The same in 16 bits: an odd number of values has two zeros behind it, and formats are not mixed. */
+static void narrow(void)
+{
+    for (int storage = ATTN_F16; storage <= ATTN_BF16; storage++) {
+        const float rows[3] = {1.0f, -2.5f, 3.0f};
+        attn_kv_args s = {0};
+        unsigned char bytes[HEADER + 8], again[HEADER + 8];
+        attn_kv c, other;
+        s.batch = s.kv_heads = s.capacity = 1;
+        s.head_dim = 1;
+        s.v_head_dim = 2;
+        s.storage = (attn_storage)storage;
+        CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, rows, rows + 1, 1, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_saved(&c, 0) == sizeof bytes);
+        CHECK(attn_kv_save(&c, 0, bytes, sizeof bytes) == ATTN_OK);
+        CHECK(get_word(bytes + HEADER) == (storage == ATTN_F16 ? 0xC1003C00u : 0xC0203F80u));
+        CHECK(get_word(bytes + HEADER + 4) == (storage == ATTN_F16 ? 0x4200u : 0x4040u));
+        for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            CHECKF(attn_kv_load(&c, 0, bytes, sizeof bytes) == ATTN_E_BYTES, "bit %d", (int)bit);
+            bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        }
+        for (size_t size = 0; size < sizeof bytes; size++)
+            CHECK(attn_kv_load(&c, 0, bytes, size) == ATTN_E_BYTES);
+        memcpy(again, bytes, sizeof bytes);
+        again[HEADER + 7] = 1;
+        seal(again, sizeof again);
+        REFUSES(&c, attn_kv_load(&c, 0, again, sizeof again), ATTN_E_BYTES, "do not agree with");
+        CHECK(attn_kv_load(&c, 0, bytes, sizeof bytes) == ATTN_OK);
+        CHECK(attn_kv_save(&c, 0, again, sizeof again) == ATTN_OK && !memcmp(bytes, again, sizeof bytes));
+        s.storage = (attn_storage)(ATTN_BF16 - storage + ATTN_F16);   /* the other one, and float */
+        for (int i = 0; i < 2; i++, s.storage = ATTN_F32) {
+            CHECK(attn_kv_init(&other, &s) == ATTN_OK);
+            REFUSES(&other, attn_kv_load(&other, 0, bytes, sizeof bytes), ATTN_E_SIZE, "storage is");
+            attn_kv_free(&other);
+        }
+        attn_kv_free(&c);
+    }
+}
+
 static void wrong_calls(void)
 {
     saved x = saved_make(20, 0);
@@ -433,5 +473,6 @@ SUITE(saved) = {
     {"hostile", hostile, "a header that is believed because its checksum is right"},
     {"hostile gaps", hostile_gaps, "forgotten keys that lead out of the table, or past an int"},
     {"last positions", last_positions, "positions near the end of an int that wrap"},
+    {"narrow", narrow, "a half taken for a bfloat16, bytes behind the last value that are believed"},
     {"wrong calls", wrong_calls, "an error that writes, or none at all"},
     {0}};

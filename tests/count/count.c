@@ -271,7 +271,14 @@ static int layers(void)
     linear_rows = 1;
     if (measure("linear 512 to 512, 1 row", call_linear)) return 1;
     linear_rows = 64;
-    return measure("linear 512 to 512, 64 rows", call_linear);
+    if (measure("linear 512 to 512, 64 rows", call_linear)) return 1;
+    attn_linear_free(&linear);
+    l.storage = ATTN_F16;
+    if (attn_linear_init(&linear, &l) != ATTN_OK) return 1;
+    linear_rows = 1;
+    if (measure("linear 512 to 512, 1 row, half", call_linear)) return 1;
+    linear_rows = 64;
+    return measure("linear 512 to 512, 64 rows, half", call_linear);
 }
 
 int main(void)

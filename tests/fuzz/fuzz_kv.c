@@ -139,6 +139,7 @@ static unsigned char *make(input *in, attn_kv *c, kv_model *m)
     a.v_head_dim = how & 1u ? from_to(in, 1, 34) : 0;
     a.capacity = how & 2u ? from_to(in, 1, 20) : from_to(in, 100, 300);
     if (!(how & 2u)) a.head_dim = 1 + a.head_dim % 4, a.v_head_dim %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
+    a.storage = (attn_storage)(u8(in) % 3u);
     if (coin(in)) a.pages = from_to(in, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     a.user = &the_heap;
     if (how >= 224) {

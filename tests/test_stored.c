@@ -1,0 +1,227 @@
+/* test_stored.c: a cache in 16 bits against a cache of floats that was filled with the rounded values: every operation
+ * leaves the same bits. */
+#include "test.h"
+
+enum { MOST_ROWS = 70 };
+
+typedef struct pair { attn_kv stored, floats; attn_kv_args shape; float *k, *v; size_t k_row, v_row; } pair;
+
+static float *room(size_t n)
+{
+    float *p = malloc((n + 1) * sizeof(float));
+    if (!p) abort();
+    return p;
+}
+
+static void pair_make(pair *p, rng *r)
+{
+    static const int dims[] = {1, 3, 8, 15, 16, 17, 32, 40, 64, 520};
+    static const int capacity[] = {7, 16, 100, 128, 129, 300, 520};
+    attn_kv_args a = {0};
+    a.batch = rng_int(r, 1, 3);
+    a.kv_heads = rng_int(r, 1, 3);
+    a.head_dim = dims[rng_int(r, 0, rng_int(r, 0, 5) ? 8 : 9)];
+    a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 8)] : 0;
+    a.capacity = capacity[rng_int(r, 0, 6)];
+    a.storage = rng_int(r, 0, 1) ? ATTN_F16 : ATTN_BF16;
+    p->shape = a;
+    CHECK(attn_kv_init(&p->stored, &a) == ATTN_OK);
+    a.storage = ATTN_F32;
+    CHECK(attn_kv_init(&p->floats, &a) == ATTN_OK);
+    p->k_row = (size_t)a.kv_heads * (size_t)a.head_dim;
+    p->v_row = (size_t)a.kv_heads * (size_t)p->stored.shape.v_head_dim;
+    p->k = room((size_t)a.batch * MOST_ROWS * p->k_row);
+    p->v = room((size_t)a.batch * MOST_ROWS * p->v_row);
+}
+
+static void pair_free(pair *p)
+{
+    attn_kv_free(&p->stored);
+    attn_kv_free(&p->floats);
+    free(p->k); free(p->v);
+}
+
+static void fill_wild(rng *r, float *x, size_t n, int wild)
+{
+    static const float odd[] = {65504.0f, 65520.0f, 1e-7f, -6e-8f, 0.0f, -0.0f, 1e38f, 3e-41f};
+    rng_fill(r, x, n);
+    for (size_t i = 0; wild && i < n; i++)
+        if (rng_int(r, 0, 40) == 0) x[i] = odd[rng_int(r, 0, 7)];
+        else if (rng_int(r, 0, 400) == 0) x[i] = rng_int(r, 0, 1) ? bits_float(0x7F800000u) : bits_float(0x7FC12345u);
+}
+
+/* The rounded values, as floats. */
+static void round_all(float *x, size_t n, attn_storage storage)
+{
+    unsigned short *narrow = malloc((n + 1) * sizeof *narrow);
+    if (!narrow) abort();
+    CHECK(attn_narrow(narrow, x, n, storage) == ATTN_OK);
+    CHECK(attn_widen(x, narrow, n, storage) == ATTN_OK);
+    free(narrow);
+}
+
+static void pair_append(pair *p, rng *r, int wild)
+{
+    const int batch = p->shape.batch;
+    int n = rng_int(r, 0, 3) ? rng_int(r, 1, 5) : rng_int(r, 1, MOST_ROWS), counts[3], b;
+    const size_t ks = (size_t)batch * (size_t)n * p->k_row, vs = (size_t)batch * (size_t)n * p->v_row;
+    for (b = 0; b < batch; b++) counts[b] = rng_int(r, 0, n);
+    fill_wild(r, p->k, ks, 0);
+    fill_wild(r, p->v, vs, wild);
+    const attn_status status = attn_kv_append(&p->stored, p->k, p->v, n, counts, 0);
+    round_all(p->k, ks, p->shape.storage);
+    round_all(p->v, vs, p->shape.storage);
+    CHECK(attn_kv_append(&p->floats, p->k, p->v, n, counts, 0) == status);
+}
+
+static void pair_operate(pair *p, rng *r, int what, int wild)
+{
+    const int b = rng_int(r, 0, p->shape.batch - 1), other = rng_int(r, 0, p->shape.batch - 1);
+    const int length = rng_int(r, 0, p->floats.lengths[b]);
+    if (what < 5) pair_append(p, r, wild);
+    else if (what == 5) CHECK(attn_kv_truncate(&p->stored, b, length) == attn_kv_truncate(&p->floats, b, length));
+    else if (what == 6) CHECK(attn_kv_copy(&p->stored, other, b, length) == attn_kv_copy(&p->floats, other, b, length));
+    else if (what == 7) {
+        const int pinned = rng_int(r, 0, length);
+        CHECK(attn_kv_forget(&p->stored, b, pinned, length) == attn_kv_forget(&p->floats, b, pinned, length));
+    } else {
+        int map[3];
+        for (int i = 0; i < 3; i++) map[i] = rng_int(r, 0, p->shape.batch - 1);
+        CHECK(attn_kv_reorder(&p->stored, map) == ATTN_OK && attn_kv_reorder(&p->floats, map) == ATTN_OK);
+    }
+}
+
+/* Attention over both, with everything that can be asked for. */
+static int same_attention(pair *p, rng *r, char *words, size_t size)
+{
+    static const int rows[] = {1, 1, 2, 3, 4, 5, 7, 16, 41, 60};
+    attn_backend backends[16];
+    const int n_backends = test_all_backends(backends, 16), batch = p->shape.batch;
+    attn_exec exec = test_exec(rng_int(r, 1, 4));
+    attn_args a = {0};
+    int longest = 0, same;
+    size_t masked[2] = {0, 0};
+    for (int b = 0; b < batch; b++) if (p->floats.lengths[b] > longest) longest = p->floats.lengths[b];
+    a.batch = batch;
+    a.n_q = rows[rng_int(r, 0, 9)];
+    a.heads = p->shape.kv_heads * rng_int(r, 1, 5);
+    a.causal = rng_int(r, 0, 1) ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
+    a.window_left = rng_int(r, 0, 2) ? 0 : rng_int(r, 1, 200);
+    a.backend = backends[rng_int(r, 0, n_backends - 1)];
+    a.exec = rng_int(r, 0, 1) ? &exec : NULL;
+    a.weights_stage = (attn_stage)rng_int(r, 0, 3);
+    const size_t all = (size_t)batch * (size_t)a.n_q * (size_t)a.heads;
+    const size_t n_out = all * (size_t)p->stored.shape.v_head_dim, n_w = all * (size_t)longest;
+    float *q = room(all * (size_t)p->shape.head_dim), *out = room(2 * n_out), *w = room(2 * n_w), *lse = room(2 * all);
+    unsigned char *keep = malloc((size_t)longest + 1);
+    if (!keep) abort();
+    rng_fill(r, q, all * (size_t)p->shape.head_dim);
+    for (int j = 0; j < longest; j++) keep[j] = (unsigned char)(rng_int(r, 0, 3) > 0);
+    if (rng_int(r, 0, 1)) { a.keep = keep; a.keep_shape[0] = a.keep_shape[1] = a.keep_shape[2] = 1; }
+    memset(out, 0, 2 * n_out * sizeof(float));
+    memset(w, 0, 2 * n_w * sizeof(float));
+    a.q = q;
+    for (int i = 0; i < 2; i++) {
+        a.kv = i ? &p->floats : &p->stored;
+        a.out = out + (size_t)i * n_out;
+        a.weights = longest > 0 && rng_int(r, 0, 1) ? w + (size_t)i * n_w : NULL;
+        if (i) a.weights = w != NULL && a.weights ? w + n_w : NULL;
+        a.lse = lse + (size_t)i * all;
+        a.masked_rows = &masked[i];
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+    }
+    same = same_bits(out, out + n_out, n_out) && same_bits(lse, lse + all, all) && masked[0] == masked[1];
+    (void)snprintf(words, size, "%d rows, %d heads, backend %s, causal %d, window %d, %s", a.n_q, a.heads,
+                   attn_backend_name(a.backend), a.causal, a.window_left, a.keep ? "keep" : "no keep");
+    free(q); free(out); free(w); free(lse); free(keep);
+    return same;
+}
+
+static int same_inside(pair *p)
+{
+    int same = memcmp(p->stored.lengths, p->floats.lengths, (size_t)p->shape.batch * sizeof(int)) == 0;
+    for (int b = 0; b < p->shape.batch; b++)
+        for (int j = 0; j < p->floats.lengths[b]; j++) {
+            const attn_status status = attn_kv_read(&p->floats, b, j, 1, p->k, p->v);
+            CHECK(attn_kv_read(&p->stored, b, j, 1, p->k + p->k_row, p->v + p->v_row) == status);
+            if (status == ATTN_OK)
+                same = same && same_bits(p->k, p->k + p->k_row, p->k_row) &&
+                       same_bits(p->v, p->v + p->v_row, p->v_row);
+        }
+    return same;
+}
+
+static void histories(void)
+{
+    rng seeds = rng_make(test_seed);
+    for (int i = 0; i < 60 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int wild = rng_int(&r, 0, 2) == 0;
+        pair p;
+        char words[200];
+        pair_make(&p, &r);
+        for (int op = 0; op < 20 && !test_failed(); op++) {
+            const int what = rng_int(&r, 0, 8);
+            pair_operate(&p, &r, what, wild);
+            CHECKF(same_inside(&p), "seed %llu op %d (kind %d): rows read back differ", seed, op, what);
+            CHECKF(same_attention(&p, &r, words, sizeof words),
+                   "seed %llu op %d (kind %d): storage %d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s", seed, op,
+                   what, p.shape.storage, p.shape.batch, p.shape.kv_heads, p.shape.head_dim, p.shape.v_head_dim,
+                   p.shape.capacity, words);
+        }
+        pair_free(&p);
+    }
+}
+
+/* Saved, half of the bytes; loaded, the same; a cache of other storage refuses them. */
+static void saved(void)
+{
+    rng r = rng_make(test_seed + 1);
+    for (int i = 0; i < 20; i++) {
+        pair p;
+        attn_kv other;
+        attn_kv_args a;
+        pair_make(&p, &r);
+        for (int op = 0; op < 4; op++) pair_append(&p, &r, 1);
+        for (int b = 0; b < p.shape.batch; b++) {
+            const size_t size = attn_kv_saved(&p.stored, b), wide = attn_kv_saved(&p.floats, b);
+            unsigned char *bytes = malloc(size), *again = malloc(size);
+            if (!bytes || !again) abort();
+            CHECK(size == 64 + ((wide - 64) / 2 + 3) / 4 * 4);
+            CHECK(attn_kv_save(&p.stored, b, bytes, size) == ATTN_OK);
+            REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: storage is ");
+            a = p.shape;
+            a.capacity = p.stored.lengths[b] > 0 ? p.stored.lengths[b] : 1;
+            CHECK(attn_kv_init(&other, &a) == ATTN_OK && attn_kv_load(&other, b, bytes, size) == ATTN_OK);
+            CHECK(attn_kv_saved(&other, b) == size && attn_kv_save(&other, b, again, size) == ATTN_OK);
+            CHECK(memcmp(bytes, again, size) == 0);
+            attn_kv_free(&other);
+            free(bytes); free(again);
+        }
+        pair_free(&p);
+    }
+}
+
+static void refused(void)
+{
+    attn_kv_args a = {0};
+    attn_kv c;
+    a.batch = a.kv_heads = a.head_dim = a.capacity = 1;
+    a.storage = (attn_storage)3;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: storage is 3 but its values are 0..2");
+    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: storage is 3");
+    a.storage = ATTN_BF16;
+    a.head_dim = 64;
+    a.capacity = 1280;
+    const size_t narrow = attn_kv_size(&a);
+    a.storage = ATTN_F32;
+    CHECK(narrow * 2 > attn_kv_size(&a) && narrow * 2 < attn_kv_size(&a) + 1024);
+}
+
+extern const test_case suite_stored[];
+SUITE(stored) = {
+    {"histories", histories, "a cache in 16 bits that answers otherwise than one of floats with the rounded values"},
+    {"saved", saved, "values of two bytes that are saved or loaded in another order, or as floats"},
+    {"refused", refused, "a storage that does not exist; 16 bits that take the memory of 32"},
+    {0}};
