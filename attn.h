@@ -1099,7 +1099,7 @@ typedef struct attn__gemm {
 
 /* A product of so many rows widens 16-bit values in registers, as it reads them. For more rows the
    caller widens a panel once and multiplies floats. */
-enum { ATTN__STORED_ROWS = 4 };
+enum { ATTN__STORED_ROWS = 16 };
 /* beside the values of attn_storage: half where the processor has no instruction for it */
 enum { ATTN__F16_SLOW = 3 };
 
@@ -4418,6 +4418,8 @@ enum {
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
+    ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and V
+                                             of a chunk stay in L1 or near it */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
                                              cache */
     /* A state: m, l and seen, [ATTN__SPLIT] each; 1 where it is in use; the outputs from here. */
@@ -4495,7 +4497,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     const unsigned v_width = (unsigned)plan->v_width;
     const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
     const unsigned wide_heads = (unsigned)attn__min(
-        kv_heads, attn__clamp(ATTN__PACKED_WIDTH / s->head_dim, 1, kv_heads));
+        kv_heads, attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -4547,6 +4549,7 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
        Panels of a cache need neither, but in 16 bits they are widened for more than a few. */
     const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
     const int fit = a->kv && (!stored || all <= ATTN__STORED_ROWS) ? most
+                  : stored ? ATTN__WIDENED_WIDTH / s->head_dim
                   : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
@@ -9920,9 +9923,14 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel + x % 16);
-        if (g->rows == 4) ATTN__FN(tile)(how, 4, 2, g, 0, b, second, x);
-        else if (g->rows == 3) ATTN__FN(tile)(how, 3, 2, g, 0, b, second, x);
-        else ATTN__FN(tile)(how, 2, 2, g, 0, b, second, x);
+        int r, rows;
+        for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
+            const int left = g->rows - r;
+            rows = left == 5 ? 3 : attn__min(left, 4);
+            if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x);
+            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x);
+            else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x);
+        }
     }
 #if ATTN__LANES == 16   /* the last panel stands alone */
     if (x < width) {
