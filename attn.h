@@ -614,7 +614,7 @@ ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
-   Never allocates; in place, and for more than 4 rows of 16-bit weights, it takes 32 KB of the stack
+   Never allocates; in place, and for more than 12 rows of 16-bit weights, it takes 32 KB of the stack
    of each thread that works (48 KB for 16 bits in place).
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
@@ -5355,7 +5355,9 @@ enum {
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 24,               /* rows of a block of a last panel that sticks out */
-    ATTN__LINEAR_HELD = 2                 /* panels packed at once from weights in place */
+    ATTN__LINEAR_HELD = 2,                /* panels packed at once from weights in place */
+    ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are: more rows
+                                             are worth a copy in floats */
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -5580,6 +5582,19 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
+/* The product with 16-bit weights, as many rows at a time as it takes. */
+static void attn__linear_few(const attn__kernels *kernels, const attn__gemm *g)
+{
+    attn__gemm part = *g;
+    int r;
+    for (r = 0; r < g->rows; r += part.rows) {
+        part.rows = attn__min(g->rows - r, ATTN__STORED_ROWS);
+        part.a = g->a + r * g->a_row;
+        part.c = g->c + r * g->c_row;
+        kernels->gemm(&part);
+    }
+}
+
 /* Makes the panels of floats that g asks for: of weights in place, or of 16 bits that are packed and
    widened once for many rows. */
 static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
@@ -5618,7 +5633,8 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
         g->stored = l->storage;
     }
-    job->kernels->gemm(g);
+    if (g->stored == ATTN_F32) job->kernels->gemm(g);
+    else attn__linear_few(job->kernels, g);
     if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows,
                                                    g->panels);
 }
@@ -5670,16 +5686,17 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* The room for a few packed panels is on the stack, in a frame of its own. */
+/* The room for a few packed panels is on the stack, in a frame of its own; from a multiple of 64
+   bytes on, because vectors across two lines take twice as long. */
 static ATTN__NOINLINE void attn__linear_held(const attn__linear_job *job, float *y, int rows,
                                              int from, int to)
 {
-    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
+    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL + 16];
     attn__linear_job mine;
     mine.kernels = job->kernels;
     mine.l = job->l;
     mine.x = job->x;
-    mine.held = held;
+    mine.held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
     attn__linear_block(&mine, y, rows, from, to);
 }
 
@@ -5725,7 +5742,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__STORED_ROWS))
+        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW))
             attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
@@ -8278,13 +8295,15 @@ ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
                            : attn__vwiden((const unsigned short *)p, how);
 }
 
-/* What reads such values is written once, with `how` as a constant, and compiled for each how. */
+/* What reads such values is written once, with `how` as a constant, and compiled for each how. The
+ * values behind the last whole vector are converted here, not by a call: gcc makes a call at the end
+ * a jump and forgets vzeroupper, after which SSE code crawls. */
 ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
 {
     size_t i;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vnarrow(to + i, attn__vload(from + i), how);
-    attn__narrow_scalar(to + i, from + i, n - i, (attn_storage)how);
+    for (; i < n; i++) to[i] = attn__narrow_one(from[i], (attn_storage)how);
 }
 
 static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
@@ -8302,7 +8321,7 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     size_t i;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vstore(to + i, attn__vwiden(from + i, how));
-    attn__widen_scalar(to + i, from + i, n - i, storage);
+    for (; i < n; i++) to[i] = attn__widen_one(from[i], storage);
 }
 
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,
