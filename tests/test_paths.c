@@ -82,7 +82,10 @@ static void test_paths(void)
             attn_kv_args make;
             memset(&make, 0, sizeof make);
             make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
-            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, a.n_k, NULL, 0) == ATTN_OK);
+            if (attn_kv_init(&kv, &make) != ATTN_OK || attn_kv_append(&kv, k, v, a.n_k, NULL, 0) != ATTN_OK) {
+                test_fail(__FILE__, __LINE__, "line %d: no cache", (int)x);
+                exit(3);                                    /* instead of a crash in what follows */
+            }
             a.k = a.v = NULL, a.kv = &kv;
         }
         for (int y = 0; y < n_list; y++) {
@@ -156,7 +159,7 @@ static void test_items(void)
         CHECKF(items <= RAGGED / 10 * RAGGED_HEADS, "100 of 1000 entries have a row: %ld items", items);
 
         for (int b = 0; b < 30; b++) rows[b] = 1 + b % 2 * 99;                  /* padding: one or 100 rows of 100 */
-        items = items_of(list[y], rows, 30, 100, 1, &packed);
+        (void)items_of(list[y], rows, 30, 100, 1, &packed);
         CHECKF(packed <= 15 * 100 / 40 * RAGGED_HEADS, "K and V packed %ld times for padded entries", packed);
     }
 }

@@ -880,7 +880,7 @@ static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backen
     static unsigned char sees[RAW_HEADS * RAW_ROWS * RAW_KEYS], needed[RAW_KV][RAW_KEYS];
     static float cells[RAW_HEADS * RAW_ROWS * RAW_KEYS], q[RAW_ROWS * RAW_HEADS * RAW_DIM];
     const size_t n = (size_t)n_k * RAW_KV * RAW_DIM;
-    answer one[2];
+    answer raw, zero;
     raw_draw(r, kind, n_q, n_k, sees, needed);
     for (int x = 0; x < RAW_HEADS * n_q * n_k; x++) cells[x] = sees[x] ? 0.25f : -INF;
     rng_fill(r, q, (size_t)(n_q * RAW_HEADS * RAW_DIM));
@@ -914,15 +914,15 @@ static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backen
             CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, n_k, NULL, 0) == ATTN_OK);
             a.k = a.v = NULL, a.kv = &kv;
         }
-        one[zeros] = answer_of(&a);
+        *(zeros ? &zero : &raw) = answer_of(&a);
         if (cached) attn_kv_free(&kv);
         free(k);
         free(v);
     }
-    CHECKF(one[0].status == ATTN_OK && answer_same(&one[0], &one[1]), "%d x %d, %s, %s: other bits than over zeros",
+    CHECKF(raw.status == ATTN_OK && answer_same(&raw, &zero), "%d x %d, %s, %s: other bits than over zeros",
            n_q, n_k, cached ? "cache" : "rows", attn_backend_name(backend));
-    answer_free(&one[0]);
-    answer_free(&one[1]);
+    answer_free(&raw);
+    answer_free(&zero);
 }
 
 /* Valgrind and the memory sanitizer stop here when a hidden K or V reaches a branch or a result. */

@@ -335,7 +335,7 @@ static void not_finite(void)
     for (int i = 0; i < n; i++)
         for (int f = 0; f < FORMATS; f++) {
             attn__gemm g = {0};
-            if (!ways[i].kernels->dirty) continue;
+            if (!ways[i].kernels->not_finite) continue;
             with_f16c(ways[i].f16c);
             g.stored = formats[f];
             g.b = b;
@@ -344,10 +344,10 @@ static void not_finite(void)
             g.panels = PANELS;
             g.depth = DEPTH;
             for (int k = 0; k < VALUES; k++) b[k] = (unsigned short)(infinite[formats[f]] - 1);   /* the largest */
-            CHECKF(!ways[i].kernels->dirty(&g), "%s: all of them are finite", ways[i].name);
+            CHECKF(!ways[i].kernels->not_finite(&g), "%s: all of them are finite", ways[i].name);
             for (int k = 0; k < 4 * VALUES; k++) {
                 b[k / 4] = (unsigned short)bad[f][k % 4];
-                CHECKF(ways[i].kernels->dirty(&g), "%s: %s %04x at %d", ways[i].name, format_names[formats[f]],
+                CHECKF(ways[i].kernels->not_finite(&g), "%s: %s %04x at %d", ways[i].name, format_names[formats[f]],
                        bad[f][k % 4], k / 4);
                 b[k / 4] = 0;
             }
