@@ -473,16 +473,16 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
-                                             2^-14 it keeps fewer bits, below 2^-25 none */
+                                             2^-14 it keeps fewer bits, to 2^-25 none */
     ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
                                              range of a float */
 } attn_storage;
 
 /* n floats to that format, and back: what a cache, a linear or a layer does with what it stores, to
    make such values or to look at them. A value of 16 bits is a uint16_t, in the byte order of the
-   machine; ATTN_F32 copies. Widening is exact. A NaN stays a NaN of the same sign; narrowed, or half
-   made float, it becomes a quiet one that keeps the upper bits of its payload. All backends give
-   the same bits.
+   machine; ATTN_F32 copies. Widening is exact. A NaN stays a NaN of the same sign and keeps the
+   upper bits of its payload; it becomes a quiet one, except from bfloat16 to float, where no bit
+   changes. The same bits on every machine.
    `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
    looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
    checked before the first value is written.
@@ -667,12 +667,12 @@ ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
    fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does not
-   go with storage), OVERFLOW, ALIGN, WORK (mem_size too small), MEMORY. */
+   go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
-   Never allocates; in place, and for more than 4 rows of 16-bit weights, it takes 32 KB of the stack
-   of each thread that works (48 KB for 16 bits in place).
+   Never allocates. In place, and for more than 12 rows of 16-bit weights, it takes 32 KB of the
+   stack of each thread that works; 48 KB for 16 bits in place.
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
@@ -1367,7 +1367,8 @@ static unsigned short attn__narrow_one(float x, attn_storage storage)
     const unsigned u = attn__bits(x), size = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
     const unsigned exponent = size >> 23, shift = 126 - exponent;
     unsigned h;
-    if (storage == ATTN_BF16)  /* a carry out of the fraction steps to the next exponent, or to Inf */
+    /* A carry out of the fraction steps to the next exponent, and from the last one to Inf. */
+    if (storage == ATTN_BF16)
         return (unsigned short)(size > 0x7f800000u ? u >> 16 | 0x40u : attn__round_shift(u, 16));
     if (size > 0x7f800000u) h = 0x7e00u | (size >> 13 & 0x3ffu);             /* NaN, made quiet */
     else if (size >= 0x477ff000u) h = 0x7c00u;                               /* 65520, and Inf */
@@ -1381,10 +1382,12 @@ static float attn__widen_one(unsigned h, attn_storage storage)
 {
     const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
     if (storage == ATTN_BF16) return attn__float(h << 16);
-    if (size < 0x400u)                                       /* denormal: in units of 2^-24, exact */
+    if (size < 0x400u)                                      /* denormal: in units of 2^-24 */
         return attn__float(sign | attn__bits((float)(int)size * 5.9604644775390625e-8f));
     if (size < 0x7c00u) return attn__float(sign | ((size << 13) + (112u << 23)));
-    return attn__float(sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0));
+    /* Inf, or a NaN, which becomes quiet */
+    return attn__float(sign | 0x7f800000u | (size & 0x3ffu) << 13 |
+                       (size > 0x7c00u ? 0x400000u : 0));
 }
 
 /* Value number i of an array that is stored so. */
@@ -1640,8 +1643,10 @@ static void attn__gemm_scalar(const attn__gemm *g)
             if (g->stored == ATTN_F32)
                 for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
             else
-                for (t = 0; t < g->depth; t++)
-                    sum = attn__fma(a[t], attn__widen_one(stored[first + t * step], g->stored), sum);
+                for (t = 0; t < g->depth; t++) {
+                    const float y = attn__widen_one(stored[first + t * step], g->stored);
+                    sum = attn__fma(a[t], y, sum);
+                }
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
@@ -6188,8 +6193,9 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
  * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
- * panels at a time. Nor can their width: 16 bits become floats in registers for a few rows, and on
- * the way, a few panels at a time, for many. A layer is four linears around attn_sdpa.
+ * panels at a time. Nor can their width: weights of 16 bits become floats before they are
+ * multiplied, for few rows in registers, for many a few panels at a time. A layer is four linears
+ * around attn_sdpa.
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
@@ -6268,7 +6274,9 @@ enum {
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 24,               /* rows at a time where n_out ends inside a panel */
-    ATTN__LINEAR_HELD = 2                 /* panels packed at once from weights in place */
+    ATTN__LINEAR_HELD = 2,                /* panels packed at once from weights in place */
+    ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are: more rows
+                                             are worth a copy in floats */
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -6276,19 +6284,19 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form: weights, and a bias that is as wide as one or two of them; 1 when no
-   object can be so large. They are a multiple of 64, so that several linears can lie behind each
-   other and each begins a cache line. */
+/* Bytes of the packed form; 1 when no object can be so large. The bias is as wide as one more
+   input, or as two of 16 bits. They are rounded up to a multiple of 64, so that several linears can
+   lie behind each other and each begins a cache line. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
-    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
     const size_t cell = attn__stored_size(storage);
-    if (attn__bytes(bytes, n_in + (int)(sizeof(float) / cell), padded, 1, 1, cell)) return 1;
+    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
+    const int refused = attn__bytes(bytes, n_in + (int)(sizeof(float) / cell), padded, 1, 1, cell);
     *bytes = attn__up(*bytes, 64);
-    return 0;
+    return refused;
 }
 
-/* Value number i of the weights. */
+/* Weight number i: of the panels, or of the rows as they were given. */
 static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
 {
     return (const char *)l->w + i * (ptrdiff_t)attn__stored_size(l->storage);
@@ -6372,9 +6380,12 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     store.given = &given;
     store.to = (unsigned short *)(void *)at;
     store.storage = a->storage;
+    /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
+       layer may later run on another one. */
     if (l->storage == ATTN_F32)
         attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, a->w, a->n_in, a->n_out, a->n_in);
     else attn__run(NULL, 1, attn__linear_store_task, &store);
+    /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
     if (a->b) memcpy(bias, a->b, (size_t)a->n_out * sizeof(float));
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
@@ -6498,8 +6509,21 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Makes the panels of floats that g asks for: of weights in place, or of 16 bits that are packed and
-   widened once for many rows. */
+/* The product with 16-bit weights, as many rows at a time as it takes. */
+static void attn__linear_few(const attn__kernels *kernels, const attn__gemm *g)
+{
+    attn__gemm part = *g;
+    int r;
+    for (r = 0; r < g->rows; r += part.rows) {
+        part.rows = attn__min(g->rows - r, ATTN__STORED_ROWS);
+        part.a = g->a + r * g->a_row;
+        part.c = g->c + r * g->c_row;
+        kernels->gemm(&part);
+    }
+}
+
+/* Makes the panels of floats that g asks for, from weights in place, or from packed ones of 16
+   bits, which are widened once for many rows. */
 static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
 {
     const attn_linear *l = job->l;
@@ -6529,7 +6553,7 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
-        /* Not kept: these inputs of these panels, of this block. */
+        /* These inputs of these panels become floats now, and are not kept. */
         attn__linear_hold(job, g, first, at);
         g->b = job->held;
         g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
@@ -6538,7 +6562,8 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
         g->stored = l->storage;
     }
-    job->kernels->gemm(g);
+    if (g->stored == ATTN_F32) job->kernels->gemm(g);
+    else attn__linear_few(job->kernels, g);
     /* After the last chain the outputs are final. */
     if (at + g->depth == l->n_in)
         attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
@@ -6597,18 +6622,19 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* Room for a few packed panels is on the stack. It is in a function of its own that is not inlined,
-   so that linears with packed floats do not need these 32 KB. */
+/* With room on the stack for a few panels of floats. It begins a cache line, because vectors across
+   two of them take twice as long. It is a function of its own that is not inlined, so that other
+   linears do not need these 32 KB. */
 static ATTN__NOINLINE void attn__linear_held(const attn__linear_job *job, float *y, int rows,
                                              int from, int to)
 {
-    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
+    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL + 16];
     attn__linear_job mine;
     /* Member by member: `ones` is not set yet and may not be copied. */
     mine.kernels = job->kernels;
     mine.l = job->l;
     mine.x = job->x;
-    mine.held = held;
+    mine.held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
     attn__linear_block(&mine, y, rows, from, to);
 }
 
@@ -6656,7 +6682,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__STORED_ROWS))
+        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW))
             attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
@@ -7163,8 +7189,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
         return status;
     if (s->in_place && s->storage != ATTN_F32)
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "in_place reads the weights as the floats that they are, but storage is #",
-                          "", (int)s->storage, 0, 0);
+                          "in_place reads the weights as the floats that they are, but storage is "
+                          "#", "", (int)s->storage, 0, 0);
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
@@ -8586,7 +8612,8 @@ ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
 /* half in integers, from 16 bits in each lane */
 ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
 {
-    const __m128i size = _mm_srli_epi32(_mm_slli_epi32(h, 17), 4), sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
+    const __m128i size = _mm_srli_epi32(_mm_slli_epi32(h, 17), 4);
+    const __m128i sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
     const __m128i bias = _mm_set1_epi32(112 << 23), quiet = _mm_set1_epi32(1 << 22);
     /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
     const __m128i small = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
@@ -8697,14 +8724,15 @@ ATTN__V int attn__how(attn_storage storage)
 /* half in integers, from 16 bits in each lane */
 ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
 {
-    const __m256i size = _mm256_srli_epi32(_mm256_slli_epi32(h, 17), 4), sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
+    const __m256i size = _mm256_srli_epi32(_mm256_slli_epi32(h, 17), 4);
+    const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
     const __m256i bias = _mm256_set1_epi32(112 << 23), quiet = _mm256_set1_epi32(1 << 22);
     /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
     const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
     const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32((31 << 23) - 1));
     const __m256i nan = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(31 << 23));
-    const __m256i units = _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)),
-                                         _mm256_set1_ps(5.9604644775390625e-8f)));
+    const __m256i units = _mm256_castps_si256(_mm256_mul_ps(
+        _mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)), _mm256_set1_ps(5.9604644775390625e-8f)));
     __m256i bits = _mm256_add_epi32(_mm256_add_epi32(size, bias), _mm256_and_si256(large, bias));
     bits = _mm256_or_si256(bits, _mm256_and_si256(nan, quiet));
     bits = _mm256_or_si256(_mm256_and_si256(small, units), _mm256_andnot_si256(small, bits));
@@ -9064,7 +9092,8 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 /* half in integers, from 16 bits in each lane */
 ATTN__V v128_t ATTN__FN(half_bits)(v128_t h)
 {
-    const v128_t size = wasm_u32x4_shr(wasm_i32x4_shl(h, 17), 4), sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
+    const v128_t size = wasm_u32x4_shr(wasm_i32x4_shl(h, 17), 4);
+    const v128_t sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
     const v128_t bias = wasm_i32x4_splat(112 << 23), quiet = wasm_i32x4_splat(1 << 22);
     /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
     const v128_t small = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
@@ -9341,7 +9370,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__any_lane(attn__is_nan(odd));
 }
 
-/* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------- */
+/* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------ */
 /* Must a product widen a piece of the right-hand side first? */
 #define ATTN__PIECES(how) (ATTN__SLOW == 2 || (ATTN__SLOW == 1 && (how) == ATTN__F16_SLOW))
 
@@ -9360,13 +9389,15 @@ ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
                            : attn__vwiden((const unsigned short *)p, how);
 }
 
-/* What reads such values is written once, with `how` as a constant, and compiled for each how. */
+/* What reads such values is written once, with `how` as a constant, and compiled for each how. The
+ * values behind the last whole vector are converted here, not by a call: gcc makes a call at the
+ * end a jump and forgets vzeroupper, after which SSE code crawls. */
 ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
 {
     size_t i;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vnarrow(to + i, attn__vload(from + i), how);
-    attn__narrow_scalar(to + i, from + i, n - i, (attn_storage)how);
+    for (; i < n; i++) to[i] = attn__narrow_one(from[i], (attn_storage)how);
 }
 
 static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
@@ -9384,7 +9415,7 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     size_t i;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vstore(to + i, attn__vwiden(from + i, how));
-    attn__widen_scalar(to + i, from + i, n - i, storage);
+    for (; i < n; i++) to[i] = attn__widen_one(from[i], storage);
 }
 
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,
@@ -9942,8 +9973,8 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 #endif
 }
 
-/* Where widening takes many instructions (section 11), a few panels are widened on the stack, some steps at a
- * time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
+/* Where widening takes many instructions (ATTN__SLOW), a few panels are widened on the stack, some
+ * steps at a time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
 {
@@ -9961,7 +9992,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
         if (g->from) part.from = g->from + p * 16;
         t = 0;
         do {
-            const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
+            const unsigned short *at =
+                (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
             const int last = g->depth - t <= STEPS;
             part.a = g->a + t;
             part.depth = last ? g->depth - t : (int)STEPS;
@@ -10056,9 +10088,9 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
 }
 
 /* as gemm_pieces, with all steps of one panel at a time */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis);
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
-                                                                const float *vis)
+                                                                const float *visible)
 {
     float b[ATTN__CHUNK * ATTN__PANEL];
     attn__gemm part = *g;
@@ -10074,23 +10106,23 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm
             ATTN__FN(widen)(b + t * 16, at + t * g->b_step, 16, g->stored);
         part.c = g->c + p * 16;
         if (g->from) part.from = g->from + p * 16;
-        ATTN__FN(select)(&part, vis);
+        ATTN__FN(select)(&part, visible);
     }
 }
 
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
-                                                                const float *vis)
+                                                                const float *visible)
 {
     const int how = attn__how(g->stored);
-    if (ATTN__PIECES(how)) ATTN__FN(select_pieces)(g, vis);
-    else if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, vis);
-    else ATTN__FN(select_how)(ATTN_BF16, g, vis);
+    if (ATTN__PIECES(how)) ATTN__FN(select_pieces)(g, visible);
+    else if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible);
+    else ATTN__FN(select_how)(ATTN_BF16, g, visible);
 }
 
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
 {
-    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, vis);
-    else ATTN__FN(select_how)(ATTN_F32, g, vis);
+    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible);
+    else ATTN__FN(select_how)(ATTN_F32, g, visible);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */

@@ -295,10 +295,10 @@ static void products(void)
         const attn_storage storage = formats[round % 2];
         product_numbers(&p, &r, storage, round / 2);
         for (int i = 0; i < n; i++)
-            for (int rows = 1; rows <= PRODUCT_ROWS; rows++)
-                for (int panels = 1; panels <= PRODUCT_PANELS; panels++)
+            for (int rows = 1; rows <= PRODUCT_ROWS; rows += rows < 7 ? 1 : 3)
+                for (int panels = 1; panels <= PRODUCT_PANELS; panels += rows > 4 ? 2 : 1)
                     for (int d = 0; d < 7 && !test_failed(); d++)
-                        for (int k = 0; k < 6; k++) {       /* from: none, one row, a matrix; folded or not */
+                        for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {       /* from: none, one row, a matrix; folded or not */
                             attn__gemm g = {0};
                             const int rows_of_b = rng_int(&r, 0, 1);
                             g.a = p.a;
