@@ -127,7 +127,8 @@
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
-#include <stddef.h>                       /* int everywhere: newlib's int32_t is long, int arrays would not pass */
+/* Sizes are int, not int32_t: in newlib that is a long, and nobody's int arrays would fit. */
+#include <stddef.h>
 #define ATTN_VERSION 10000                /* 1.0.0: 10000 * major + 100 * minor + patch */
 #ifndef ATTNDEF
 #if defined(ATTN_STATIC) && (defined(__GNUC__) || defined(__clang__))
@@ -146,12 +147,13 @@ extern "C" {
 typedef enum attn_status {
     ATTN_OK = 0,
     ATTN_E_NULL = -1,                     /* a required pointer is NULL */
-    ATTN_E_SIZE = -2,                     /* a size is negative, or too small for what it must hold */
+    ATTN_E_SIZE = -2,                     /* a size is negative, or too small for its content */
     ATTN_E_HEADS = -3,                    /* kv_heads does not divide heads */
-    ATTN_E_STRIDE = -4,                   /* a stride is negative or smaller than what lies inside it */
-    ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range or falls */
+    ATTN_E_STRIDE = -4,                   /* a stride is negative, or smaller than its content */
+    ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range, or
+                                             ragged offsets fall */
     ATTN_E_MAP = -6,                      /* a k_map entry is out of range */
-    ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is neither 1 nor the full size */
+    ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is not 1 or full size */
     ATTN_E_OPTION = -8,                   /* an option has a value that does not exist */
     ATTN_E_CONFLICT = -9,                 /* two settings exclude each other */
     ATTN_E_OVERLAP = -10,                 /* an output overlaps an input or another output */
@@ -160,11 +162,12 @@ typedef enum attn_status {
     ATTN_E_MEMORY = -13,                  /* an allocation failed */
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
-    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned to its type */
+    ATTN_E_ALIGN = -16                    /* a float, int or size_t pointer is not aligned */
 } attn_status;
 
-ATTNDEF const char *attn_status_str(attn_status s);         /* the line above in words, for any number; a literal */
-ATTNDEF int         attn_version(void);                     /* ATTN_VERSION of the compiled implementation */
+/* The kind of a status in words, whatever the number: a literal, never NULL. */
+ATTNDEF const char *attn_status_str(attn_status s);
+ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
@@ -550,10 +553,10 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
    feed-forward. A row of y has the same bits however many rows, threads and calls there are.
    Packing copies the weights once, at init, into the order in which the kernels read them. It costs
    as much memory again as they take, until the originals are freed, and some 3 ms for a million
-   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every run
-   packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed weights
-   would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after some twenty
-   tokens, for many rows at a time, and where memory for a second copy is missing. */
+   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every
+   run packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed
+   weights would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after
+   some twenty tokens, for many rows at a time, and where memory for a second copy is missing. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
     const float *w;                       /* [n_out][n_in] */
@@ -616,7 +619,8 @@ typedef struct attn_rope_args {
     int interleaved;                      /* pairs are 0: (i, i + rotary_dim/2), as in Llama's
                                              weights of Hugging Face; 1: (2i, 2i + 1), as in the
                                              paper and Meta's weights */
-    int pos;                              /* >= 0: row i of entry b stands at pos + pos_each[b] + i */
+    int pos;                              /* >= 0; row i of entry b stands at
+                                             pos + pos_each[b] + i */
     const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
                                              rows that come before position 0 stay as they are */
 } attn_rope_args;
@@ -634,7 +638,8 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 typedef struct attn_mha_args {
     int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
-    int d_key, d_value;                   /* width of the key and value source; 0: d_model; 0: d_key */
+    int d_key, d_value;                   /* width of the source of keys, 0: d_model; of values, 0:
+                                             d_key */
     const float *w_q, *w_k, *w_v, *w_o;
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
     const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch:
@@ -657,7 +662,7 @@ typedef struct attn_mha_args {
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
 } attn_mha_args;
 typedef struct attn_mha {
-    attn_mha_args shape;                  /* read only: every default resolved, weight pointers NULL */
+    attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
     attn_linear q, k, v, o;               /* may be run on their own */
     /* private */
     const float *q_norm, *k_norm;
@@ -666,14 +671,14 @@ typedef struct attn_mha {
 
 /* What a call may want beside its tensors. NULL or all 0: nothing. */
 typedef struct attn_mha_opts {
-    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user, exec,
-                                             backend: as there. The layer sets tensors, sizes,
-                                             layout and strides itself: they stay 0 */
+    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user,
+                                             exec, backend: as there. The layer sets tensors,
+                                             sizes, layout and strides itself: they stay 0 */
     int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
                                              the heads */
     const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
-    int gate_n;                           /*    1: of out, bias included; heads: of each head, before
-                                             w_o */
+    int gate_n;                           /*    1: of out, bias included; heads: of each head,
+                                             before w_o */
     int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
@@ -690,10 +695,10 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
 
 /* The five calls. They read the layer, the options and their sources, check everything before the
    first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
-   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind q_lengths
-   are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not read. Rows are
-   [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind the other from
-   row 0 on, and n is 0 or at least the longest.
+   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind
+   q_lengths are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not
+   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind
+   the other from row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
    work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
@@ -771,7 +776,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #endif /* ATTN_H */
 
 /* =================================================================================================
- * 2  CONFIGURATION AND COMPILER MACROS                 stop here if you only want to use the library
+ * 2  CONFIGURATION AND COMPILER MACROS                stop here if you only want to use the library
  * ============================================================================================== */
 #if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
     (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
@@ -782,8 +787,9 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__IMPLEMENTED
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
-    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
-#error "attn.h: -ffast-math (or a part of it) removes infinities and reorders sums; compile this file without it"
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
+#error "attn.h: -ffast-math, or a part of it, removes infinities; compile this file without it"
 #endif
 
 #include <limits.h>
@@ -806,7 +812,8 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__DEBUG_PRINT(sentence) ((void)(sentence))
 #endif
 #ifndef ATTN_REFUSED
-#define ATTN_REFUSED(user, status, sentence) ((void)(user), (void)(status), ATTN__DEBUG_PRINT(sentence))
+#define ATTN_REFUSED(user, status, sentence) \
+    ((void)(user), (void)(status), ATTN__DEBUG_PRINT(sentence))
 #endif
 #ifndef ATTN_STACK
 #define ATTN_STACK 24576
@@ -839,15 +846,17 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 /* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
-    ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT, ATTN__C_SELECT,
-    ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_COUNT
+    ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
+    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_COUNT
 };
 static const char *const attn_counter_names[] = {
-    "scalar", "packed", "rows", "cache", "group", "split", "select", "skip", "masked", "one_row", "item"
+    "scalar", "packed", "rows", "cache", "group", "split",
+    "select", "skip", "masked", "one_row", "item"
 };
 static long attn_counters[ATTN__C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
-#define ATTN__COUNT(name) ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
+#define ATTN__COUNT(name) \
+    ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
 #else
 #define ATTN__COUNT(name) ((void)attn_counters[ATTN__C_##name]++)
 #endif
@@ -905,9 +914,11 @@ typedef struct attn__entry {
 /* How a cache lies in memory. K of slot s, head g begins at k_panels + (s*kv_heads + g) * k_size, V
    likewise with v_size. Inside:
        key j, component c of K   (j/16)*16*head_dim + c*16 + j%16
-       key j, column x of V      (j/128)*128*dv16 + (x/16)*128*16 + (j%128)*16 + x%16
-                                 dv16: v_head_dim rounded up to 16
-   K panels are zeroed when their first key arrives; columns v_head_dim..dv16-1 of V are zeros. */
+       key j, column x of V      (j/128)*128*v_width + (x/16)*128*16 + (j%128)*16 + x%16
+                                 v_width: v_head_dim rounded up to 16
+   Kernels read whole panels. So a lane of K without a key holds a copy of some other key, and
+   columns v_head_dim..v_width-1 of V hold zeros. Scores of the former are hidden, outputs of the
+   latter are not stored. */
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 ATTN__INLINE size_t attn__kv_k_size(const attn_kv_args *s)
@@ -953,14 +964,14 @@ typedef struct attn__row {
     const float *mask, *bias;
     const unsigned char *keep;
     float *weights;                       /* where scores are written for the caller */
-    float slope, dist;                    /* ALiBi; dist = position of the row - that of the
-                                             first key */
+    float slope, distance;                /* ALiBi; distance = position of the row - position of
+                                             the chunk's first key */
 } attn__row;
 
 /* Scores of one chunk to probabilities, several rows at once. */
-typedef struct attn__soft {
-    float *s;                             /* [rows][128]: scores in, probabilities out */
-    float *vis;                           /* [rows][128] out: 1 visible, 0 hidden; NULL: not
+typedef struct attn__softmax {
+    float *scores;                        /* [rows][128]: scores in, probabilities out */
+    float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; NULL: not
                                              wanted */
     ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it,
                                              or 0 */
@@ -974,18 +985,19 @@ typedef struct attn__soft {
                                              16 */
     int arrays;                           /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap, ALiBi or weights */
-    int alibi;                            /* 1: slope and dist are used */
-    attn_stage stage;                     /* of the weights */
+    int alibi;                            /* 1: slope and distance are used */
+    attn_stage stage;                     /* what the weights show */
     float softcap;                        /* 0: none */
-} attn__soft;
+} attn__softmax;
 
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
-    attn_backend backend;
+    attn_backend backend;                 /* whose kernels these are */
     int rows;                             /* of the register tile */
     /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last
        panel */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
+    /* the matrix product described above */
     void (*gemm)(const attn__gemm *g);
     /* to = from * by */
     void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
@@ -998,10 +1010,11 @@ typedef struct attn__kernels {
     void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
                    ptrdiff_t c_head);
     /* 1 when a value of the right-hand side is not finite */
-    int  (*dirty)(const attn__gemm *g);
-    /* the product, but row r leaves out the steps t with vis[r*128 + t] == 0 */
-    void (*select)(const attn__gemm *g, const float *vis);
-    void (*soft)(const attn__soft *f);
+    int  (*not_finite)(const attn__gemm *g);
+    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0 */
+    void (*select)(const attn__gemm *g, const float *visible);
+    /* hides scores, adds what is to be added to them, and makes them probabilities */
+    void (*softmax)(const attn__softmax *f);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
        vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
@@ -1232,11 +1245,11 @@ ATTN__INLINE const float *attn__key(const attn_args *a, const attn__shape *s, co
 ATTN__INLINE const float *attn__value(const attn_args *a, const attn__shape *s,
                                       const attn__entry *e, int g, int key, int x)
 {
-    const size_t dv16 = attn__up((size_t)s->v_head_dim, 16);
+    const size_t v_width = attn__up((size_t)s->v_head_dim, 16);
     if (!a->kv) return e->v + g * s->v[2] + (e->start + key) * s->v[1] + x;
     return a->kv->v_panels
          + ((size_t)e->kv * (size_t)s->kv_heads + (size_t)g) * attn__kv_v_size(&a->kv->shape)
-         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * dv16
+         + (size_t)(key / ATTN__CHUNK * ATTN__CHUNK) * v_width
          + (size_t)(x / 16) * (ATTN__CHUNK * 16) + (size_t)(key % ATTN__CHUNK * 16 + x % 16);
 }
 
@@ -1882,8 +1895,8 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
-/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows that
-   will stand behind those of kv (attn_self_step). */
+/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
+   that will stand behind those of kv (attn_self_step). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
 
 /* an enum: 0..last */
@@ -2415,7 +2428,8 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended to. */
+/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended
+   to. */
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
@@ -3156,10 +3170,10 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  * than one place. How keys and values lie in a slot stands above attn__kv_k_size (section 2).
  * ============================================================================================== */
 
-/* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
+/* A zeroed, a refused and a freed cache have no tables: all three are refused, none is read. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->slots; }
 
-/* The first check of every function of this section. */
+/* Every function that takes a cache begins with this check. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
     if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
@@ -3190,14 +3204,19 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, size_
     int k_rows, v_rows, v_width;
     *total = 0;
     if (status != ATTN_OK) return status;
-    /* K has panels of 16 keys, V chunks of 128; attn__check_all left room for rounding up. */
+    /* K lies in panels of 16 keys, V in chunks of 128. Rounding up cannot overflow an int, since
+       ATTN__SIZE_MAX stays far enough below INT_MAX. */
     k_rows = (int)attn__up((size_t)a->capacity, ATTN__PANEL);
     v_rows = (int)attn__up((size_t)a->capacity, ATTN__CHUNK);
     v_width = (int)attn__up((size_t)v_head_dim, ATTN__PANEL);
-    if (a->batch <= INT_MAX / a->kv_heads &&      /* so many tasks has an append */
+    /* An append has one task for each K/V head of each entry, and tasks are counted in an int. */
+    if (a->batch <= INT_MAX / a->kv_heads &&
         !attn__bytes(k_bytes, a->batch, a->kv_heads, k_rows, a->head_dim, sizeof(float)) &&
         !attn__bytes(v_bytes, a->batch, a->kv_heads, v_rows, v_width, sizeof(float))) {
-        *total = *k_bytes + *v_bytes;             /* sums of two cannot wrap, sums of three can */
+        /* Two sizes below ATTN__BYTES_MAX cannot wrap when they are added, but three can: so there
+           is a comparison after each sum. */
+        *total = *k_bytes + *v_bytes;
+        /* The five ints of an entry; 63 bytes are lost at most until a cache line begins. */
         if (*total <= ATTN__BYTES_MAX) *total += (size_t)a->batch * 5 * sizeof(int) + 63;
         if (*total <= ATTN__BYTES_MAX) return ATTN_OK;
     }
@@ -3227,8 +3246,10 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&shape, 0, sizeof shape);
-    if (a) shape = *a;                    /* before c is zeroed: a may be &c->shape */
-    memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
+    /* a may be &c->shape, so it is copied before c is zeroed. And c is zeroed before anything can
+       fail: a cache that was refused is then refused by every call, and may be freed. */
+    if (a) shape = *a;
+    memset(c, 0, sizeof *c);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
     if ((status = attn__kv_measure(&why, &shape, &k_bytes, &v_bytes, &total)) != ATTN_OK)
         return status;
@@ -3239,9 +3260,11 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     if (status != ATTN_OK)
         return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
                           (long long)total, 0, 0);
+    /* The shape is kept with its default resolved: no later function has to ask. */
     if (!shape.v_head_dim) shape.v_head_dim = shape.head_dim;
     c->shape = shape;
-    /* `at` begins a cache line and all parts but the last are whole lines. */
+    /* `at` begins a cache line, and K and V are whole lines, so every panel begins one. The panels
+       are not cleared: an append writes whatever the kernels will read. */
     c->k_panels = (float *)(void *)at;
     c->v_panels = (float *)(void *)(at + k_bytes);
     c->slots = (int *)(void *)(at + k_bytes + v_bytes);
@@ -3253,21 +3276,23 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     return ATTN_OK;
 }
 
+/* Memory that the caller brought is not `own`, and stays the caller's. */
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
 /* ---- append ---------------------------------------------------------------------------------- */
-/* New rows for a cache: where they are, and how many each entry gets. */
+/* New rows for a cache: where they are, and how many each entry gets. Entry b gets its n rows; or
+   with counts only the first counts[b] of them; or, where all rows of the batch lie behind each
+   other (cum, ragged), rows cum[b] .. cum[b+1] - 1. */
 typedef struct attn__kv_rows {
-    attn_kv *to;
+    attn_kv *to;                          /* the cache */
     const float *k, *v;                   /* row 0, head 0 of entry 0 */
-    int n;                                /* rows of each entry, as far as the strides go, */
-    const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
-                                          /* one long entry. NULL: not so */
+    int n;                                /* rows that each entry has room for */
+    const int *counts, *cum;              /* at most one of them; the other is NULL */
     ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-/* Rows as attn_kv_append and layers have them: heads touch, entries are n rows apart.
-   row_stride 0: rows touch, too. */
+/* Rows as attn_kv_append and the layers pass them: the heads of a row touch and entries are n rows
+   apart. With row_stride 0 rows touch as well. */
 static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
@@ -3278,12 +3303,12 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     rows.n = n;
     rows.counts = counts;
     rows.cum = cum;
-    /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
     rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
-    /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
+    /* These products may be too large, but as unsigned numbers they may wrap: attn__check_kv_rows
+       refuses them before they are used. */
     rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);
     rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);
     return rows;
@@ -3295,8 +3320,9 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* `count` keys of one head behind the `length` that are there. They fill the lanes of the panel
-   that is begun one by one; panels that begin here are packed, and zeroed behind their last key. */
+/* Appends `count` keys of one head to the `length` that are there. The panel that is begun holds
+   old keys in its first lanes, so its other lanes are filled one by one. Panels that begin here go
+   to the packing kernel, which fills up the last one with copies of the last key. */
 static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int count, int length,
                               int head_dim)
 {
@@ -3306,31 +3332,35 @@ static void attn__kv_put_keys(float *panels, const float *k, ptrdiff_t row, int 
         float *to = panels + (size_t)(length - lane) * (size_t)head_dim + lane;
         for (c = 0; c < head_dim; c++) to[c * ATTN__PANEL] = k[c];
     }
-    if (count > 0)                        /* packing moves floats: the same bits on all backends */
+    /* Packing only moves floats: whichever backend does it, the cache holds the same bits. */
+    if (count > 0)
         attn__table(ATTN_AUTO)->pack_k(panels + (size_t)length * (size_t)head_dim, k, row, count,
                                        head_dim);
 }
 
-/* The same for values: a row of v_head_dim floats is cut into pieces of 16, one to each panel. */
+/* Appends `count` values of one head: each is cut into pieces of 16 floats, one for each panel. */
 static void attn__kv_put_values(float *panels, const float *v, ptrdiff_t row, int count, int length,
                                 int v_head_dim)
 {
     const size_t width = attn__up((size_t)v_head_dim, ATTN__PANEL);
-    /* Inside a chunk a panel holds the same 16 columns of 128 keys. */
+    /* A chunk holds its panels one after the other, and each has 16 columns of all 128 keys. So the
+       pieces of one value are 128 * 16 floats apart. */
     for (; count > 0; count--, length++, v += row) {
         const int in_chunk = length % ATTN__CHUNK;
         float *to = panels + (size_t)(length - in_chunk) * width + in_chunk * ATTN__PANEL;
         int x = 0;
         for (; x + ATTN__PANEL <= v_head_dim; x += ATTN__PANEL, to += ATTN__CHUNK * ATTN__PANEL)
             memcpy(to, v + x, ATTN__PANEL * sizeof(float));
-        if (x < v_head_dim) {             /* kernels read whole panels: zeros behind the last one */
+        if (x < v_head_dim) {
+            /* Kernels read whole panels, and a NaN left in memory would look like one in V. */
             memset(to, 0, ATTN__PANEL * sizeof(float));
             memcpy(to, v + x, (size_t)(v_head_dim - x) * sizeof(float));
         }
     }
 }
 
-/* Task: the new rows of one head of one entry. Its cost does not depend on how many are there. */
+/* Task: the new rows of one head of one entry. Nothing that is there already is moved, so a token
+   costs the same however long the sequence is. */
 static void attn__kv_put(void *arg, int task)
 {
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
@@ -3339,7 +3369,7 @@ static void attn__kv_put(void *arg, int task)
     const int b = task / s->kv_heads, head = task % s->kv_heads;
     const int count = attn__kv_count(rows, b), length = c->lengths[b];
     const size_t place = (size_t)c->slots[b] * (size_t)s->kv_heads + (size_t)head;
-    /* Ragged, entry b begins `first` rows behind the beginning, otherwise `first` entries. */
+    /* `first` counts rows when the batch is ragged, else entries; d is the stride of either. */
     const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
     const int d = rows->cum ? 1 : 0;
     attn__kv_put_keys(c->k_panels + place * attn__kv_k_size(s),
@@ -3350,7 +3380,8 @@ static void attn__kv_put(void *arg, int task)
                         rows->v_stride[1], count, length, s->v_head_dim);
 }
 
-/* Every check is behind us: this cannot fail. Lengths grow last, since the tasks read them. */
+/* Every check has been made: this cannot fail. Lengths grow last, because the tasks read the old
+   ones. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
@@ -3364,7 +3395,8 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
 {
     attn_status status;
     int b;
-    /* All counts first: a count that makes no sense says nothing about room. */
+    /* All counts are checked before any room is: a wrong count is the caller's mistake and must
+       not be reported as a full cache. */
     for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
@@ -3382,11 +3414,12 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
     const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
     size_t steps, floats;
     attn_status status;
-    /* Rows that overlap each other can only be a mistake. */
+    /* No caller can mean rows that overlap each other. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
                           stride, (long long)width, 0);
-    /* The last entry ends with its last row that is wanted, and that without its stride. */
+    /* The caller's memory may end right behind the last float that is read: of the last entry only
+       the rows that are wanted count, and of its last row the width and not the stride. */
     if (attn__mul((size_t)batch - 1, (size_t)rows->n, &steps) ||
         attn__add(steps, (size_t)(last > 0 ? last - 1 : 0), &steps) ||
         attn__mul(steps, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
@@ -3411,7 +3444,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     if (row_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
                           row_stride, 0, 0);
-    /* counts are read to see whether there is room; the rows are not looked at before that. */
+    /* Checking for room reads the counts, so their alignment comes first. k and v are looked at
+       only after that: they may be NULL when n is 0. */
     status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
     if (status != ATTN_OK) return status;
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
@@ -3424,12 +3458,13 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
         (status = attn__check_kv_apart(&why, c, "counts", counts,
                                        (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
         return status;
+    /* The caller of attn_kv_append gives no threads: copying a few rows would not be worth them. */
     attn__kv_write(&rows, NULL);
     return ATTN_OK;
 }
 
 /* ---- what is there: cut, renamed, copied ----------------------------------------------------- */
-/* attn_kv_truncate and attn_kv_reset */
+/* Shortens one entry, or all: attn_kv_truncate, and attn_kv_reset with length 0. */
 static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int length)
 {
     const attn_status status = attn__check_kv(why, c);
@@ -3440,11 +3475,14 @@ static attn_status attn__kv_cut(attn__why *why, attn_kv *c, int entry, int lengt
                           c->shape.batch - 1, 0);
     first = entry < 0 ? 0 : entry;
     last = entry < 0 ? c->shape.batch - 1 : entry;
-    for (b = first; b <= last; b++)                       /* all of them, or none is cut */
+    /* Nothing is cut before every length has been checked: a refused call changes nothing. */
+    for (b = first; b <= last; b++)
         if (length < 0 || length > c->lengths[b])
             return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "",
                               length, b, c->lengths[b]);
-    for (b = first; b <= last; b++) c->lengths[b] = length;     /* what is behind is never read */
+    /* The keys behind the new length stay in memory: nobody reads them, the next append writes
+       over them. */
+    for (b = first; b <= last; b++) c->lengths[b] = length;
     return ATTN_OK;
 }
 
@@ -3462,8 +3500,8 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
     return attn__kv_cut(&why, c, entry, 0);
 }
 
-/* Copies the first `length` keys of one slot to another: whole K panels, whole V chunks, and of the
-   last V chunk only the rows that are used. */
+/* Copies the first `length` keys of one slot to another. K is copied by whole panels; of the last
+   chunk of V, where each panel is 128 keys long, only the rows in use. */
 static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
 {
     const size_t kv_heads = (size_t)c->shape.kv_heads;
@@ -3473,27 +3511,30 @@ static void attn__kv_copy_slot(attn_kv *c, int to, int from, int length)
     const size_t tail = (size_t)length % ATTN__CHUNK, whole = ((size_t)length - tail) * width;
     const size_t panel = (size_t)ATTN__CHUNK * ATTN__PANEL;
     size_t head, x;
-    /* Keys behind `length` in the last panel of K come along: that costs less than a choice. */
+    /* The last panel of K may hold keys behind `length`: its lanes must be initialised anyway, and
+       choosing among them would cost more than copying all. */
     for (head = 0; head < kv_heads; head++) {
-        const size_t x_to = (size_t)to * kv_heads + head, x_from = (size_t)from * kv_heads + head;
-        const float *v_from = c->v_panels + x_from * v_size;
-        float *v_to = c->v_panels + x_to * v_size;
-        memcpy(c->k_panels + x_to * k_size, c->k_panels + x_from * k_size, k_used * sizeof(float));
+        const size_t at_to = (size_t)to * kv_heads + head, at_from = (size_t)from * kv_heads + head;
+        const float *v_from = c->v_panels + at_from * v_size;
+        float *v_to = c->v_panels + at_to * v_size;
+        memcpy(c->k_panels + at_to * k_size, c->k_panels + at_from * k_size,
+               k_used * sizeof(float));
         memcpy(v_to, v_from, whole * sizeof(float));
         for (x = whole; tail && x < whole + width * ATTN__CHUNK; x += panel)
             memcpy(v_to + x, v_from + x, tail * ATTN__PANEL * sizeof(float));
     }
 }
 
-/* The slots are dealt out anew. The first that wants an old entry gets its slot; the others copy it
-   into slots that nobody wanted, before `slots` and `lengths` change. */
+/* Gives every entry the keys of entry map[b] with as few copies as possible. The first entry that
+   wants an old one simply takes over its slot; the others copy it into slots that nobody wanted. */
 static void attn__kv_rename(attn_kv *c, const int *map)
 {
     const int batch = c->shape.batch;
     int *wanted = c->slots + 2 * (ptrdiff_t)batch;            /* the scratch behind the lengths */
     int *new_slots = wanted + batch, *new_lengths = new_slots + batch;
     int b, idle = 0;
-    memset(wanted, 0, (size_t)batch * sizeof(int));       /* by old entry: does it live on? */
+    /* wanted[old entry]: does some entry continue it? new_slots[b] is -1 where b needs a copy. */
+    memset(wanted, 0, (size_t)batch * sizeof(int));
     for (b = 0; b < batch; b++) {
         new_slots[b] = wanted[map[b]] ? -1 : c->slots[map[b]];
         new_lengths[b] = c->lengths[map[b]];
@@ -3501,11 +3542,12 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     }
     for (b = 0; b < batch; b++) {
         if (new_slots[b] >= 0) continue;
-        while (wanted[idle]) idle++;      /* as many are idle as are wanted more than once */
+        /* Entries are as many as slots: for each that needs a copy an old one is not wanted. */
+        while (wanted[idle]) idle++;
         new_slots[b] = c->slots[idle++];
         attn__kv_copy_slot(c, new_slots[b], c->slots[map[b]], new_lengths[b]);
     }
-    /* Nothing has looked at the old names since the last copy. */
+    /* The copies looked up the old slots, so the tables change only now. */
     memcpy(c->slots, new_slots, (size_t)batch * sizeof(int));
     memcpy(c->lengths, new_lengths, (size_t)batch * sizeof(int));
 }
@@ -3542,7 +3584,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     if (length < 0 || length > c->lengths[from])
         return attn__fail(&why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
                           from, c->lengths[from]);
-    /* Onto itself there is nothing to copy, and memcpy may not. */
+    /* memcpy must not be given the same memory twice, and here there would be nothing to do. */
     if (to != from) attn__kv_copy_slot(c, c->slots[to], c->slots[from], length);
     c->lengths[to] = length;
     return ATTN_OK;
@@ -3584,7 +3626,8 @@ enum {
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
                                              cache */
-    ATTN__STATE_O = 80  /* in a state: m, l, seen [SPLIT] each, in use; outputs from here */
+    /* A state: m, l and seen, [ATTN__SPLIT] each; 1 where it is in use; the outputs from here. */
+    ATTN__STATE_O = 80
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
@@ -3593,12 +3636,12 @@ enum {
 
 /* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
 
-/* One way to cut entries into blocks, and the layout of a slot for it, in floats from its
-   beginning. */
+/* One way to cut entries into blocks, and where the parts of a slot begin for it: in floats from
+   the beginning of the slot. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
-    int spans;                            /* blocks side by side that take all K/V heads */
-    int each;                             /* rows of each K/V head in a block */
+    int head_blocks;                      /* blocks side by side that take all K/V heads */
+    int per_head;                         /* rows of each K/V head in a block */
     size_t q, o;                          /* rows: queries times scale, outputs */
     size_t M, L;                          /* rows, ATTN__BAND for each band: the fold so far */
     size_t ranges;                        /* rows: ints from, to, seen */
@@ -3607,7 +3650,7 @@ typedef struct attn__cut {
                                              slices */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
-    size_t size;                          /* of the slot */
+    size_t size;                          /* floats of the slot */
 } attn__cut;
 
 typedef struct attn__plan {
@@ -3619,17 +3662,18 @@ typedef struct attn__plan {
     int chunks;                           /* of the longest entry */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
-    int dv16;                             /* v_head_dim in whole panels */
+    int v_width;                          /* v_head_dim, rounded up to whole panels */
     ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache
                                              aliases */
-    size_t state;                         /* floats of one state */
-    size_t table, slot;                   /* floats of the table of items, and of one slot */
+    size_t state_floats;                  /* of one state */
+    size_t table_floats;                  /* of first_item in attn__work */
+    size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
 } attn__plan;
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* The next n * width floats of a slot, in whole lines. */
+/* Takes the next n * width floats of a slot, in whole cache lines, and says where they begin. */
 ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long long width)
 {
     const unsigned long long here = *at;
@@ -3637,42 +3681,46 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
     return (size_t)here;
 }
 
-/* Lays out a slot for cut->each rows of `kv_heads` K/V heads; returns its size, SIZE_MAX when that
-   cannot be addressed. 1536 rows at most, or 48 of any width: 64 bits always suffice to add it
-   up. */
+/* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
+   so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
+   always suffice to add them up. */
 static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                attn__cut *cut, int kv_heads)
 {
-    const int few = cut->each <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
-    const int rows = attn__min(kv_heads * cut->each, plan->block_rows),
+    const int few = cut->per_head <= ATTN__FEW, arrays = a->mask || a->keep || a->bias;
+    const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
-    const int bands = kv_heads * ((cut->each - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
+    /* A band has 24 rows at least, four of the smallest tiles: so many bands there are at most. */
+    const int bands = kv_heads * ((cut->per_head - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
-    const unsigned dv16 = (unsigned)plan->dv16;
-    unsigned long long at = 16;  /* the count of empty rows stands first */
+    const unsigned v_width = (unsigned)plan->v_width;
+    unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
-    cut->o = attn__reserve(&at, rows, dv16);
+    cut->o = attn__reserve(&at, rows, v_width);
     cut->M = attn__reserve(&at, bands, ATTN__BAND);
     cut->L = attn__reserve(&at, bands, ATTN__BAND);
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
+    /* What a block does not need begins here, too, and is never touched. A cache has packed K. */
     cut->chains = cut->k = cut->v = (size_t)at;
     if (!a->kv) {
-        if (few) cut->chains = attn__reserve(&at, band, dv16);
-        if (cut->each > ATTN__DIRECT)
+        if (few) cut->chains = attn__reserve(&at, band, v_width);
+        if (cut->per_head > ATTN__DIRECT)
             cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     }
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
-    cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : dv16);
-    /* few rows pack the columns behind the last whole panel; many rows all of V (of a cache only
-       where keys may have to be left out) */
+    cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : v_width);
+    /* Few rows pack of V only the columns behind the last whole panel. Many rows pack all of it, of
+       a cache only where keys may have to be left out. */
     if (few ? !a->kv && s->v_head_dim % 16 : !a->kv || arrays)
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
-    at += 16;  /* slots at other places of their pages */
+    /* One line more, so that a slot whose size is a power of two does not put the next one at the
+       same place of its pages. */
+    at += 16;
     return at < (size_t)-1 ? (size_t)at : (size_t)-1;
 }
 
@@ -3687,34 +3735,40 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Few rows: K/V heads share a block, as long as no thread idles for it. `all` rows of each K/V
-   head. */
+/* Cuts entries of few rows: `all` rows of each K/V head. K/V heads share a block, as long as no
+   thread idles because of it. */
 static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
                            int threads)
 {
     attn__cut *cut = &plan->few;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
+    /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
+       Panels of a cache need neither. */
     const int fit = a->kv ? most
                   : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
-    cut->each = attn__min(all, ATTN__FEW);
+    cut->per_head = attn__min(all, ATTN__FEW);
+    /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
-        cut->spans = (s->kv_heads - 1) / cut->kv_heads + 1;
-        cut->kv_heads = (s->kv_heads - 1) / cut->spans + 1;  /* the same number in every block */
+        cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
+        cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
         split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)s->batch * cut->spans * (split ? plan->chunks : 1) >= 4ll * threads) break;
+        if ((long long)s->batch * cut->head_blocks * (split ? plan->chunks : 1) >= 4ll * threads)
+            break;
     }
-    if (threads > 1 && split && s->batch > 0 && s->batch * cut->spans < 2ll * threads) {
-        const long long parts = 2ll * threads / (s->batch * cut->spans);
+    /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
+    if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
+        const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
         plan->parts = parts < plan->chunks ? (int)parts : plan->chunks;
     }
     cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
 }
 
-/* Many rows: smaller blocks when threads would idle, and equal ones. */
+/* Cuts entries of many rows, one K/V head to a block: smaller blocks when threads would idle, and
+   blocks of equal size, so that no thread waits for the largest. */
 static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
                             int threads)
 {
@@ -3723,20 +3777,23 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
     int blocks;
 
     cut->kv_heads = 1;
-    cut->spans = s->kv_heads;
-    cut->each = attn__min(all, plan->block_rows);
+    cut->head_blocks = s->kv_heads;
+    cut->per_head = attn__min(all, plan->block_rows);
     if (threads > 1) {
-        while (cut->each > 2 * ATTN__BAND && ((all - 1) / cut->each + 1) * pairs < 3ll * threads)
-            cut->each = (cut->each / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
-        blocks = (all - 1) / cut->each + 1;
-        cut->each = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->each);
+        /* Each block packs K and V anew, so blocks of two bands are not divided any more. */
+        while (cut->per_head > 2 * ATTN__BAND &&
+               ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
+            cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
+        /* As many blocks, of equal size: multiples of 24 rows are whole tiles everywhere. */
+        blocks = (all - 1) / cut->per_head + 1;
+        cut->per_head = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->per_head);
     }
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
 
-/* The size of the workspace. It depends on sizes only and never shrinks when they grow: room for as
-   many tasks as this call and every smaller one can have, each with the largest slot. Returns 1 on
-   overflow. */
+/* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
+   caller can ask once, for the largest call: there is room for as many tasks as that and every
+   smaller call can have, each with the largest slot. Returns 1 on overflow. */
 static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
@@ -3751,30 +3808,34 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     attn__cut cut;
 
     plan->slots = (int)slots;
-    cut.each = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
-    plan->slot = all <= ATTN__FEW && plan->few.kv_heads == sharing
+    cut.per_head = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
+    plan->slot_floats = all <= ATTN__FEW && plan->few.kv_heads == sharing
                ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
+    /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
-        if (attn__mul(plan->state, (size_t)chunks, &states) ||
+        if (attn__mul(plan->state_floats, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return 1;
     }
-    if (attn__mul(plan->slot, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
+    if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
+    /* A call with many rows has larger slots, and no states; ragged it may have rows of both
+       kinds. */
     if (all > ATTN__FEW) {
         size_t many;
-        cut.each = rows;
-        many = plan->many.each == rows ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
-        if (many > plan->slot) plan->slot = many;
+        cut.per_head = rows;
+        many = plan->many.per_head == rows ? plan->many.size
+                                           : attn__cut_layout(a, s, plan, &cut, 1);
+        if (many > plan->slot_floats) plan->slot_floats = many;
         if (attn__mul(many, slots, &many)) return 1;
         if (many > bytes) bytes = many;
     }
-    if (plan->slot == (size_t)-1 || attn__add(bytes, plan->table, &bytes) ||
+    if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes)) return 1;
     return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
 }
 
-/* Everything about the shape of a call. Returns 1 when there is an overflow. */
+/* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
 {
     const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
@@ -3783,21 +3844,23 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 
     plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
-    plan->dv16 = (int)attn__up((size_t)s->v_head_dim, 16);
+    plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
+    /* Rows 1 KB apart, or a multiple of it, share few sets of L1: one line more spreads them. */
     plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
     plan->chunks = (s->n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
-    plan->state = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->dv16;
-    plan->table = attn__up((size_t)s->batch + 1, 16);
+    plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
+    plan->table_floats = attn__up((size_t)s->batch + 1, 16);
     plan->parts = 1;
+    /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
-    /* entries that bring their own numbers of rows may be of both kinds */
+    /* Entries that bring their own numbers of rows may be of both kinds. */
     if (all <= ATTN__FEW || a->q_cum || a->q_lengths)
         attn__plan_few(a, s, plan, all > 0 ? (int)all : 1, threads);
     if (all > ATTN__FEW) {
         attn__plan_many(a, s, plan, (int)all, threads);
-        if (((all - 1) / plan->many.each + 1) * pairs > INT_MAX / 4) return 1;
+        if (((all - 1) / plan->many.per_head + 1) * pairs > INT_MAX / 4) return 1;
     }
     if (attn__plan_work(a, s, plan, (int)all)) return 1;
     plan->slots = attn__min(plan->slots, threads);
@@ -3812,23 +3875,23 @@ typedef struct attn__work {
     const attn__shape *s;
     const attn__plan *plan;
     const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1]: entry b has items first_item[b] .. [b +
-                                             1] - 1 */
+    int *first_item;                      /* [batch + 1] entry b begins with item first_item[b] */
     int padding;                          /* rows that do not exist are written all the same */
-    float *slots, *states;
+    float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
 } attn__work;
 
+/* A block that a task works on: which rows it has, and its parts of the slot. */
 typedef struct attn__block {
-    const attn__work *w;
-    const attn__cut *cut;
-    attn__entry e;
-    int b;                                /* the entry */
-    int kv_head, kv_heads;                /* its K/V heads kv_head .. kv_head + kv_heads - 1 */
-    int first, each;                      /* of each K/V head the rows first .. first + each - 1 */
-    int rows;                             /* in all; row r of the block belongs to its K/V head r
-                                             / each */
+    const attn__work *w;                  /* the call that it is a part of */
+    const attn__cut *cut;                 /* how its slot is laid out */
+    attn__entry entry;
+    int batch_at;                         /* number of the entry in the batch */
+    int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
+    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
+    int rows;                             /* of all K/V heads: row r of the block belongs to its
+                                             K/V head r / per_head */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
     int few, direct;                      /* V is read where it lies; K is, too (not with a
@@ -3836,18 +3899,18 @@ typedef struct attn__block {
     int band;                             /* rows of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int all_scores;                       /* scores of hidden keys are wanted, too */
-    int whole;                            /* every row sees every key, as far as positions tell */
+    int sees_all;                         /* every row sees every key, as far as positions tell */
     int lo, hi;                           /* keys that some row may see by position, counted from
-                                             e.start */
-    int *from, *to;                       /* [each] the same for each row of a K/V head; unless
-                                             whole */
+                                             entry.start */
+    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
+                                             unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o, *chains, *M, *L, *k, *v, *scores, *visible;    /* as in attn__cut */
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
                                              to see */
 } attn__block;
 
-/* rows: of a K/V head of an entry */
+/* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
     return rows <= ATTN__FEW ? &plan->few : &plan->many;
@@ -3864,8 +3927,8 @@ static int attn__list_items(const attn__work *w)
                                         : a->q_lengths ? a->q_lengths[b] : w->s->n_q);
         const attn__cut *cut = attn__cut_of(w->plan, rows);
         w->first_item[b] = items;
-        if (rows > 0) items += ((rows - 1) / cut->each + 1) * cut->spans;
-        else if (w->padding) items += cut->spans;
+        if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
+        else if (w->padding) items += cut->head_blocks;
     }
     w->first_item[b] = items;
     return items;
@@ -3877,27 +3940,29 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     const attn__shape *s = w->s;
     const attn__cut *cut;
     int b = 0, above = s->batch, all, blocks, later;
-    while (above - b > 1) {  /* the last entry that begins at or before item */
+    /* The last entry that begins at or before the item. Entries without items begin where the next
+       one does, and are passed over. */
+    while (above - b > 1) {
         const int middle = b + (above - b) / 2;
         if (w->first_item[middle] <= item) b = middle;
         else above = middle;
     }
-    attn__entry_at(w->a, s, b, &block->e);
-    all = s->group * block->e.rows;
+    attn__entry_at(w->a, s, b, &block->entry);
+    all = s->group * block->entry.rows;
     block->w = w;
-    block->b = b;
+    block->batch_at = b;
     block->cut = cut = attn__cut_of(w->plan, all);
 
     item -= w->first_item[b];
-    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->spans;
+    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->head_blocks;
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
-    /* the last rows first: with causal masks they take longest, and the shorter blocks fill the
-       gaps */
+    /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
+       the gaps. The same item writes the padding behind them. */
     later = item % blocks;
-    block->first = (blocks - 1 - later) * cut->each;
-    block->each = attn__clamp(all - block->first, 0, cut->each);
-    block->rows = block->each * block->kv_heads;
+    block->first = (blocks - 1 - later) * cut->per_head;
+    block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
+    block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
     block->pad_to = w->padding && later == 0 ? s->group * s->n_q : all;
 }
@@ -3915,31 +3980,32 @@ static void attn__row_at(const attn__block *block, int local, int r, int *h, int
 static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, int *i, int *axis)
 {
     const attn__shape *s = block->w->s;
-    const int in_head = r % block->each;
-    int n = block->each - in_head;
-    attn__row_at(block, r / block->each, in_head, h, i);
+    const int in_head = r % block->per_head;
+    int n = block->per_head - in_head;
+    attn__row_at(block, r / block->per_head, in_head, h, i);
     *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
     if (s->n_q == 1) n = end - r;
     else if (s->group > 1) n = s->group - (block->first + in_head) % s->group;
     return attn__min(n, end - r);
 }
 
-/* What the rows of a block may see by position. */
+/* What the rows of a block may see by position: each row, and all together. Rows at the same place
+   of different K/V heads see the same. */
 static void attn__block_ranges(attn__block *block)
 {
     const attn_args *a = block->w->a;
-    const int keys = block->e.end - block->e.start;
+    const int keys = block->entry.end - block->entry.start;
     int r;
-    block->whole = 1;
+    block->sees_all = 1;
     block->lo = 0;
     block->hi = keys;
     if (a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 && a->window_right <= 0) return;
     block->lo = keys;
     block->hi = 0;
-    for (r = 0; r < block->each; r++) {
+    for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
-        attn__visible(a, &block->e, (block->first + r) / block->w->s->group, from, to);
-        if (*from > 0 || *to < keys) block->whole = 0;
+        attn__visible(a, &block->entry, (block->first + r) / block->w->s->group, from, to);
+        if (*from > 0 || *to < keys) block->sees_all = 0;
         if (*from >= *to) continue;
         if (*from < block->lo) block->lo = *from;
         if (*to > block->hi) block->hi = *to;
@@ -3953,13 +4019,15 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     const attn__shape *s = w->s;
     const attn__plan *plan = w->plan;
     const attn__cut *cut;
-    float *at = w->slots + (size_t)slot * plan->slot;
+    float *at = w->slots + (size_t)slot * plan->slot_floats;
     int r, n, h, i, axis;
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    block->few = block->each <= ATTN__FEW;
-    block->direct = block->each <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
+    /* The last block of an entry may have few rows in a slot that was laid out for many. Such a
+       slot has no room for `chains`, but its block has one K/V head and is not read in slices. */
+    block->few = block->per_head <= ATTN__FEW;
+    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
     block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->all_scores = attn__wants_raw(w->a);
@@ -3969,8 +4037,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->M = at + cut->M;
     block->L = at + cut->L;
     block->from = (int *)(void *)(at + cut->ranges);
-    block->to = block->from + cut->each;
-    block->seen = block->to + cut->each;
+    block->to = block->from + cut->per_head;
+    block->seen = block->to + cut->per_head;
     block->scores = at + cut->scores;
     block->visible = at + cut->visible;
     block->chains = at + cut->chains;
@@ -3980,7 +4048,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     for (r = 0; r < block->rows; r += n) {
         n = attn__run_of_rows(block, r, block->rows, &h, &i, &axis);
         w->kernels->scale(block->q + r * plan->q_row, plan->q_row,
-                          block->e.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
+                          block->entry.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
                           s->scale);
         for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
@@ -3991,14 +4059,15 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 /* How many rows from `start` on make a band: whole K/V heads, or rows of one. */
 static int attn__band_rows(const attn__block *block, int start)
 {
-    if (block->few) return attn__min(block->band / block->each * block->each, block->rows - start);
+    if (block->few)
+        return attn__min(block->band / block->per_head * block->per_head, block->rows - start);
     return attn__min(block->band, block->rows - start);
 }
 
 /* Before the first chunk: nothing is folded yet. */
 static void attn__block_clear(attn__block *block)
 {
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     int start, r, rows, band = 0;
     for (start = 0; start < block->rows; start += rows, band++) {
         rows = attn__band_rows(block, start);
@@ -4007,7 +4076,7 @@ static void attn__block_clear(attn__block *block)
             block->L[r] = 0.0f;
         }
     }
-    memset(block->o, 0, (size_t)block->rows * (size_t)dv16 * sizeof(float));
+    memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
@@ -4028,7 +4097,8 @@ typedef struct attn__kv_source {
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
-    int first, keys;                      /* its first key, counted from e.start; how many exist */
+    int first, keys;                      /* its first key, counted from entry.start; how many of
+                                             its keys exist */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
                                              wanted */
@@ -4040,8 +4110,8 @@ typedef struct attn__chunk_view {
                                              memory lies */
 } attn__chunk_view;
 
-/* The keys of `left` [n] that these cells hide stay in it; the others are needed by `heads` more
-   K/V heads. Returns how many stay. */
+/* Of the n keys in `left`, those stay that the row does not see; each of the others is needed by
+   `heads` more K/V heads. Returns how many stay. */
 static int attn__keys_left(const attn__row *row, int heads, unsigned char *left, int n,
                            unsigned char *needed)
 {
@@ -4052,6 +4122,8 @@ static int attn__keys_left(const attn__row *row, int heads, unsigned char *left,
                            (row->mask && row->mask[j] == -attn__inf()) ||
                            (row->bias && row->bias[j] == -attn__inf()) ||
                            (row->keep && !row->keep[j]);
+        /* Without a branch, which could not be predicted: the key is written always, and kept only
+           if it is hidden. */
         left[stay] = (unsigned char)j;
         stay += hidden;
         needed[j] = (unsigned char)(needed[j] + (hidden ? 0 : heads));
@@ -4065,21 +4137,23 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int b = block->b, key = block->e.start + first;
+    const int b = block->batch_at, key = block->entry.start + first;
     row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
     row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
 /* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
-   last row comes first, for it often sees all of them; the search ends when no key is left. */
+   last row is asked first, because it often sees all of them; the search ends when no key is left
+   that nobody needs. Cells that heads or rows share are asked once for all of them. */
 static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
     const int by_row = s->mask[2] || s->bias[2] || s->keep[2];
     const int heads = by_head ? s->group : 1;               /* that differ, in each K/V head */
-    const int top = block->first / s->group, bottom = (block->first + block->each - 1) / s->group;
+    const int top = block->first / s->group;
+    const int bottom = (block->first + block->per_head - 1) / s->group;
     unsigned char left[ATTN__CHUNK];
     attn__row row;
     int local, i, j, h, n;
@@ -4091,7 +4165,7 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
             const int r = i > top ? i * s->group - block->first : 0;  /* a row of this position */
             row.lo = view->lo;
             row.hi = view->hi;
-            if (by_row && !block->whole) {
+            if (by_row && !block->sees_all) {
                 row.lo = block->from[r] - view->first;
                 row.hi = block->to[r] - view->first;
             }
@@ -4103,6 +4177,7 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
         }
     }
 
+    /* The range shrinks to what is needed. Inside it some keys may still be needed by nobody. */
     while (view->lo < view->hi && !view->needed[view->lo]) view->lo++;
     while (view->lo < view->hi && !view->needed[view->hi - 1]) view->hi--;
     for (j = view->lo; j < view->hi; j++)
@@ -4118,13 +4193,13 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     const int first = chunk * ATTN__CHUNK;
     int r;
     view->first = first;
-    view->keys = attn__min(block->e.end - block->e.start - first, ATTN__CHUNK);
+    view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
     view->gaps = 0;
     view->lo = 0;
     view->hi = view->keys;
-    if (!block->whole) {
+    if (!block->sees_all) {
         int lo = view->keys, hi = 0;
-        for (r = 0; r < block->each; r++) {
+        for (r = 0; r < block->per_head; r++) {
             const int from = block->from[r] - first, to = block->to[r] - first;
             if (from >= to || to <= 0 || from >= view->keys) continue;
             lo = from < lo ? from : lo;
@@ -4133,35 +4208,37 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->lo = lo < 0 ? 0 : lo;
         view->hi = attn__min(hi, view->keys);
     }
-    /* one to four rows always leave out what they do not see, and need not know */
-    if (block->arrays && block->each > ATTN__DIRECT && view->lo < view->hi)
+    /* One to four rows always leave out what they do not see (attn__must_select), and need not
+       know which keys others need. */
+    if (block->arrays && block->per_head > ATTN__DIRECT && view->lo < view->hi)
         attn__chunk_needs(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
     view->score_lo = block->all_scores ? 0 : view->lo;
     view->score_hi = block->all_scores ? view->keys : view->hi;
+    /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
     view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1];
     return view->score_lo < view->score_hi;
 }
 
-/* Row `key` (counted from e.start) of K or V where it lies. */
+/* Row `key` (counted from entry.start) of K or V where it lies. */
 static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
                                 int local, int key)
 {
-    return rows + (block->kv_head + local) * step[2] + (block->e.start + key) * step[1];
+    return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* Panels of a cache are read as they are. */
+/* Panels of a cache are read as they are. Whether V is finite is looked at when it matters. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
     const attn__shape *s = block->w->s;
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     const size_t k_size = attn__kv_k_size(&kv->shape), v_size = attn__kv_v_size(&kv->shape);
-    const size_t at = (size_t)block->e.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
+    const size_t at = (size_t)block->entry.kv * (size_t)s->kv_heads + (size_t)block->kv_head;
     const float *k = kv->k_panels + at * k_size + (size_t)view->first * (size_t)s->head_dim;
-    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)dv16;
+    const float *v = kv->v_panels + at * v_size + (size_t)view->first * (size_t)v_width;
     attn__kv_source *source = view->source, *end = source + block->kv_heads;
     ATTN__COUNT(CACHE);
     for (; source < end; source++, k += k_size, v += v_size) {
@@ -4169,13 +4246,14 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->v = v;
         source->v_step = 16;
         source->v_panel = ATTN__CHUNK * 16;
-        source->panels = dv16 / 16;
+        source->panels = v_width / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
     }
 }
 
-/* Packs K of the chunk for every K/V head of the block. */
+/* Packs K of the chunk for every K/V head of the block, from the first panel with a key that is
+   wanted. */
 static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -4186,7 +4264,7 @@ static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
         for (local = 0; local < block->kv_heads; local++)
             block->w->kernels->pack_k(
                 block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
-                attn__plain(block->e.k, s->k, block, local, view->first + j), s->k[1], n,
+                attn__plain(block->entry.k, s->k, block, local, view->first + j), s->k[1], n,
                 s->head_dim);
     }
 }
@@ -4204,32 +4282,36 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
-    attn__soft soft;
+    attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
     /* factors of the outputs so far, and of the chunk's */
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
+/* Sets what all bands and chunks of a block have in common. */
 static void attn__band_for(attn__band *band, const attn__block *block)
 {
     const attn_args *a = block->w->a;
-    attn__soft *soft = &band->soft;
+    attn__softmax *softmax = &band->softmax;
+    /* The fold reads whole vectors, also behind the last row. */
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
-    soft->s = block->scores;
-    soft->m = band->m;
-    soft->l = band->l;
-    soft->ahead = 0;
-    soft->alibi = a->alibi_slopes != NULL;
-    soft->stage = a->weights_stage;
-    soft->softcap = a->softcap;
-    soft->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
-    soft->arrays = block->arrays || !soft->simple;
-    soft->row = block->whole && !soft->arrays ? NULL : band->row;
+    softmax->scores = block->scores;
+    softmax->m = band->m;
+    softmax->l = band->l;
+    softmax->ahead = 0;
+    softmax->alibi = a->alibi_slopes != NULL;
+    softmax->stage = a->weights_stage;
+    softmax->softcap = a->softcap;
+    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
+    softmax->arrays = block->arrays || !softmax->simple;
+    /* Rows that all see every key, with nothing added, need no description. */
+    softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
 }
 
-/* What each row of the band may see of the chunk by position. */
+/* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
+   i begins anew with each of them. */
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -4237,16 +4319,17 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     band->lo = view->keys;
     band->hi = 0;
     band->uneven = 0;
-    for (r = 0; r < band->rows; r++, i = i + 1 < block->each ? i + 1 : 0) {
+    for (r = 0; r < band->rows; r++, i = i + 1 < block->per_head ? i + 1 : 0) {
         attn__row *row = band->row + r;
         row->lo = view->lo;
         row->hi = view->hi;
-        if (!block->whole) {
+        if (!block->sees_all) {
             const int from = block->from[i] - view->first, to = block->to[i] - view->first;
             if (from > row->lo) row->lo = from;
             if (to < row->hi) row->hi = to;
             if (row->lo >= row->hi) row->lo = row->hi = 0;
         }
+        /* A row that sees nothing must not widen the range of the band. */
         if (row->lo < row->hi) {
             band->lo = row->lo < band->lo ? row->lo : band->lo;
             band->hi = row->hi > band->hi ? row->hi : band->hi;
@@ -4263,26 +4346,26 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     int lo, hi;
     band->start = start;
     band->rows = attn__band_rows(block, start);
-    band->first_head = block->few ? start / block->each : 0;
-    band->end_head = block->few ? band->first_head + band->rows / block->each : 1;
-    band->per_head = block->few ? block->each : band->rows;
+    band->first_head = block->few ? start / block->per_head : 0;
+    band->end_head = block->few ? band->first_head + band->rows / block->per_head : 1;
+    band->per_head = block->few ? block->per_head : band->rows;
     band->lo = view->lo;
     band->hi = view->hi;
     band->uneven = 0;
-    if (band->soft.row) attn__band_ranges(block, band, view);
+    if (band->softmax.row) attn__band_ranges(block, band, view);
     lo = all ? 0 : band->lo;
     hi = all ? view->keys : band->hi;
     if (lo >= hi) { ATTN__COUNT(SKIP); return 0; }
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    band->soft.lo = lo / 16 * 16;
-    band->soft.end = (hi + 15) / 16 * 16;
-    band->soft.n = view->keys;
-    band->soft.rows = band->rows;
-    band->soft.seen = block->seen + start;
-    /* when all of V is finite, hidden keys add exact zeros: nobody asks which they were */
-    band->soft.vis = block->few || view->source->not_finite ? block->visible : NULL;
+    band->softmax.lo = lo / 16 * 16;
+    band->softmax.end = (hi + 15) / 16 * 16;
+    band->softmax.n = view->keys;
+    band->softmax.rows = band->rows;
+    band->softmax.seen = block->seen + start;
+    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were. */
+    band->softmax.visible = block->few || view->source->not_finite ? block->visible : NULL;
     return 1;
 }
 
@@ -4292,23 +4375,26 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int key = block->e.start + view->first;
+    const int key = block->entry.start + view->first;
     int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
     ATTN__COUNT(MASKED);
-    band->soft.ahead = 0;                                   /* to the same row of the next band */
+    /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
+       away. */
+    band->softmax.ahead = 0;
     if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
-        band->soft.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
+        band->softmax.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
-        if (in_head == block->each) { in_head = 0; local++; }
+        if (in_head == block->per_head) { in_head = 0; local++; }
         attn__row_at(block, local, in_head, &h, &i);
         attn__row_arrays(block, row, h, i, view->first);
         row->weights = NULL;
         if (a->weights)
-            row->weights = a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k + key;
+            row->weights = a->weights + key +
+                           attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
         row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-        row->dist = (float)(block->e.pos + i - key);
+        row->distance = (float)(block->entry.pos + i - key);
     }
 }
 
@@ -4318,7 +4404,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
                               const attn__kv_source *source, int local, const float *ahead)
 {
     const attn__shape *s = block->w->s;
-    const int row = (local - band->first_head) * band->per_head, lo = band->soft.lo;
+    const int row = (local - band->first_head) * band->per_head, lo = band->softmax.lo;
     attn__gemm g;
     g.a = block->q + (band->start + row) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
@@ -4333,7 +4419,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.ahead = ahead;
     g.ahead_row = 0;
     g.rows = band->per_head;
-    g.panels = (band->soft.end - lo) / 16;
+    g.panels = (band->softmax.end - lo) / 16;
     g.depth = s->head_dim;
     block->w->kernels->gemm(&g);
 }
@@ -4346,9 +4432,10 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     const attn__kernels *kernels = block->w->kernels;
     const int at = band->number * ATTN__BAND;
     int r;
-    if (band->soft.arrays) attn__band_arrays(block, band, view);
-    kernels->soft(&band->soft);
-    if (band->lo >= band->hi) return 0;                     /* only the scores were wanted */
+    if (band->softmax.arrays) attn__band_arrays(block, band, view);
+    kernels->softmax(&band->softmax);
+    /* Scores may be wanted of a chunk that no row sees. */
+    if (band->lo >= band->hi) return 0;
     if (!state) {
         kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
                       band->rows);
@@ -4356,6 +4443,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     }
     memcpy(state, band->m, ATTN__SPLIT * sizeof(float));
     memcpy(state + ATTN__SPLIT, band->l, ATTN__SPLIT * sizeof(float));
+    /* `seen` also remembers the chunks before this one. That does no harm: all that is asked later
+       is whether a row has seen any key at all. */
     for (r = 0; r < ATTN__SPLIT; r++)
         state[2 * ATTN__SPLIT + r] = r < band->rows && block->seen[r] ? 1.0f : 0.0f;
     state[3 * ATTN__SPLIT] = 1.0f;
@@ -4364,7 +4453,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
-/* Is some of V not finite, among the keys that the block needs? */
+/* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
+   right-hand side of a product, so that is all that g describes. */
 static int attn__look_at_v(const attn__block *block, const attn__chunk_view *view,
                            const attn__kv_source *source)
 {
@@ -4376,22 +4466,23 @@ static int attn__look_at_v(const attn__block *block, const attn__chunk_view *vie
     g.b_panel = source->v_panel;
     g.panels = source->panels;
     g.depth = view->hi - view->lo;
-    if (kernels->dirty(&g)) return 1;
+    if (kernels->not_finite(&g)) return 1;
     if (!source->v_tail) return 0;
     g.b = source->v_tail + view->lo * 16;
     g.b_step = 16;
     g.panels = 1;
-    return kernels->dirty(&g);
+    return kernels->not_finite(&g);
 }
 
-/* Must each row choose its keys, because a product with 0 would not be 0, or would read a V that it
-   must not read? All of V finite: hidden keys add exact zeros, so no row needs the per-row
-   select. */
+/* Must each row leave its hidden keys out of the product? Their probability is 0, but 0 times a V
+   that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
+   finite, hidden keys add exact zeros, and no row needs the slower `select`. */
 static int attn__must_select(const attn__block *block, const attn__band *band,
                              const attn__chunk_view *view, attn__kv_source *source)
 {
     if (!band->uneven && !block->arrays) return 0;
-    if (block->each <= ATTN__DIRECT) return 1;  /* fewer steps, and nobody needs to look at V */
+    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. */
+    if (block->per_head <= ATTN__DIRECT) return 1;
     if (view->gaps && block->few) return 1;
     if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
     return source->not_finite;
@@ -4402,7 +4493,7 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
                                      attn__gemm *g)
 {
     g->a_row = ATTN__CHUNK;
-    g->c_row = g->from_row = block->w->plan->dv16;
+    g->c_row = g->from_row = block->w->plan->v_width;
     g->rows = band->per_head;
     g->from = g->ahead = NULL;
     g->ahead_row = 0;
@@ -4419,7 +4510,8 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const int select = attn__must_select(block, band, view, source);
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
-    if (select && !band->soft.arrays)  /* the soft-max has not written who sees whom */
+    /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
+    if (select && !band->softmax.arrays)
         for (r = 0; r < band->per_head; r++) {
             const attn__row *row = band->row + first + r;
             for (j = lo; j < hi; j++)
@@ -4435,7 +4527,9 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     if (select) kernels->select(g, visible + lo);
     else kernels->gemm(g);
     if (!source->v_tail) return;
-    g->b = source->v_tail + lo * 16;                        /* the columns that were packed alone */
+    /* The columns behind the last whole panel were packed by themselves, and are a second product
+       next to the first. */
+    g->b = source->v_tail + lo * 16;
     g->b_step = 16;
     g->c += source->panels * 16;
     if (g->from) g->from += source->panels * 16;
@@ -4464,7 +4558,7 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         v = source->v + lo * 16;
         source->v = block->v;
         source->not_finite = 0;
-        for (x = 0; x < block->w->plan->dv16; x += 16, v += source->v_panel)
+        for (x = 0; x < block->w->plan->v_width; x += 16, v += source->v_panel)
             source->not_finite |= kernels->pack_v(block->v + x * ATTN__CHUNK + lo * 16, v, 16, n,
                                                   16, needed);
         return;
@@ -4474,17 +4568,19 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     source->k = block->k;
     source->v = block->v;
     source->v_tail = NULL;
-    source->panels = block->w->plan->dv16 / 16;
+    source->panels = block->w->plan->v_width / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
     source->not_finite = kernels->pack_v(
-        block->v + lo * 16, attn__plain(block->e.v, s->v, block, 0, view->first + lo), s->v[1], n,
-        s->v_head_dim, needed);
+        block->v + lo * 16, attn__plain(block->entry.v, s->v, block, 0, view->first + lo), s->v[1],
+        n, s->v_head_dim, needed);
 }
 
+/* A chunk for a block of many rows. A band goes all the way from scores to outputs before the next
+   one begins, so its scores stay in L1 while packed K and V stay in L2. */
 static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
 {
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     attn__chunk_view view;
     attn__gemm g;
     int start;
@@ -4496,7 +4592,7 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
         attn__band_scores(block, band, view.source, 0, NULL);
         if (!attn__band_fold(block, band, &view, NULL)) continue;
         attn__band_product(block, band, &g);
-        g.c = block->o + (ptrdiff_t)start * dv16;
+        g.c = block->o + (ptrdiff_t)start * v_width;
         g.fold_a = band->fold_a;
         g.fold_b = band->fold_b;
         attn__band_outputs(block, band, &view, 0, band->lo, band->hi, &g);
@@ -4517,9 +4613,9 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         attn__kv_source *source = view->source + local;
         float *tail = block->v + (size_t)local * block->cut->v_head;
         ATTN__COUNT(ROWS);
-        source->k = block->direct ? attn__plain(block->e.k, s->k, block, local, view->first)
+        source->k = block->direct ? attn__plain(block->entry.k, s->k, block, local, view->first)
                                   : block->k + (size_t)local * block->cut->k_head;
-        source->v = attn__plain(block->e.v, s->v, block, local, view->first);
+        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
         source->v_step = s->v[1];
         source->v_panel = 16;
         source->v_tail = whole < s->v_head_dim ? tail : NULL;
@@ -4539,7 +4635,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     const attn__shape *s = block->w->s;
     const ptrdiff_t q_row = block->w->plan->q_row;
     const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
-    const int keys = block->e.end - block->e.start, end = view->score_hi;
+    const int keys = block->entry.end - block->entry.start, end = view->score_hi;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
@@ -4547,19 +4643,20 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     g.a_row = q_row;
     g.b_step = s->k[1];
     g.c_row = ATTN__CHUNK;
-    g.rows = block->each;
+    g.rows = block->per_head;
     g.depth = s->head_dim;
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
         g.b = view->source->k + j * s->k[1];
         g.c = block->scores + j;
-        g.ahead = NULL;  /* the next 16 keys; behind the last ones V */
+        /* Prefetched are the next 16 keys, and behind the last ones V. */
+        g.ahead = NULL;
         if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
             g.ahead = g.b + n * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
             g.ahead = view->source->v + view->lo * s->v[1];
-        block->w->kernels->scores(&g, n, block->kv_heads, block->each * q_row, s->k[2],
-                                  (ptrdiff_t)block->each * ATTN__CHUNK);
+        block->w->kernels->scores(&g, n, block->kv_heads, block->per_head * q_row, s->k[2],
+                                  (ptrdiff_t)block->per_head * ATTN__CHUNK);
     }
 }
 
@@ -4586,7 +4683,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source;
-    const int last = local + 1 == band->end_head, keys = block->e.end - block->e.start;
+    const int last = local + 1 == band->end_head, keys = block->entry.end - block->entry.start;
     const int share = view->v_slices ? hi - lo : ATTN__CHUNK;    /* keys to ask for */
     const int next = view->first + ATTN__CHUNK;             /* the next chunk */
     const int more = next + share <= keys;
@@ -4601,7 +4698,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
         if (!last) g->ahead = source[local + 1].v + lo * s->v[1];
         else if (hi + share <= band->hi) g->ahead = source[band->first_head].v + hi * s->v[1];
         else if (more && s->k[1] == s->v[1])
-            g->ahead = attn__plain(block->e.k, s->k, block, 0, next);
+            g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
     } else if (hi < band->hi) {
         /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
            evict the current ones: each head asks for a share of the memory that follows */
@@ -4609,7 +4706,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
             view->first + hi + share <= keys)
             g->ahead = source[0].v + hi * s->v[1] + (ptrdiff_t)local * share * s->v_head_dim;
     } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
-        g->ahead = attn__plain(block->e.k, s->k, block, 0, next)
+        g->ahead = attn__plain(block->entry.k, s->k, block, 0, next)
             + (ptrdiff_t)local * share * s->head_dim;
     }
 }
@@ -4619,7 +4716,7 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
 static void attn__few_outputs(const attn__block *block, const attn__band *band,
                               attn__chunk_view *view, float *state)
 {
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     attn__gemm g;
     int j, end, local;
     attn__band_product(block, band, &g);
@@ -4628,15 +4725,16 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
         if (view->v_slices) end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = (local - band->first_head) * band->per_head;
-            float *chains = block->chains + (ptrdiff_t)row * dv16;
+            float *chains = block->chains + (ptrdiff_t)row * v_width;
+            /* Only the last slice has all of the sum, so only it may fold. */
             g.from = j > band->lo ? chains : NULL;
             g.c = chains;
             g.fold_a = NULL;
             g.fold_b = NULL;
             if (end == band->hi && state) {
-                g.c = state + ATTN__STATE_O + (ptrdiff_t)row * dv16;
+                g.c = state + ATTN__STATE_O + (ptrdiff_t)row * v_width;
             } else if (end == band->hi) {
-                g.c = block->o + (ptrdiff_t)(band->start + row) * dv16;
+                g.c = block->o + (ptrdiff_t)(band->start + row) * v_width;
                 g.fold_a = band->fold_a + row;
                 g.fold_b = band->fold_b + row;
             }
@@ -4646,7 +4744,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
     }
 }
 
-/* state NULL: fold at once; else keep (m, l, seen, outputs) there. */
+/* A chunk for a block of few rows. It is folded at once, or its state is kept when there is one. */
 static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, float *state)
 {
     attn__chunk_view view;
@@ -4656,7 +4754,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     if (block->direct) attn__direct_scores(block, &view);
     band->number = 0;
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
-        /* whole heads see what the block sees: there is always something to do */
+        /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, view.source + local, local,
@@ -4668,7 +4766,8 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* What stands in a cell of the weights until its score arrives. */
+/* What stands in a cell of the weights until its score arrives, if one ever does. Probabilities can
+   only be made in the end, so the mark of a hidden key must be no score. */
 static float attn__cell_before(const attn_args *a)
 {
     return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
@@ -4682,7 +4781,7 @@ static void attn__block_fill(const attn__block *block, int local, int r, int fir
     float *weights;
     int j, h, i;
     attn__row_at(block, local, r, &h, &i);
-    weights = block->w->a->weights + attn__place(s, block->b, h, i) * (size_t)s->n_k;
+    weights = block->w->a->weights + attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
     for (j = first; j < last; j++) weights[j] = cell;
 }
 
@@ -4692,11 +4791,12 @@ static void attn__block_before(const attn__block *block, int first, int last)
     int r;
     if (!block->w->a->weights) return;
     for (r = 0; r < block->rows; r++)
-        attn__block_fill(block, r / block->each, r % block->each, first, last,
+        attn__block_fill(block, r / block->per_head, r % block->per_head, first, last,
                          attn__cell_before(block->w->a));
 }
 
-/* A row without a single visible key (it exists and is counted), or a row of padding. */
+/* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
+   row that exists, other stages of the weights than probabilities are written already. */
 static void attn__block_nothing(const attn__block *block, int local, int r, int exists)
 {
     const attn_args *a = block->w->a;
@@ -4705,29 +4805,32 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
     attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
     if (exists || !a->q_cum)  /* ragged: out has no room for padding */
-        for (x = 0; x < s->v_head_dim; x++) block->e.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-    if (a->lse) a->lse[attn__place(s, block->b, h, i)] = -attn__inf();
+        for (x = 0; x < s->v_head_dim; x++)
+            block->entry.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
+    if (a->lse) a->lse[attn__place(s, block->batch_at, h, i)] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES) attn__block_fill(block, local, r, 0, s->n_k, 0.0f);
     else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
-/* The sinks of a band's heads: a key each that has a score and no value. */
+/* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
+   none, and its sum is 0. */
 static void attn__block_sinks(attn__block *block, int start, int rows, float *M, float *L)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     float sink[ATTN__BAND], one[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
     int x, h, i;
+    /* Up to a whole band, since the fold reads whole vectors. */
     for (x = 0; x < ATTN__BAND; x++) {
         const int r = attn__min(start + x, block->rows - 1);
-        attn__row_at(block, r / block->each, r % block->each, &h, &i);
+        attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         sink[x] = block->w->a->sinks[h];
         one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
     }
     kernels->fold(M, L, sink, one, a, b, rows);
     for (x = 0; x < rows; x++)
-        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * dv16, NULL, a[x], b[x], dv16);
+        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * v_width, NULL, a[x], b[x], v_width);
 }
 
 /* lse and weights of row r of the block, and all of a row that has seen no key. */
@@ -4739,12 +4842,12 @@ static void attn__block_row(const attn__block *block, int r, float M, float L)
     size_t place;
     int h, i;
     if (!block->seen[r]) {
-        attn__block_nothing(block, r / block->each, r % block->each, 1);
+        attn__block_nothing(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
     if (!a->lse && !probabilities) return;
-    attn__row_at(block, r / block->each, r % block->each, &h, &i);
-    place = attn__place(s, block->b, h, i);
+    attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    place = attn__place(s, block->batch_at, h, i);
     if (a->lse) a->lse[place] = attn__clean(M + attn__log(L));
     if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
 }
@@ -4753,7 +4856,7 @@ static void attn__block_row(const attn__block *block, int r, float M, float L)
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
-    const int dv16 = block->w->plan->dv16;
+    const int v_width = block->w->plan->v_width;
     int start, r, n, h, i, axis, rows, local, band = 0;
     for (start = 0; start < block->rows; start += rows, band++) {
         float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
@@ -4761,9 +4864,9 @@ static void attn__block_close(attn__block *block)
         if (block->w->a->sinks) attn__block_sinks(block, start, rows, M, L);
         for (r = start; r < start + rows; r += n) {
             n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
-            block->w->kernels->finish(block->e.out + h * s->out[2] + i * s->out[1], s->out[axis],
-                                      block->o + (ptrdiff_t)r * dv16, dv16, L + (r - start), n,
-                                      s->v_head_dim);
+            block->w->kernels->finish(block->entry.out + h * s->out[2] + i * s->out[1],
+                                      s->out[axis], block->o + (ptrdiff_t)r * v_width, v_width,
+                                      L + (r - start), n, s->v_head_dim);
         }
         for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
     }
@@ -4778,12 +4881,12 @@ static void attn__block_close(attn__block *block)
 static void attn__block_chunks(const attn__block *block, int *first, int *last)
 {
     const int lo = block->all_scores ? 0 : block->lo;
-    const int hi = block->all_scores ? block->e.end - block->e.start : block->hi;
+    const int hi = block->all_scores ? block->entry.end - block->entry.start : block->hi;
     *first = lo / ATTN__CHUNK;
     *last = lo < hi ? (hi + ATTN__CHUNK - 1) / ATTN__CHUNK : *first;
 }
 
-/* An item is a block. */
+/* An item is a block. One that has only padding is closed at once. */
 static void attn__item_block(const attn__work *w, int item, int slot)
 {
     attn__block block;
@@ -4806,17 +4909,19 @@ static void attn__item_block(const attn__work *w, int item, int slot)
 /* Where the state of a chunk is kept until all of its block are there. */
 static float *attn__state(const attn__work *w, int item, int chunk)
 {
-    return w->states + ((size_t)item * (size_t)w->plan->chunks + (size_t)chunk) * w->plan->state;
+    const size_t number = (size_t)item * (size_t)w->plan->chunks + (size_t)chunk;
+    return w->states + number * w->plan->state_floats;
 }
 
 /* The column of the weights where a chunk begins. */
 static int attn__column(const attn__block *block, int chunk)
 {
-    const long long j = block->e.start + (long long)chunk * ATTN__CHUNK;
+    const long long j = block->entry.start + (long long)chunk * ATTN__CHUNK;
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is a part of a block's chunks, and leaves their states. */
+/* An item is a part of a block's chunks, and leaves their states. Parts are cut by the longest
+   entry: a part of a shorter one may have nothing to do, and leaves states that are not in use. */
 static void attn__item_part(const attn__work *w, int item, int slot)
 {
     const int parts = w->plan->parts, part = item % parts;
@@ -4829,6 +4934,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
     attn__block_chunks(&block, &first, &last);
     lo = (int)((long long)w->plan->chunks * part / parts);
     hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
+    /* Each part fills its own columns of the weights, the outer ones also what lies outside. */
     attn__block_before(&block, part == 0 ? 0 : attn__column(&block, lo),
                        part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
     for (chunk = lo; chunk < hi; chunk++) {
@@ -4841,7 +4947,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
 /* An item is a block again: the states of its chunks are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
-    const int dv16 = w->plan->dv16;
+    const int v_width = w->plan->v_width;
     attn__block block;
     int chunk, r;
     if (attn__block_open(&block, w, item, slot)) {
@@ -4851,14 +4957,15 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
             const float *state = attn__state(w, item, chunk);
             float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
             if (state[3 * ATTN__SPLIT] == 0.0f) continue;
+            /* The fold reads whole vectors, and a state has half a band. */
             memset(m, 0, sizeof m);
             memset(l, 0, sizeof l);
             memcpy(m, state, ATTN__SPLIT * sizeof(float));
             memcpy(l, state + ATTN__SPLIT, ATTN__SPLIT * sizeof(float));
             w->kernels->fold(block.M, block.L, m, l, a, b, block.rows);
             for (r = 0; r < block.rows; r++) {
-                const ptrdiff_t at = (ptrdiff_t)r * dv16;
-                w->kernels->fold_out(block.o + at, state + ATTN__STATE_O + at, a[r], b[r], dv16);
+                const ptrdiff_t at = (ptrdiff_t)r * v_width;
+                w->kernels->fold_out(block.o + at, state + ATTN__STATE_O + at, a[r], b[r], v_width);
                 if (state[2 * ATTN__SPLIT + r] > 0.0f) block.seen[r] = 1;
             }
         }
@@ -4872,12 +4979,13 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     attn__block block;
     int local, r, h, i;
     attn__block_at(&block, w, item);
-    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot);
+    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
     for (local = 0; local < block.kv_heads; local++) {
-        for (r = 0; r < block.each; r++) {
+        for (r = 0; r < block.per_head; r++) {
             attn__row_at(&block, local, r, &h, &i);
             ATTN__COUNT(SCALAR);
-            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.e, block.b, h, i);
+            *block.empty +=
+                (size_t)attn__scalar_row(w->a, w->s, &block.entry, block.batch_at, h, i);
         }
         for (r = block.pad_from; r < block.pad_to; r++)
             attn__block_nothing(&block, local, r - block.first, 0);
@@ -4886,7 +4994,8 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* The next item that nobody has taken, or with a compiler that has no atomics a fixed share. */
+/* The next item that nobody has taken. Where the compiler is not known to have atomics, every task
+   gets a fixed share instead. */
 static int attn__take(attn__work *w, int slot, int round)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -4898,6 +5007,8 @@ static int attn__take(attn__work *w, int slot, int round)
 #endif
 }
 
+/* Task: takes items until there are none. Its number is that of its slot: a thread may run several
+   tasks, but no task shares its work memory. */
 static void attn__task(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
@@ -4906,6 +5017,7 @@ static void attn__task(void *arg, int slot)
         w->run_item(w, item, slot);
 }
 
+/* Runs all items, with no more tasks than slots. */
 static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
 {
     w->run_item = run_item;
@@ -4928,11 +5040,14 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     w.plan = plan;
     w.kernels = attn__table(a->backend);
     w.first_item = (int *)(void *)at;
+    /* Ragged, out has no rows of padding, but lse and weights have. */
     w.padding = !a->q_cum || a->lse || a->weights;
-    w.slots = (float *)(void *)at + plan->table;
-    w.states = w.slots + plan->slot * (size_t)plan->slots;
+    w.slots = (float *)(void *)at + plan->table_floats;
+    w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
     items = attn__list_items(&w);
-    for (i = 0; i < plan->slots; i++) *(size_t *)(void *)(w.slots + (size_t)i * plan->slot) = 0;
+    for (i = 0; i < plan->slots; i++)
+        *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
+    /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, attn__item_scalar, items);
     } else if (plan->parts > 1) {
@@ -4942,7 +5057,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
         attn__work_run(&w, attn__item_block, items);
     }
     for (i = 0; i < plan->slots; i++)
-        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot);
+        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
     return empty;
 }
 
@@ -4981,7 +5096,8 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* A call that has been checked. `room`: memory that may be used instead of an allocation, or NULL. */
+/* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
+   NULL. */
 static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
                                   size_t room_size, attn__why *why)
 {
@@ -4995,6 +5111,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
     if (s->batch == 0 || s->n_q == 0) {
         attn__nothing_to_do(s, why);
     } else {
+        /* The caller's work comes first, then `room`, then an allocation. */
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
         if (!at)
@@ -5022,7 +5139,8 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return attn__sdpa(a, NULL, 0, &why);
 }
 
-/* The room on the stack saves small calls of level 2 the allocation. */
+/* What attn_self and attn_cross have in common. The room on the stack saves small calls an
+   allocation; the double aligns it. */
 static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
@@ -5051,8 +5169,10 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     attn_args a;
     attn__why why;
     attn__why_open(&why, "attn_self", NULL);
+    /* Sentences use this function's names for n_q, n_k and *_lengths. */
     why.n = "n";
     why.lengths = "lengths";
+    /* With as many queries as keys there is one causal mask: no alignment can be asked for. */
     if (attn__check_option(&why, "causal", causal, 1) != ATTN_OK) return ATTN_E_OPTION;
     memset(&a, 0, sizeof a);
     a.n_q = a.n_k = n;
@@ -5078,8 +5198,8 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- append and attend ----------------------------------------------------------------------- */
 
-/* What attn_self_step cannot do. attn__check would say that kv and k are both set, or nothing: the
-   caller has given no kv, and k_lengths are legal beside one. */
+/* Refuses what attn_self_step cannot do. attn__check would accept some of it, and elsewhere name a
+   kv that the caller has not set. */
 static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
 {
     const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
@@ -5110,9 +5230,10 @@ static attn_status attn__step_run(attn_kv *c, attn_args *step, attn__shape *s, a
     rows.cum = step->q_cum;
     memcpy(rows.k_stride, s->k, sizeof s->k);
     memcpy(rows.v_stride, s->v, sizeof s->v);
-    /* What is not worth other threads when it attends is not when it copies. */
+    /* A step too small for threads when it attends is too small for them when it appends. */
     attn__kv_write(&rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
-    step->k = step->v = NULL;             /* the attention finds them in the cache */
+    /* From here on the new rows are keys of the cache. */
+    step->k = step->v = NULL;
     memset(s->k, 0, sizeof s->k);
     memset(s->v, 0, sizeof s->v);
     return attn__sdpa_run(step, s, NULL, 0, why);
@@ -5137,7 +5258,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
     work = attn__plan_bytes(&step, &s);
     if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
-    /* Before the append: when there is no memory nothing has changed. */
+    /* Memory comes before the append: a step that fails must leave the cache as it was. */
     if (!a->work && s.n_q > 0) {
         step.work = own = ATTN_MALLOC(a->user, work);
         step.work_size = work;
@@ -5155,10 +5276,10 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *
  * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
- * added in that order. Nothing about other rows, blocks or threads is in it, and neither is the
- * place of the weights: packed they are [n_out/16][n_in][16], with the bias behind them, both padded
- * to whole panels; in place they are packed on the way, a few panels at a time. A layer is four
- * linears around attn_sdpa.
+ * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
+ * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
+ * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
+ * panels at a time. A layer is four linears around attn_sdpa.
  * ============================================================================================== */
 
 /* ---- linears --------------------------------------------------------------------------------- */
@@ -5166,7 +5287,7 @@ enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 24,               /* rows of a block of a last panel that sticks out */
+    ATTN__LINEAR_TILE = 24,               /* rows at a time where n_out ends inside a panel */
     ATTN__LINEAR_HELD = 2                 /* panels packed at once from weights in place */
 };
 
@@ -5175,8 +5296,8 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form. 64 divides them, so that several linears can stand behind each
-   other. */
+/* Bytes of the packed form, in which the bias is one more input. They are a multiple of 64, so that
+   several linears can lie behind each other and each begins a cache line. */
 static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
 {
     const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
@@ -5189,8 +5310,8 @@ static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__
                       n_out, 0);
 }
 
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns what is behind. */
+/* Packs the weights into the memory at `at`, which is large enough and aligned, and returns the
+   address behind them. With `at` NULL the weights stay where they lie. */
 static char *attn__linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out,
                                char *at)
 {
@@ -5203,7 +5324,10 @@ static char *attn__linear_make(attn_linear *l, const float *w, const float *b, i
     l->b = b;
     if (!at) return NULL;
     bias = panels + padded * (size_t)n_in;
+    /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
+       layer may later run on another one. */
     attn__table(ATTN_AUTO)->pack_k(panels, w, n_in, n_out, n_in);
+    /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
     l->w = panels;
@@ -5233,6 +5357,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
     if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
+    /* 63 bytes are lost at most until a cache line begins. */
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
 }
@@ -5248,18 +5373,21 @@ ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 {
     attn__why why;
-    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
+    size_t bytes = 0;                     /* gcc does not see that the check sets it */
     attn_status status;
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
     if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
-    memset(l, 0, sizeof *l);              /* after an error every call refuses it politely */
+    /* Zeroed before anything can fail: a linear that was refused has no weights, and every call
+       refuses it. */
+    memset(l, 0, sizeof *l);
     if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
     if (!a->w) return attn__fail(&why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
     if ((status = attn__check_align(&why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
+    /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
         status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                     bytes, &own, &at);
@@ -5272,19 +5400,22 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 
 ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
-/* Every NaN becomes the one NaN. Nearly all blocks have none and only pay for the look. */
+/* Processors differ in the sign and payload of the NaNs they make, so each NaN becomes the one NaN.
+   Nearly all blocks have none and pay only for the search. */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows,
                              int panels)
 {
     attn__gemm block;
     int r, x;
+    /* The kernel searches the right-hand side of a product. So y poses as one, whose steps are
+       rows. The scalar backend has no such kernel and looks at every float itself. */
     memset(&block, 0, sizeof block);
     block.b = y;
     block.b_step = row;
     block.b_panel = ATTN__PANEL;
     block.panels = panels;
     block.depth = rows;
-    if (kernels->dirty && !kernels->dirty(&block)) return;
+    if (kernels->not_finite && !kernels->not_finite(&block)) return;
     for (r = 0; r < rows; r++, y += row)
         for (x = 0; x < panels * ATTN__PANEL; x++)
             if (y[x] != y[x]) y[x] = attn__nan();
@@ -5299,8 +5430,9 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Chain number at / 256 of g->panels panels from p on: sets what g reads, and where the chain goes.
-   g->c is the caller's, who has put the bias at `bias`. */
+/* Adds the chain of inputs at .. at + 255 to the outputs of g->panels panels from panel p on, which
+   stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is added by
+   the fold of the product, whose factors are 1 and therefore round nothing. */
 static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at,
                                const float *bias)
 {
@@ -5311,6 +5443,7 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
+        /* In place: these inputs of these panels are packed now, and not kept. */
         job->kernels->pack_k(job->held, l->w + (ptrdiff_t)first * l->n_in + at, l->n_in,
                              attn__min(g->panels * ATTN__PANEL, l->n_out - first), g->depth);
         g->b = job->held;
@@ -5320,26 +5453,30 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
     }
     job->kernels->gemm(g);
-    if (at + g->depth == l->n_in) attn__linear_nan(job->kernels, g->c, g->c_row, g->rows,
-                                                   g->panels);
+    /* After the last chain the outputs are final. */
+    if (at + g->depth == l->n_in)
+        attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
 }
 
-/* The last panel where it sticks out of y: by way of a tile, a few rows at a time. */
+/* The last panel, where n_out ends inside it. A product writes whole panels, which would overwrite
+   the beginning of the next row; so it writes to a tile, and the outputs that exist are copied. */
 static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, int rows, int p)
 {
     const attn_linear *l = job->l;
     const int left = l->n_out - p * ATTN__PANEL;
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL];
     int r, i, at;
-    memset(bias, 0, sizeof bias);         /* in place nothing stands behind the last one */
+    /* In place the bias ends with n_out, but the product reads 16 of them. */
+    memset(bias, 0, sizeof bias);
     if (l->b) memcpy(bias, l->b + p * ATTN__PANEL, (size_t)left * sizeof(float));
     g->c = tile;
     g->c_row = ATTN__PANEL;
     g->panels = 1;
+    /* A chain reads at job->x, which therefore moves on with the rows. */
     for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
         g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
-        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN) attn__linear_chain(job, g, p, at,
-                                                                                bias);
+        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
+            attn__linear_chain(job, g, p, at, bias);
         for (i = 0; i < g->rows; i++)
             memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
                    (size_t)left * sizeof(float));
@@ -5347,11 +5484,11 @@ static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, in
     g->c = NULL;                          /* the tile ends here, g does not */
 }
 
-/* Rows (at most ATTN__LINEAR_ROWS) x output panels from <= p < to. */
+/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. */
 static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
 {
     const attn_linear *l = job->l;
-    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;
+    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;    /* n_out may end in the last */
     const int most = job->held ? (int)ATTN__LINEAR_HELD : (int)ATTN__LINEAR_PANELS;
     attn__gemm g;
     int at, p;
@@ -5360,9 +5497,11 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     g.b_step = ATTN__PANEL;
     g.c_row = l->n_out;
     g.rows = rows;
+    /* Only a second chain is added to something. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
-    /* Chain by chain: 256 inputs of all rows stay in L2 while the panels pass by. */
+    /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
+       pass by. */
     for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
         for (p = from; p < whole; p += g.panels) {
             g.panels = attn__min(whole - p, most);
@@ -5372,12 +5511,14 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* In place: the room for a few packed panels is on the stack, in a frame of its own. */
+/* In place: room for a few packed panels is on the stack. It is in a function of its own that is
+   not inlined, so that linears with packed weights do not need these 32 KB. */
 static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, float *y, int rows,
                                                  int from, int to)
 {
     float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL];
     attn__linear_job mine;
+    /* Member by member: `ones` is not set yet and may not be copied. */
     mine.kernels = job->kernels;
     mine.l = job->l;
     mine.x = job->x;
@@ -5385,8 +5526,8 @@ static ATTN__NOINLINE void attn__linear_in_place(const attn__linear_job *job, fl
     attn__linear_block(&mine, y, rows, from, to);
 }
 
-/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist are neither read
-   nor written. */
+/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist (padding) are
+   neither read nor written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
@@ -5398,8 +5539,9 @@ typedef struct attn__project {
     int blocks, groups;  /* tasks per entry: blocks of rows, groups of output panels */
 } attn__project;
 
-/* How many rows that exist touch each other, from entry *e on and before entry `last`? *first is
-   the first of them, *e becomes the entry behind them. */
+/* Finds the next run of rows without padding between them, from entry *e on and before entry
+   `last`: a run goes through the product as if it were one entry. Returns how many rows it has;
+   *first becomes its first row, *e the entry behind it. */
 static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
 {
     int end;
@@ -5411,7 +5553,8 @@ static int attn__project_rows(const attn__project *p, int *e, int last, int *fir
     return end - *first;
 }
 
-/* Block number `block` of the rows of entries e .. last - 1, panels from .. to - 1. */
+/* Block number `block` of each run in entries e .. last - 1, panels from .. to - 1. Where a task
+   has several entries these are so short that a run is one block. */
 static void attn__project_block(const attn__project *p, int e, int last, int block, int from,
                                 int to)
 {
@@ -5438,22 +5581,22 @@ static int attn__project_tasks(const attn__project *p)
 }
 
 /* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the
-   other. */
+   other, so the task finds its job by counting down. */
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
     int tasks, panels, block, group, entry, last, from, to, end;
     for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
     panels = attn__linear_panels(p->l);
+    /* Neighbouring tasks read the same rows of x, and other weights. */
     group = i % p->groups;
     block = i / p->groups % p->blocks;
     entry = i / p->groups / p->blocks * p->together;
     last = attn__min(entry + p->together, p->entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
-    /* Few rows take a few panels at a time, through all of their inputs: the weights are read in
-       the order in which they lie, and stay in L2 from one run of rows to the next where padding
-       comes between. */
+    /* Several short entries may be several runs, and each of them reads all weights. A few panels
+       at a time, through all of their inputs, stay in L2 from one run to the next. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         attn__project_block(p, entry, last, block, from, to);
@@ -5471,7 +5614,8 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         attn__project *p = job + i;
         long long work, most;
         int rows;
-        if (!p->from && !p->to) {  /* nothing is missing: one long entry */
+        /* Without padding all entries are one run. */
+        if (!p->from && !p->to) {
             p->rows *= p->entries;
             p->entries = p->rows > 0;
         }
@@ -5480,9 +5624,11 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         p->blocks = (p->rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
         p->groups = 1;
         if (attn__project_tasks(p) == 0) continue;
+        /* Panels are dealt out in as many groups as threads can use, but every task gets enough
+           work to be worth its start, and at least four panels. */
         rows = attn__min(p->rows * attn__min(p->together, p->entries), ATTN__LINEAR_ROWS);
         work = (long long)rows * p->l->n_in * p->l->n_out;
-        most = work / 32768;  /* smaller tasks would cost more than they bring */
+        most = work / 32768;
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
@@ -5491,7 +5637,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     attn__run(exec, tasks, attn__project_task, job);
 }
 
-/* What a linear reads, for the search for overlaps. */
+/* What a linear reads, for the search for overlaps: packed weights are padded to whole panels. */
 static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name,
                               const attn_linear *l)
 {
@@ -5529,12 +5675,14 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
         return attn__fail(&why, ATTN_E_OVERFLOW,
                           "# rows of n_in # and n_out # do not fit the address space", "", rows,
                           l->n_in, l->n_out);
+    /* Without rows x and y may be NULL. */
     if (rows == 0) return ATTN_OK;
     if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
     if ((status = attn__check_align(&why, "y", y, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(&why, "x", x, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
     spans.n = 0;
+    /* What is written comes first: the first `outputs` spans may overlap no other. */
     attn__span_add(&spans, "y", y, y_bytes);
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
@@ -5551,18 +5699,20 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
    rounding to float ends it. */
 typedef unsigned long long attn__fixed;
 
-static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)  /* a * b / 2^64, rounded down */
+/* a * b / 2^64, rounded down: from four products of halves, since C99 has no 128 bits. */
+static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)
 {
     const attn__fixed low = 0xFFFFFFFFu, a1 = a >> 32, a0 = a & low, b1 = b >> 32, b0 = b & low;
     const attn__fixed mid = a1 * b0 + (a0 * b0 >> 32), mid2 = a0 * b1 + (mid & low);
     return a1 * b1 + (mid >> 32) + (mid2 >> 32);
 }
 
-enum { ATTN__TERMS = 22 };
+enum { ATTN__TERMS = 22 };                /* of a series: 1/22! is below 2^-69 */
 
 /* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k!
    and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is
-   cos(x) for first 0, sin(x)/x for 1. */
+   cos(x) for first 0, sin(x)/x for 1. Horner's rule from the last term on keeps every value
+   positive, so unsigned numbers suffice. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
     int k = first;
@@ -5577,6 +5727,7 @@ static float attn__fixed_float(attn__fixed x, int negative)
 {
     unsigned exponent = 127 + 63, rest;
     if (x == 0) return 0.0f;
+    /* Shifted until the first bit is 1, as a float has it. */
     while (!(x >> 56)) { x <<= 8; exponent -= 8; }
     while (!(x >> 63)) { x <<= 1; exponent--; }
     exponent -= 63;
@@ -5587,25 +5738,32 @@ static float attn__fixed_float(attn__fixed x, int negative)
     return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));
 }
 
-/* f * 2^power / (2 pi) in turns, f in units of 2^-64 */
+/* f * 2^power / (2 pi) in turns, f in units of 2^-64. What is more than a whole turn is lost, and
+   should be. */
 static attn__fixed attn__turns(attn__fixed f, int power)
 {
-    f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);                         /* 2^66 / (2 pi) */
+    /* 2^66 / (2 pi) is the largest that fits, hence the 2. */
+    f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);
     power -= 2;
     if (power >= 0) return f << power;  /* frequencies are below 2^16 */
+    /* Down: rounded by the last bit that falls out. */
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction */
+/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction. As a power of two:
+   its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part below 1 that
+   goes through the series of exp. */
 static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
                                     int i, int rotary_dim)
 {
     const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
-    const attn__fixed n = whole * m + (p1 >> 32);  /* m * log2(base), then divided by d: */
+    /* m * log2(base) has the digits n, p1, p0 of 32 bits. Dividing them by d one after the other,
+       with the remainder carried down, is division as on paper. */
+    const attn__fixed n = whole * m + (p1 >> 32);
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
     const attn__fixed below = (n1 / d << 32) | n0 / d;
-    /* The constant is 2^64 ln 2. */
+    /* 2^-below = exp(-below ln 2); the constant is 2^64 ln 2. */
     const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
     return attn__turns(f, 1 - (int)(n / d));
 }
@@ -5614,16 +5772,18 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
    quarter turn. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
+    /* An eighth of a turn is added, so that cutting off rounds to the nearest quarter. */
     const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
     const attn__fixed off = angle - ((attn__fixed)quarter << 62);
     const int below = (int)(off >> 63);
-    /* The constant is 2^62 pi. */
+    /* From turns to radians; the constant is 2^62 pi. */
     const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;
     const attn__fixed z = attn__fixed_mul(x, x), x_cos = attn__series(c, z, 0, 2);
     const attn__fixed x_sin = attn__fixed_mul(x, attn__series(c, z, 1, 2));
     const float c_near = attn__fixed_float(x_cos, 0), c_far = attn__fixed_float(x_cos, 1);
     const float s_near = attn__fixed_float(x_sin, below), s_far = attn__fixed_float(x_sin, !below);
-    switch (quarter) {                    /* every quarter turn makes (cos, sin) (-sin, cos) */
+    /* A quarter turn makes (-sin, cos) of (cos, sin). */
+    switch (quarter) {
     case 0:  *cosine = c_near; *sine = s_near; break;
     case 1:  *cosine = s_far;  *sine = c_near; break;
     case 2:  *cosine = c_far;  *sine = s_far;  break;
@@ -5634,6 +5794,7 @@ static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine
 /* A frequency as given, 24 bits and an exponent, in turns per position. */
 static attn__fixed attn__turns_float(float f)
 {
+    /* A denormal (e = 0) has the exponent of e = 1, and no leading 1. */
     const unsigned u = attn__bits(f), e = u >> 23 & 255u;
     const unsigned digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
     const attn__fixed t = attn__turns((attn__fixed)digits << 40, (int)(e ? e : 1) - 126);
@@ -5666,15 +5827,16 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
-    /* These are the bits of 1 and of 1e300. */
+    /* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
     if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))
         return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0,
                           0);
     return ATTN_OK;
 }
 
-/* log2 of a double of at least 1, in integers: every squaring of the mantissa yields a bit of the
-   fraction. */
+/* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
+   mantissa doubles its logarithm: if the square reaches 2, the next bit of the fraction is 1, and
+   the square is halved. */
 static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__fixed *fraction)
 {
     attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
@@ -5697,15 +5859,18 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     int i, k, pos;
     attn__why_open(&why, "attn_rope_table", NULL);
     memcpy(&bits, &base, sizeof bits);
+    /* Without its sign bit: -0 is a default, too. */
     if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;  /* 10000 */
     status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
     if (status != ATTN_OK) return status;
+    /* c[k] = 1/k! */
     c[0] = (attn__fixed)1 << 63;
     for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
         const attn__fixed step = freqs ? attn__turns_float(freqs[i])
                                        : attn__turns_base(c, whole, fraction, i, rotary_dim);
+        /* step * pos wraps: whole turns fall out, and the angle that is left is exact. */
         for (pos = 0; pos < positions; pos++) {
             float *row = table + (ptrdiff_t)pos * rotary_dim + i;
             attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
@@ -5714,8 +5879,8 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     return ATTN_OK;
 }
 
-/* One head of one row. The products that are added to are addends of an explicit fma, out of the
-   reach of a compiler that contracts. */
+/* Rotates one head of one row. A compiler that contracts may fuse a product with a sum that
+   follows, but not with an fma: so each product here is an addend of an explicit one. */
 static void attn__rotate(float *x, int rotary_dim, const float *table, int interleaved)
 {
     const int half = rotary_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
@@ -5740,7 +5905,8 @@ typedef struct attn__rope_job {
     ptrdiff_t stride[3];
 } attn__rope_job;
 
-/* Task: the rows of one entry. Rows before position 0 are padding and stay. */
+/* Task: the rows of one entry. Rows before position 0 are padding on the left and stay as they
+   are. */
 static void attn__rope_task(void *arg, int b)
 {
     const attn__rope_job *job = (const attn__rope_job *)arg;
@@ -5768,6 +5934,7 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
         (status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
         (status = attn__check_option(why, "interleaved", a->interleaved, 1)) != ATTN_OK)
         return status;
+    /* The sentence names the argument that the number came from. */
     if (*rotary_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
@@ -5793,11 +5960,13 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
         (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
         return status;
+    /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
     if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           a->positions, job->rotary_dim, 0);
+    /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
     for (b = 0; b < a->batch; b++)
@@ -5821,6 +5990,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     if ((status = attn__rope_sizes(a, &job.rotary_dim, &why)) != ATTN_OK ||
         (status = attn__rope_places(&job, &why)) != ATTN_OK)
         return status;
+    /* A task although there are no threads: it runs in the default floating-point environment. */
     if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
     return ATTN_OK;
 }
@@ -5832,7 +6002,8 @@ static double attn__inverse_root(double x)
 {
     double r = 1.0, next;
     if (!(x - x == 0.0)) return 1.0 / x;
-    while (r * r < x) r *= 2.0;  /* from above: from there on it only falls */
+    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
+    while (r * r < x) r *= 2.0;
     while (r * r > 4.0 * x) r /= 2.0;
     for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
     return 1.0 / r;
@@ -5866,6 +6037,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     };
     const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
+    /* In this order, since each default may be made of those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
@@ -5881,13 +6053,14 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
     if (!s->rope_dim) s->rope_dim = s->head_dim;
+    /* The widest linear; kv_heads times head_dim then fits an int as well. */
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
                           s->heads, s->head_dim, 0);
     return ATTN_OK;
 }
 
-/* Rotation, norms and where the weights lie. */
+/* Checks the options of rotation and norms, and where the weights lie. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
@@ -5901,11 +6074,12 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if (s->rope_table && s->rope_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
-    /* A layer that rotates is for self-attention, which reads queries, keys and values off x. */
+    /* Only self-attention rotates, and there queries, keys and values are all made of x. */
     if (s->rope_table && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT,
                           "rope_table needs one source, but d_model is #, d_key # and d_value #",
                           "", s->d_model, s->d_key, s->d_value);
+    /* Bits above those of -0 are a negative number. */
     if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
         return attn__fail_float(why, "norm_eps", s->norm_eps,
                                 " but must be finite and not negative");
@@ -5936,6 +6110,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
         return status;
     attn__mha_widths(s, in, out);
     norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
+    /* The weights are added up in place, too: their sizes must make sense wherever they lie. The
+       NULL leaves it to this function to refuse, in words that the caller of a layer knows. */
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
         if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
@@ -5959,6 +6135,7 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 /* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
 static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 {
+    /* The first of the separate weights that is set, and the first that is not. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
     const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : !s->w_k ? "w_k" :
@@ -5986,6 +6163,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
         status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
         if (status != ATTN_OK) return status;
     }
+    /* From here on there are separate weights and biases only. */
     if (s->w_in) {
         s->w_q = s->w_in;
         s->w_k = s->w_q + (ptrdiff_t)q * s->d_model;
@@ -6014,31 +6192,35 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn__why why;
     attn_mha_args s;
     attn_status status;
-    size_t bytes = 0;                     /* for gcc, which sees a way around the check */
+    size_t bytes = 0;                     /* gcc does not see that the check sets it */
     int in[4], out[4];
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
     if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
     status = attn__mha_shape(a, &s, &bytes, &why);
-    memset(m, 0, sizeof *m);              /* not before: a may point into m */
+    /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
+       so that every call refuses a layer that was refused here. */
+    memset(m, 0, sizeof *m);
     if (status != ATTN_OK || (status = attn__mha_weights(&s, &why)) != ATTN_OK) return status;
     if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem,
                                                   s.mem_size, bytes, &own, &at)) != ATTN_OK)
         return status;
     attn__mha_widths(&s, in, out);
     m->own = own;
+    /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
     at = attn__linear_make(&m->q, s.w_q, s.b_q, in[0], out[0], at);
     at = attn__linear_make(&m->k, s.w_k, s.b_k, in[1], out[1], at);
     at = attn__linear_make(&m->v, s.w_v, s.b_v, in[2], out[2], at);
     at = attn__linear_make(&m->o, s.w_o, s.b_o, in[3], out[3], at);
     m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
     m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
-    /* m->shape does not remember where the weights were: they may go now. */
+    /* m->shape forgets where the weights were: the caller may free them now. */
     m->shape = s;
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
     m->shape.q_norm = m->shape.k_norm = NULL;
+    /* +0 and -0 are both the default. */
     if (attn__bits(s.norm_eps) << 1 == 0) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
@@ -6049,6 +6231,8 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 }
 
 /* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ----- */
+/* A call of a layer. All five kinds are one procedure: what one of them does not have (a cache,
+   say) is NULL, or has no rows. */
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
@@ -6056,18 +6240,22 @@ typedef struct attn__mha_run {
     const attn__kernels *kernels;
     attn_mha_call call;
     int self, step;                       /* keys come from x; keys are read from a cache */
-    int batch, n_q;
+    int batch, n_q;                       /* as the caller counts; q_cum: the longest entry */
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
-    const int *q_to, *k_from, *k_to;  /* the rows of each that exist, as attn__project has them */
-    float *q, *k, *v, *heads, *weights;   /* workspace; heads: what attention gives, before w_o */
-    attn__kv_rows put;                    /* self step: what will be appended, */
-    attn_kv after;                        /* and the cache as it will be then, for the checks */
-    int *ints;  /* workspace: the lengths of `after`, or k_from and k_to */
+    const int *q_to, *k_from, *k_to;      /* which of these rows exist, as in attn__project */
+    float *q, *k, *v;                     /* workspace: what the projections give */
+    float *heads, *weights;               /* workspace: what attention gives, before w_o and
+                                             before the mean over heads */
+    attn__kv_rows put;                    /* self step: what will be appended */
+    attn_kv after;                        /* self step: the cache as it will be then */
+    int *ints;                            /* workspace: the lengths of `after`, or k_from and
+                                             k_to */
     struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
 } attn__mha_run;
 
-/* Settings of opts->attn that a layer makes itself, or that this kind of call cannot follow. */
+/* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
+   follow: ignoring them would be a wrong answer. `set` is the name of the first such setting. */
 static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *cache, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
@@ -6082,12 +6270,14 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
     if (set)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
                           0, 0, 0);
+    /* The cache is an argument of its own. Naming the same one here does no harm. */
     if (a->kv && a->kv != cache)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
                           0);
     if (!r->self && r->m->shape.rope_table)
         return attn__fail(why, ATTN_E_CONFLICT,
                           "the layer has a rope_table: it is for self-attention", "", 0, 0, 0);
+    /* What is left concerns self-attention only, and then its steps. */
     if (!r->self) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
@@ -6105,7 +6295,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
     return ATTN_OK;
 }
 
-/* Ragged entries of a layer begin at row 0; *n, the widest, may be left to us. */
+/* Checks the offsets of ragged entries. They begin at row 0, because projections take all rows up
+   to the last offset for one entry. *n, the longest entry, is found here when it is 0. */
 static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
                                  const char *width, int *n)
 {
@@ -6115,7 +6306,7 @@ static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cu
     return attn__check_cum(why, name, cum, batch, width, n);
 }
 
-/* Sizes of the call, from which follow those of the attention inside and of what is projected. */
+/* Notes the sizes of the call, of the attention inside, and of what is projected. */
 static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -6124,12 +6315,15 @@ static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k,
     r->n_q = r->q_rows = n_q;
     r->k_rows = n_k;
     if (a->k_batch && !r->step) r->k_batch = a->k_batch;
+    /* Without padding a projection takes the rows of all entries as one, so an int must count
+       them. */
     if (r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", batch, n_q,
                           0);
     if (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
                           r->k_batch, n_k, 0);
+    /* New rows of a self step are both queries and keys, so both have the same lengths. */
     r->q_to = a->q_lengths;
     if (r->call == ATTN_MHA_SELF_STEP) r->k_to = a->q_lengths;
     a->batch = batch;
@@ -6141,8 +6335,8 @@ static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k,
     return ATTN_OK;
 }
 
-/* Begins a call: options and sizes. Looks at no tensor and, when only the workspace is asked for
-   (query), into no array. */
+/* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
+   before there are any arrays, so then none of these is looked at either. */
 static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha_call call,
                                    int batch, int n_q, int n_k, const attn_kv *cache,
                                    const attn_mha_opts *o, int query, attn__why *why)
@@ -6150,6 +6344,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     attn_args *a = &r->in;
     attn_status status;
     memset(r, 0, sizeof *r);
+    /* A fill makes keys and values alone: it is a call without queries. */
     if (call == ATTN_MHA_CROSS_FILL) n_q = 0;
     if (!m || !m->o.w)
         return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
@@ -6161,6 +6356,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     if (o) r->o = *o;
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
     *a = r->o.attn;
+    /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
     if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
         (status = attn__check_size(why, r->self && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
         (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
@@ -6170,6 +6366,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
+    /* What the kind of call decides about the attention inside. */
     a->kv = cache;
     if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
@@ -6190,7 +6387,8 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
 }
 
-/* A part of the workspace behind the others, on cache lines of its own. 1 when it does not fit. */
+/* Puts a part of a * b * c * d floats behind the others, on cache lines of its own, since threads
+   write to different parts at once. Returns 1 when it does not fit. */
 static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
     size_t bytes;
@@ -6199,9 +6397,11 @@ static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
            (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
 }
 
-/* The parts of the workspace, and how large it must be. */
+/* Lays out the workspace and says how large it must be. Parts that this call does not need have no
+   rows. */
 static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
 {
+    /* A mean over the heads is made of the weights of each, which need room first. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
     const attn_mha *m = r->m;
     size_t total = 0;
@@ -6215,6 +6415,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
                        r->in.n_k);
+    /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
         if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
@@ -6232,9 +6433,10 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
 static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
-    size_t need = 0;                      /* for gcc, which sees a way around the plan */
+    size_t need = 0;                      /* gcc does not see that the plan sets it */
     char *at = NULL;
     attn_status status;
+    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
     r->in.work = NULL;
     r->in.work_size = 0;
     if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
@@ -6251,8 +6453,8 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* Steps: how long is the longest entry that is read? Self steps: is there room in the cache and in
-   the table? */
+/* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
+   steps also append to it (`to`): is there room in the cache, and in the table of rotations? */
 static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
@@ -6263,6 +6465,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
                           to->shape.batch, 0);
     if (to) {
+        /* k and v follow when they have been projected; their counts are known now. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
         if ((status = attn__kv_room(why, &r->put, "q_lengths")) != ATTN_OK) return status;
     }
@@ -6273,6 +6476,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
                               "entry # reads entry # of a cache that has #", "", b, entry,
                               cache->shape.batch);
+        /* As many keys as there will be when the new ones have been appended. */
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
         if (to && r->m->shape.rope_table && keys > positions)
@@ -6285,14 +6489,16 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
     return ATTN_OK;
 }
 
-/* What attn__check_masks leaves of masks: the spans point into it as long as they are looked at. */
+/* What attn__check_masks makes of mask, keep and bias. Spans point into it, so it must live as long
+   as they are looked at. */
 typedef struct attn__mha_masks {
     attn_args args;
     attn__shape shape;
     attn__tensor tensor[3];
 } attn__mha_masks;
 
-/* Everything that a call reads, whatever it computes: the layer, and what the options point to. */
+/* Notes everything that a call reads whatever it computes: the layer itself, and what the options
+   point to. */
 static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
                                     attn__mha_masks *masks, attn__why *why)
 {
@@ -6300,6 +6506,7 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     const attn_mha_args *s = &m->shape;
     attn__shape *shape = &masks->shape;
     attn_status status;
+    /* These four are all that the next two functions read of a shape. */
     memset(shape, 0, sizeof *shape);
     shape->batch = r->batch;
     shape->heads = s->heads;
@@ -6327,8 +6534,8 @@ static void attn__span_cache(attn__spans *all, const attn_kv *c)
     attn__span_add(all, "the memory of the cache", c->k_panels, attn__kv_bytes(c));
 }
 
-/* Is all that is written apart from all that is read? `to` is a cache that is written, lengths the
-   source_lengths of a fill. */
+/* Is all that is written apart from all that is read? What is written is noted first, up to
+   all.outputs. `to` is a cache that is written, `lengths` the source_lengths of a fill. */
 static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x,
                                      const float *k_from, const float *v_from, const attn_kv *to,
                                      const int *lengths, attn__why *why)
@@ -6357,7 +6564,8 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     if (to) attn__span_cache(&all, to);
     all.outputs = all.n;
     attn__span_add(&all, "x", x, x_bytes);
-    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);  /* perhaps x, with more rows */
+    /* memory may be x with more rows, so it is noted by itself. */
+    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);
     if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
     attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
     if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
@@ -6365,14 +6573,16 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     return attn__check_overlap(why, &all);
 }
 
-/* Which rows of the memory are keys of somebody? The others are not projected: they may never have
-   been written. With a k_map, an entry has the keys that any of its readers sees. */
+/* Finds the rows of the memory that are somebody's keys, from the first to the last of each entry.
+   The others are not projected: they may be uninitialised. With a k_map several entries of the
+   batch may read the same one of the memory, which then has the keys that any of them sees. */
 static void attn__mha_keys(attn__mha_run *r)
 {
     const attn_args *a = &r->in;
     int *from = r->ints, *to = from + r->k_batch, b;
     if (r->step || a->k_cum || r->k_rows == 0) return;
     if (!a->k_lengths && !a->k_starts && !a->k_map && r->k_batch == r->batch) return;
+    /* An entry has no keys until a reader is found. */
     for (b = 0; b < r->k_batch; b++) {
         from[b] = r->k_rows;
         to[b] = 0;
@@ -6384,15 +6594,17 @@ static void attn__mha_keys(attn__mha_run *r)
         if (start < from[entry]) from[entry] = start;
         if (end > to[entry]) to[entry] = end;
     }
+    /* Without a reader: no rows, and not minus some. */
     for (b = 0; b < r->k_batch; b++)
         if (from[b] > to[b]) from[b] = to[b];
     r->k_from = from;
     r->k_to = to;
 }
 
-enum { ATTN__HEAD_ROWS = 32 };
+enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
 
-/* What happens to each head of the projected queries, or keys, before they meet: norm, rotation. */
+/* What happens to each head of the projected queries, or keys, before they meet: norm and rotation,
+   in the order that the layer asks for. */
 typedef struct attn__head_job {
     const attn__mha_run *r;
     float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
@@ -6402,13 +6614,14 @@ typedef struct attn__head_job {
     int blocks;
 } attn__head_job;
 
-/* Position of row 0 of entry b: behind what the cache holds, or so that the first key has 0. */
+/* Position of row 0 of entry b. A step goes on behind the keys in the cache. Otherwise k_starts[b]
+   rows of padding come first and have negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
-/* Task: some rows of one entry. Padding is left alone: the table may end before it. */
+/* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
 static void attn__head_task(void *arg, int i)
 {
     const attn__head_job *job = (const attn__head_job *)arg;
@@ -6416,19 +6629,21 @@ static void attn__head_task(void *arg, int i)
     int b, row, last, h, pos;
     ptrdiff_t first;
     float *x;
+    /* The tasks of the second job are numbered behind those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
     last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
     if (job->from && row < job->from[b]) row = job->from[b];
     if (job->to && last > job->to[b]) last = job->to[b];
+    /* Rows of the tensor are counted from the first entry, positions within their own. */
     first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
     x = job->x + (first + row) * job->heads * s->head_dim;
     pos = attn__head_pos(job->r, b) + row;
     for (; row < last; row++, pos++)
         for (h = 0; h < job->heads; h++, x += s->head_dim) {
-            if (job->norm && !s->norm_after_rope) attn__norm(x, s->head_dim, job->norm,
-                                                             s->norm_eps);
+            if (job->norm && !s->norm_after_rope)
+                attn__norm(x, s->head_dim, job->norm, s->norm_eps);
             if (s->rope_table && pos >= 0)
                 attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
                              s->rope_interleaved);
@@ -6436,6 +6651,7 @@ static void attn__head_task(void *arg, int i)
         }
 }
 
+/* Norms and rotates the heads of queries and keys: two jobs, one start of the executor. */
 static void attn__head_run(attn__mha_run *r)
 {
     const attn_mha *m = r->m;
@@ -6446,8 +6662,10 @@ static void attn__head_run(attn__mha_run *r)
           k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum, 0 }
     };
     int i, tasks = 0;
+    /* The n_k of a self step counts the whole cache, but only the new keys are projected. */
     if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
     if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    /* A job that has nothing to do keeps its 0 blocks, and so has no tasks. */
     for (i = 0; i < 2; i++) {
         if (job[i].norm || m->shape.rope_table)
             job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
@@ -6456,7 +6674,8 @@ static void attn__head_run(attn__mha_run *r)
     attn__run(r->in.exec, tasks, attn__head_task, job);
 }
 
-/* y [rows][n][width] times the gate of each of the n: a product alone, with nothing added to it. */
+/* y [rows][n][width] times the gate of each of the n. Nothing is added to these products, so no
+   compiler can contract them. */
 typedef struct attn__gating {
     float *y;
     const float *gate;
@@ -6465,16 +6684,18 @@ typedef struct attn__gating {
     int n_q;
 } attn__gating;
 
+/* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
+   1, so it cannot overflow. */
 static float attn__gate(float x, int sigmoid)
 {
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;  /* of what is not positive: no overflow */
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
     if (!sigmoid) return attn__tanh(x);
     down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
 }
 
-/* Task: a block of rows. Rows of padding have never been written. */
+/* Task: a block of rows. Rows of padding are skipped: nobody has written them yet. */
 static void attn__gate_task(void *arg, int block)
 {
     const attn__gating *job = (const attn__gating *)arg;
@@ -6484,6 +6705,7 @@ static void attn__gate_task(void *arg, int block)
     for (i = 0; i < job->n; i++) {
         const float by = attn__gate(job->gate[i], job->sigmoid);
         for (r = first; r < last; r++) {
+            /* r counts the rows of all entries: this is row r % n_q of entry r / n_q. */
             float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
             if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
             for (x = 0; x < job->width; x++) {
@@ -6494,6 +6716,7 @@ static void attn__gate_task(void *arg, int block)
     }
 }
 
+/* Applies the gate to y: the heads before w_o when each has its own, else to out. */
 static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
 {
     attn__gating job = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid, r->q_to,
@@ -6502,10 +6725,12 @@ static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
               &job);
 }
 
-/* Task: one row of weights averaged over the heads: summed in their order, then divided. */
+/* Task: one row of weights averaged over the heads: summed in their order, so that threads do not
+   matter, then divided. */
 static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
+    /* i counts the rows of all entries. The same row of the next head is `head` floats away. */
     const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
     const size_t entry = (size_t)(i / r->n_q) * (size_t)r->m->shape.heads * head;
     const int heads = r->m->shape.heads;
@@ -6519,7 +6744,8 @@ static void attn__mean_task(void *arg, int i)
     for (j = 0; j < n_k; j++) to[j] = attn__clean(to[j] / (float)heads);
 }
 
-/* Everything is checked and there is memory for all of it. */
+/* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
+   fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
                                      const float *k_from, const float *v_from)
 {
@@ -6534,6 +6760,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
+    /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
     if (m->shape.rope_table || m->q_norm || m->k_norm) attn__head_run(r);
     if (r->put.to) {
         r->put.k = r->k;
@@ -6541,20 +6768,23 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
+    /* No `why`: the same arguments were checked before, and they bring their memory. */
     status = attn__sdpa(&r->in, NULL, 0, NULL);
-    ATTN_ASSERT(status == ATTN_OK);       /* it was checked and brings its memory */
+    ATTN_ASSERT(status == ATTN_OK);
+    /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
     if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
     attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
-    for (b = 0; r->q_to && b < r->batch; b++)                 /* rows of padding are zeros */
+    /* Rows of padding were left out everywhere, and are zeros for the caller. */
+    for (b = 0; r->q_to && b < r->batch; b++)
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
                (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
     return status;
 }
 
-/* The sources of a call, now that it is known how many rows there are. */
+/* Counts the rows of ragged sources, and checks that all sources are there. */
 static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const float *x,
                                      const float *k_from, attn__why *why)
 {
@@ -6566,7 +6796,8 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     };
     attn_status status;
     int i;
-    if (r->in.q_cum) {                    /* ragged: one long entry for all but the attention */
+    /* Only the attention inside needs to know ragged entries: for projections they are one. */
+    if (r->in.q_cum) {
         r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
         r->q_batch = 1;
     }
@@ -6574,12 +6805,13 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
         r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
-    /* Where nobody looks, no key is projected. */
+    /* Without queries nobody looks at a key, so none is projected. */
     if (r->call != ATTN_MHA_CROSS_FILL && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
     for (i = 0; i < 5; i++)
         if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
             ATTN_OK)
             return status;
+    /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
     if (r->k_rows > 0 && !k_from)
@@ -6591,9 +6823,9 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     return ATTN_OK;
 }
 
-/* All that can go wrong goes wrong here, with nothing written: shapes and room, then memory, then
-   overlaps, then the arguments of the attention inside as they will be when it is called, its keys
-   appended. */
+/* Checks what is left to check and computes. All that can go wrong goes wrong before anything is
+   written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
+   inside, as they will be when it is called. */
 static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
                                      const float *k_from, attn_kv *to, attn__why *why)
 {
@@ -6610,6 +6842,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         (status = attn__mha_sources(r, out, x, k_from, why)) != ATTN_OK ||
         (status = attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why)) != ATTN_OK)
         return status;
+    /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
     r->in.out = r->heads;
     r->in.q = r->q;
     if (!r->step) {
@@ -6617,7 +6850,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         r->in.v = r->v;
     }
     if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    if (to) {                             /* the cache as it will be */
+    /* The attention will look at a cache that the new keys have been appended to. It is checked
+       with a copy of that cache whose lengths have grown already; the panels are the same. */
+    if (to) {
         r->after = *to;
         r->after.lengths = r->ints;
         for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
@@ -6628,8 +6863,10 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
     return attn__mha_compute(r, out, x, k_from, v_from);
 }
 
+/* Where queries and keys of a call come from. For self-attention the memory is x. */
 typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
 
+/* Four of the five calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
                                       float *out, const attn__mha_source *in, attn_kv *to,
                                       const attn_kv *cache, const attn_mha_opts *o)
@@ -6677,7 +6914,7 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
     return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
 }
 
-/* Do the projected rows of the memory go into c? */
+/* Do the projected rows of the memory fit into c? Nothing has been projected yet. */
 static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
                                         const float *memory, const int *lengths, attn__why *why)
 {
@@ -6695,6 +6932,7 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
                               same[i].cached, same[i].here, 0);
     if ((status = attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN)) != ATTN_OK)
         return status;
+    /* Lengths that make no sense are refused as such, before the room for them is looked at. */
     for (b = 0; lengths && b < r->batch; b++)
         if (lengths[b] < 0 || lengths[b] > r->k_rows)
             return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
@@ -6706,7 +6944,8 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
     return attn__mha_sources(r, NULL, NULL, memory, why);
 }
 
-/* Everything is checked here, too: c forgets what it held. */
+/* Projects the memory and makes it the content of c. This cannot fail either, so c can forget what
+   it held before. */
 static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from)
 {
     attn__project in[2] = {
@@ -6716,6 +6955,7 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
     attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
     attn__project_run(r->in.exec, in, 2);
     if (r->m->k_norm) attn__head_run(r);
+    /* What c held is dropped, and the new rows are appended to nothing. */
     memset(c->lengths, 0, (size_t)r->batch * sizeof(int));
     attn__kv_write(&put, r->in.exec);
 }
@@ -6729,7 +6969,9 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
     attn_mha_opts own;
     attn_status status;
     const float *memory_v = o && o->memory_v ? o->memory_v : memory;
-    memset(&own, 0, sizeof own);          /* masks and the like are the business of the steps */
+    /* The options may be those of the steps that follow. A fill does not attend, so it takes what
+       it needs of them, and has nothing to say about masks and the like. */
+    memset(&own, 0, sizeof own);
     if (o) {
         own.memory_v = o->memory_v;
         own.attn.work = o->attn.work;
@@ -6759,16 +7001,19 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
 {
     attn__why why;
     attn__mha_run r;
-    attn_kv cache;                        /* of the size the steps will find */
+    attn_kv cache;                        /* stands for the one that steps will bring */
     size_t need;
     int step, lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
     if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)
         return (size_t)-1;
     step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    /* A step projects no memory: its n_k is not one of the layer's rows. */
     if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
         attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
         return (size_t)-1;
+    /* The workspace of a step depends on the capacity of its cache, which n_k is here. Nobody looks
+       into this cache, but it must look alive. */
     if (step) {
         memset(&cache, 0, sizeof cache);
         cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
@@ -7111,7 +7356,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
 #define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
-#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; nothing behind is read */
+#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; reads n floats */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
@@ -7146,6 +7391,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__TRANSPOSED 4
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
+/* A word that is one instruction needs no comment: the list above says what it means. */
 ATTN__V attn__vec attn__vset(float x) { return _mm_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm_storeu_ps(p, a); }
@@ -7164,6 +7410,8 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 #endif
     return _mm_add_ps(p, c);
 }
+/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
+   its place, and pushes out what stood there. */
 ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
     return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(t), 23));
@@ -7174,6 +7422,7 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
 }
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm_cmpunord_ps(a, a); }
+/* One instruction would do it, but that is of SSE4.1. */
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
@@ -7227,7 +7476,8 @@ ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
-    /* eight lanes of this window: n times -1 (load), then 0 (do not) */
+    /* Eight lanes of this window: n times -1 (load), then 0 (do not). A lane that is not loaded
+       cannot fault, even where its page does not exist. */
     static const int window[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
     const int *at = window + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
     return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)at));
@@ -7246,6 +7496,7 @@ ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
 }
+/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
@@ -7330,6 +7581,7 @@ typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+/* A mask with the lowest n bits set. Lanes that are not loaded cannot fault. */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << (n < 0 ? 0 : n > 16 ? 16 : n)) - 1u), p);
@@ -7366,6 +7618,7 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm512_mask_blend_ps(m, b, a);
 }
+/* The instruction keeps the lanes whose bit is set. */
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
 {
     return _mm512_maskz_mov_ps((__mmask16)~m, a);
@@ -7472,6 +7725,7 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return vmulq_f32(a, b);
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return vdivq_f32(a, b); }
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return vmaxq_f32(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a) { return vabsq_f32(a); }
+/* The addend comes first in this instruction. */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c) { return vfmaq_f32(c, a, b); }
 ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
@@ -7500,6 +7754,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
+/* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const float32x2_t x = vadd_f32(vget_low_f32(a), vget_high_f32(a));
@@ -7558,6 +7813,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
+/* Lanes 2 apart first, then the two sums: the tree. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const float even = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
@@ -7588,7 +7844,8 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
-#if ATTN__ISA <= 4                        /* x86: the last steps of the trees, from four lanes on */
+#if ATTN__ISA <= 4
+/* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -7600,7 +7857,8 @@ ATTN__V float attn__max_lane(attn__vec a)
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #endif
-#if ATTN__LANES == 4                                 /* no masked loads here: by way of memory */
+#if ATTN__LANES == 4
+/* These have no loads that leave lanes out, and p[n] may not exist: so by way of memory. */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
@@ -7796,10 +8054,11 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__any_lane(attn__is_nan(odd));
 }
 
-/* Is anything of the right-hand side not finite? */
-static ATTN__TARGET int ATTN__FN(dirty)(const attn__gemm *g)
+/* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
+ * early would cost a branch at every step. */
+static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
-    attn__vec odd = attn__vset(0.0f);                /* as above */
+    attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
     int p, t, i;
     for (p = 0; p < g->panels; p++) {
         const float *b = g->b + p * g->b_panel;
@@ -7829,7 +8088,7 @@ ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, in
     }
 }
 
-/* The chains s go on over n components. */
+/* The chains s, one key in each lane, go on over n components. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
     s = attn__vfma(attn__vset(q[0]), x[0], s);
@@ -7939,6 +8198,8 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
                                   const float *next)
 {
+    /* Each vector of keys prefetches its own part of the next 16: rows, or so much of the memory
+       that is read linearly. */
     const ptrdiff_t next_row = ATTN__FN(linear)(g->b_step) ? g->depth : g->b_step;
     const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
     int r, x;
@@ -7960,12 +8221,12 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
                                          int heads, int h, int pair, ptrdiff_t b_head)
 {
     const ptrdiff_t row = g->b_step;
-    /* linearly only where heads lie side by side in a row: then all that is fetched will be read */
+    /* Linearly only where heads lie side by side in a row: then all that is fetched is read. */
     if (ATTN__FN(linear)(row))
         return g->ahead && row == heads * (ptrdiff_t)g->depth
              ? g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
-    /* the next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
-       the caller reads after this product */
+    /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
+       the caller reads after this product. */
     if (j + 32 <= n) return k + 16 * row;
     if (j + 16 != n) return NULL;
     if (h + pair == heads) return g->ahead;
@@ -7984,6 +8245,7 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
             const float *q = g->a + h * a_head, *k = g->b + h * b_head + j * g->b_step;
             const float *next = ATTN__FN(next_keys)(g, k, n, j, heads, h, pair, b_head);
             float *c = g->c + h * c_head + j;
+            /* A tile would read 16 keys, so the last ones are taken query by query. */
             if (n - j < 16) {
                 for (i = 0; i < pair; i++)
                     for (r = 0; r < g->rows; r++)
@@ -8006,11 +8268,13 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
  * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
  * 6 rows and AVX2 that is 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
  * They are variables with names, because compilers keep arrays in memory. */
+/* A chain of the tile, column x of row r, before its first step. */
 ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, int x)
 {
     return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
 }
 
+/* The same chain after its last step: stored, or folded into what stands there. */
 ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec chain)
 {
     float *c = g->c + r * g->c_row + x;
@@ -8020,6 +8284,8 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
+/* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
+ * `second` floats behind. */
 ATTN__V void ATTN__FN(tile)(const int rows, const int vecs, const attn__gemm *g, int r,
                             const float *b, ptrdiff_t second, int x)
 {
@@ -8127,7 +8393,6 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const float *b
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    /* `second` is where the second vector of a step stands, counted from the first */
     while (g->rows - r >= ATTN__ROWS) {
         ATTN__FN(tile)(ATTN__ROWS, vecs, g, r, b, second, x);
         r += ATTN__ROWS;
@@ -8246,9 +8511,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int rows, const int vecs, const attn__gem
 #undef ATTN__X
 }
 
+/* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
-    /* in a strip the second vector stands behind the first, or with 16 lanes in the next panel */
+    /* In a strip the second vector stands behind the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const int width = g->panels * 16;
     int x = 0;
@@ -8269,10 +8535,10 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 #endif
 }
 
-/* The same product, but row r takes part only in the steps t with vis[r*128 + t] != 0: a hidden
+/* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
 {
     const int width = g->panels * 16;
     float p[ATTN__CHUNK];
@@ -8280,12 +8546,14 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
     one.a_row = 0;
-    for (r = 0; r < g->rows; r++, vis += ATTN__CHUNK) {
+    for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
-        for (t = 0; t < g->depth; t++) {           /* no branch: the next overwrites a hidden one */
+        /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
+           no branch, which could not be predicted: the next key overwrites a hidden one. */
+        for (t = 0; t < g->depth; t++) {
             p[n] = g->a[r * g->a_row + t];
             list[n] = t;
-            n += vis[t] > 0.0f;
+            n += visible[t] > 0.0f;
         }
         /* from, c and the factors of this row alone */
         one.depth = n;
@@ -8303,7 +8571,8 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *vis)
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
 /* bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
  * x, -inf and keep bytes of 0 hide. */
-ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, const attn__row *row,
+ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
+                                       const attn__row *row,
                                        int j, int left, attn__vec x, attn__vmask *hidden)
 {
     const attn__vec none = attn__vset(-attn__inf());
@@ -8316,7 +8585,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, con
     if (row->mask) {
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
-        /* a mask is read once and never again: the next rows' part of it is fetched in time */
+        /* No cache holds a mask, which is read once: the part of a later row is fetched in time. */
         if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(from + f->ahead);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
@@ -8331,7 +8600,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__soft *f, con
 }
 
 /* softcap and ALiBi, and the stages of the weights that stand before them */
-ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__soft *f, const attn__row *row, int j,
+ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__softmax *f, const attn__row *row, int j,
                                           int left, attn__vec x)
 {
     if (row->weights && f->stage == ATTN_SCORES_RAW)
@@ -8344,19 +8613,20 @@ ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__soft *f, const attn__row *
     if (row->weights && f->stage == ATTN_SCORES_CAPPED)
         ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
     if (f->alibi) {
-        const attn__vec away = attn__vabs(attn__vsub(attn__vset(row->dist), ATTN__FN(vindex)(j)));
+        const attn__vec distance = attn__vset(row->distance);
+        const attn__vec away = attn__vabs(attn__vsub(distance, ATTN__FN(vindex)(j)));
         x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
     }
     return x;
 }
 
-/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets vis (1
+/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets visible (1
  * visible, 0 hidden) and raises `any` where a key is visible. Kinds: 0, hidden by position
  * alone; 1, mask, bias and keep as well; 2, also softcap, ALiBi and weights. whole: all these
  * keys exist and are visible by position. */
-ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__soft *f,
+ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__softmax *f,
                                  const attn__row *row,
-                                 const float *s, float *vis, int j, attn__vec *any)
+                                 const float *s, float *visible, int j, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     /* keys from here on: nothing behind them is read */
@@ -8382,14 +8652,15 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     }
     if (kind > 0) {
         const attn__vec seen = attn__zero_where(hidden, one);
-        if (vis) attn__vstore(vis + j, seen);
+        if (visible) attn__vstore(visible + j, seen);
         *any = attn__vmax(*any, seen);
     }
     return x;
 }
 
 /* A row with arrays: hides what they hide, in s, and returns the largest visible score. */
-ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, float *s, float *vis)
+ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, float *s,
+                                 float *visible)
 {
     const attn__row *row = f->row + r;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
@@ -8397,8 +8668,8 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, flo
     for (j = f->lo; j < f->end; j += ATTN__LANES) {
         /* two copies of `hide`: most vectors need no look at the ends of the range */
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
-        if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, vis, j, &any);
-        else x = ATTN__FN(hide)(kind, 0, f, row, s, vis, j, &any);
+        if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
+        else x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
         attn__vstore(s + j, x);
         largest = attn__vmax(largest, x);
     }
@@ -8407,13 +8678,14 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__soft *f, int r, flo
 }
 
 /* All there is, in a function of its own: it is large, and rarely needed. */
-static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__soft *f, int r, float *s, float *vis)
+static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, float *s,
+                                                 float *visible)
 {
-    return ATTN__FN(hide_row)(2, f, r, s, vis);
+    return ATTN__FN(hide_row)(2, f, r, s, visible);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
-ATTN__V float ATTN__FN(hide_range)(const attn__soft *f, int r, float *s)
+ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, float *s)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
@@ -8474,26 +8746,26 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
 #if ATTN__LANES >= 8
 /* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
 /* x and y: the panel of row r, hidden keys at -inf */
-ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__soft *f, int r,
+ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__softmax *f, int r,
                                   attn__vec *x, attn__vec *y)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
-    const float *s = f->s + r * ATTN__CHUNK;
-    float *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
+    const float *s = f->scores + r * ATTN__CHUNK;
+    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, vis, f->lo, &any);
+    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo, &any);
     if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, whole, f, row, s, vis, f->lo + ATTN__LANES, &any);
+        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo + ATTN__LANES, &any);
     if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
         f->seen[r] = 1;
 }
 
 /* p = exp(s - m), stored; returns the lane sums */
-ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__vec x, attn__vec y)
+ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, attn__vec x, attn__vec y)
 {
     const attn__vec m = attn__vset(f->m[r]);
     const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
-    float *s = f->s + r * ATTN__CHUNK + f->lo;
+    float *s = f->scores + r * ATTN__CHUNK + f->lo;
     x = ATTN__FN(vexp)(attn__vsub(x, top));
     attn__vstore(s, x);
     if (ATTN__LANES == 16) return x;
@@ -8504,7 +8776,7 @@ ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__soft *f, int r, attn__vec x, a
 
 /* Four rows side by side, so that their trees share instructions. Behind the last row it is
  * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__soft *f)
+ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f)
 {
     const int last = f->rows - 1;
     int r;
@@ -8531,7 +8803,7 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__soft 
 
 /* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
  * waits for its own maximum. */
-static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
+static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
     int r;
 #if ATTN__LANES >= 8
@@ -8544,13 +8816,14 @@ static ATTN__TARGET void ATTN__FN(soft)(const attn__soft *f)
     }
 #endif
     for (r = 0; r < f->rows; r++) {
-        float *s = f->s + r * ATTN__CHUNK, *vis = f->vis ? f->vis + r * ATTN__CHUNK : NULL;
+        float *s = f->scores + r * ATTN__CHUNK;
+        float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
         f->m[r] = !f->arrays ? ATTN__FN(hide_range)(f, r, s)
-                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, vis)
-                            : ATTN__FN(hide_row_any)(f, r, s, vis);
+                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, visible)
+                            : ATTN__FN(hide_row_any)(f, r, s, visible);
     }
     for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_sum)(f->s + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
+        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
@@ -8615,7 +8888,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(dirty), ATTN__FN(select), ATTN__FN(soft),
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh)
 };
 
@@ -8635,30 +8908,34 @@ static const attn__kernels ATTN__FN(kernels) = {
  * ---- ALTERNATIVE A - MIT No Attribution (MIT-0)
  * Copyright (c) 2026 attn.h authors
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
- * documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
- * rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
- * permit persons to whom the Software is furnished to do so.
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software
+ * and associated documentation files (the "Software"), to deal in the Software without
+ * restriction, including without limitation the rights to use, copy, modify, merge, publish,
+ * distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+ * Software is furnished to do so.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
- * THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT,
- * TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- * SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+ * DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  *
  * ---- ALTERNATIVE B - Public Domain (www.unlicense.org)
  * This is free and unencumbered software released into the public domain.
  *
- * Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, either in source code
- * form or as a compiled binary, for any purpose, commercial or non-commercial, and by any means.
+ * Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software,
+ * either in source code form or as a compiled binary, for any purpose, commercial or
+ * non-commercial, and by any means.
  *
- * In jurisdictions that recognize copyright laws, the author or authors of this software dedicate any and all
- * copyright interest in the software to the public domain. We make this dedication for the benefit of the public at
- * large and to the detriment of our heirs and successors. We intend this dedication to be an overt act of
- * relinquishment in perpetuity of all present and future rights to this software under copyright law.
+ * In jurisdictions that recognize copyright laws, the author or authors of this software dedicate
+ * any and all copyright interest in the software to the public domain. We make this dedication
+ * for the benefit of the public at large and to the detriment of our heirs and successors. We
+ * intend this dedication to be an overt act of relinquishment in perpetuity of all present and
+ * future rights to this software under copyright law.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
- * THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- * AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE,
- * ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+ * BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+ * NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+ * CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
  * ============================================================================================== */
