@@ -581,12 +581,13 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY. */
+   fine. Errors: NULL, SIZE, OPTION (in_place), OVERFLOW, WORK (mem_size too small), MEMORY,
+   ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
    Never allocates; in place it takes 32 KB of the stack of each thread that works.
-   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP. */
+   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
@@ -602,7 +603,7 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
    an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
    and Meta round the angle to float first: at position 8192 their cosines are off by up to 1.6e-3.
-   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW. */
+   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW, OVERLAP (table over freqs), ALIGN. */
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
@@ -626,7 +627,7 @@ typedef struct attn_rope_args {
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
-   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table). */
+   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
 /* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
@@ -689,7 +690,7 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model), OVERFLOW, WORK (mem_size), MEMORY. */
+   than d_model), OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -1080,8 +1081,8 @@ static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
     return (float)odd;
 }
 
-/* The list names targets whose compilers make it one instruction; elsewhere libm would be called
-   (or worse). */
+/* On the targets in this list compilers make one instruction of it. Elsewhere they would call fmaf,
+   which needs -lm, is slow, and does not round once in every libm. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && \
     (defined(__FMA__) || defined(__aarch64__) || defined(__ARM_FEATURE_FMA) || \
     defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
@@ -1111,6 +1112,7 @@ static float attn__exp(float x)
     static const float least = ATTN__EXP_MIN;
     float t, n, r, r2, y, two_n;
     if (x < least) return 0.0f;
+    /* Adding MAGIC rounds to a whole number; taking it away again leaves n. */
     t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC);
     n = t - ATTN__MAGIC;
     two_n = attn__float(attn__bits(t) << 23);
@@ -1121,7 +1123,8 @@ static float attn__exp(float x)
     return attn__fma(y, attn__fma(n, -ATTN__LN2_LO, r) * two_n, two_n);
 }
 
-/* log(x) for x >= 0; log(1) is 0 exactly */
+/* log(x) for x >= 0; log(1) is 0 exactly. x = m 2^e with m around 1, so that nothing cancels where
+ * log(x) is near 0. f is m - 1, and log(1 + f) is f - f^2/2 and a polynomial. */
 static float attn__log(float x)
 {
     static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
@@ -1131,6 +1134,7 @@ static float attn__log(float x)
     int i;
     if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
     if (x == attn__inf()) return x;
+    /* Denormal numbers have no leading 1: 2^23 times as large they have one. */
     if (x < 1.17549435e-38f) { x *= 8388608.0f; e = -23.0f; }
     u = attn__bits(x) - 0x3f3504f3u;  /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
     e += (float)((int)(u >> 23) - (u >> 31 ? 512 : 0));
@@ -1146,7 +1150,8 @@ static float attn__log(float x)
     return attn__fma(e, 0.693359375f, y);
 }
 
-/* tanh(x): an odd polynomial near 0, (1 - e) / (1 + e) with e = exp(-2|x|) far from it */
+/* tanh(x): (1 - e) / (1 + e) with e = exp(-2|x|). Near 0 this subtracts numbers that are nearly
+ * equal, so there it is an odd polynomial. */
 #define ATTN__TANH_NEAR 0.625f
 #define ATTN__T1 (-0.333332844f)
 #define ATTN__T2 0.133315042f
@@ -1220,7 +1225,7 @@ ATTN__INLINE int attn__wants_raw(const attn_args *a)
                           a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
-/* The place of a row in lse, and (times n_k) in weights. */
+/* The place of a row in lse, [batch][heads][n_q], and times n_k in weights. */
 ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
@@ -1279,6 +1284,7 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
     const float *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
     float t = 0.0f;
     int c;
+    /* q is scaled with a rounding of its own: kernels do that once for all keys. */
     for (c = 0; c < r->s->head_dim; c++) t = attn__fma(r->q[c] * r->s->scale, k[c * step], t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
@@ -1301,6 +1307,7 @@ static void attn__scalar_fold(const attn__query *r, float m, float l, const int 
                               const float *p, int n, float *M, float *L, float *out)
 {
     const float top = *M > m ? *M : m;
+    /* exp(-inf - -inf) would be NaN. */
     const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
     const float b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
     int j, x;
@@ -1321,7 +1328,8 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top;
     int key[ATTN__CHUNK], n = 0, j, half;
 
-    for (j = first; j < end; j++) {                         /* scores of the keys that are seen */
+    /* Scores of the keys that are seen. A NaN among them becomes m, and makes the row NaN. */
+    for (j = first; j < end; j++) {
         if (!attn__scalar_sees(r, j)) continue;
         key[n] = j;
         p[n] = attn__scalar_score(r, j, ATTN_SCORES_BIASED);
@@ -1330,7 +1338,8 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     }
     if (n == 0) return 0;
 
-    top = m == -attn__inf() ? 0.0f : m;  /* probabilities; their sum: 16 lanes, a tree */
+    /* Probabilities. Their sum is made as a vector of 16 lanes would make it, and then a tree. */
+    top = m == -attn__inf() ? 0.0f : m;
     for (j = 0; j < 16; j++) lane[j] = 0.0f;
     for (j = 0; j < n; j++) {
         p[j] = attn__exp(p[j] - top);
@@ -1377,9 +1386,11 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     attn__visible(a, e, i, &r.from, &r.to);
 
     for (x = 0; x < s->v_head_dim; x++) out[x] = 0.0f;
+    /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
     for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
         seen += attn__scalar_chunk(&r, first, &M, &L, out);
-    if (a->sinks && seen)                                   /* one more key, which has no value */
+    /* A sink is one more key, which has a score and no value. An empty row stays empty. */
+    if (a->sinks && seen)
         attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0,
                           &M, &L, out);
 
@@ -1395,6 +1406,7 @@ static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, in
 {
     ptrdiff_t c;                                            /* c * 16 may leave an int */
     int j;
+    /* The last panel is filled up with copies of the last key, as the kernels do it. */
     for (; n > 0; n -= 16, k += 16 * row, panels += 16 * (size_t)depth)
         for (c = 0; c < depth; c++)
             for (j = 0; j < 16; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
@@ -1718,6 +1730,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
+    /* In the order of the enumerators, whose numbers are the indices with a minus. */
     static const char *const names[] = {
         "ok", "a required pointer is NULL", "a size is out of range",
         "kv_heads does not divide heads", "a stride is negative or too small",
@@ -1839,7 +1852,6 @@ ATTN__INLINE const char *attn__word(const char *own, const char *name) { return 
 static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
                                      long long x, long long y, long long z)
 {
-    if (!why) return;
     if (!why->text.at && !why->asked) {
         why->text = attn__text_at(why->room, sizeof why->room);
         attn__tell(&why->text, "$: ", why->function, 0, 0, 0);
@@ -1854,7 +1866,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
                                              long long x, long long y, long long z)
 {
     attn__say(why, sentence, name, x, y, z);
-    if (why && !why->asked) ATTN_REFUSED(why->user, status, why->room);
+    if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
 
@@ -1899,18 +1911,18 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
    that will stand behind those of kv (attn_self_step). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
 
-/* an enum: 0..last */
+/* Refuses a value of an enum that is not one of 0..last. */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
-/* refuses a float: "name is x but ..." */
+/* Refuses a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
-    if (why) attn__put_float(&why->text, x);
+    attn__put_float(&why->text, x);
     return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
 }
 
@@ -1939,6 +1951,7 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int
     return ATTN_OK;
 }
 
+/* Checks every option by itself, then those that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     attn_status status;
@@ -1951,6 +1964,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why, int c
         return status;
     if (!attn__finite(a->scale))
         return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    /* Bits above those of -0 are a negative number. */
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
     if (a->window_left < 0)
@@ -1968,7 +1982,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why, int c
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
-/* any size: at least `least`, and small enough to be rounded up */
+/* Checks any size: it is at least `least`, and small enough to be rounded up. */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
@@ -1979,7 +1993,7 @@ static attn_status attn__check_size(attn__why *why, const char *name, int value,
     return ATTN_OK;
 }
 
-/* n of them; the first that is wrong */
+/* Checks n of them, and refuses the first that is wrong. */
 typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
@@ -1993,8 +2007,8 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
 static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
 {
     const attn__size size[] = {
-        { "batch", a->batch, 0 }, { attn__word(why ? why->n : NULL, "n_q"), a->n_q, 0 },
-        { attn__word(why ? why->n : NULL, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
+        { "batch", a->batch, 0 }, { attn__word(why->n, "n_q"), a->n_q, 0 },
+        { attn__word(why->n, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
         { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
     };
@@ -2051,6 +2065,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (s->batch > INT_MAX / s->heads)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
+    /* +0 and -0 are the default. */
     s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
@@ -2063,6 +2078,7 @@ struct attn__align_count { char before; size_t count; };
 #define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
 #define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
 
+/* Checks one address. NULL is aligned. */
 static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
 {
     const size_t behind = (size_t)at % align;
@@ -2075,13 +2091,12 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 /* Which pointer is not aligned? */
 static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 {
-    const char *lengths = why ? why->lengths : NULL;
     const struct { const char *name; const void *at; } pointer[] = {
         { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
         { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
         { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
-        { attn__word(lengths, "q_lengths"), a->q_lengths },
-        { attn__word(lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
+        { attn__word(why->lengths, "q_lengths"), a->q_lengths },
+        { attn__word(why->lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
         { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
     };
     attn_status status = ATTN_OK;
@@ -2148,12 +2163,10 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
 /* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
 static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
 {
-    const char *n = why ? why->n : NULL;
-    attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "k_lengths"), b,
-              a->k_lengths[b], 0);
+    attn__say(why, "$[#] is # but ", attn__word(why->lengths, "k_lengths"), b, a->k_lengths[b], 0);
     if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, a->k_starts[b], 0);
     return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys" : "$ is #",
-                      attn__word(n, "n_k"), keys, 0, 0);
+                      attn__word(why->n, "n_k"), keys, 0, 0);
 }
 
 /* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
@@ -2167,10 +2180,9 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
-        attn__say(why, "$[#] is # but ", attn__word(why ? why->lengths : NULL, "q_lengths"), b,
-                  a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why ? why->n : NULL, "n_q"),
-                          s->n_q, 0, 0);
+        attn__say(why, "$[#] is # but ", attn__word(why->lengths, "q_lengths"), b, a->q_lengths[b],
+                  0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
     if (start < 0 || start > keys)
@@ -2197,6 +2209,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     if (status == ATTN_OK && k_cum)
         status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k);
     if (status != ATTN_OK) return status;
+    /* What follows looks into arrays. */
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
@@ -2255,6 +2268,7 @@ static void attn__span_add(attn__spans *all, const char *name, const void *at, s
     all->n++;
 }
 
+/* Refuses a tensor at the dimension d, where it becomes too large for memory. */
 static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d)
 {
     return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d,
@@ -2272,6 +2286,7 @@ static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, siz
 {
     const int inner = t->inner, second = 3 - inner;
     size_t run = (size_t)t->width, entry;
+    /* Each dimension steps over all that lies inside it. */
     t->stride[inner] = t->width;
     if (attn__mul(run, (size_t)t->count[inner], &run)) return attn__fail_large(why, t, inner);
     t->stride[second] = (ptrdiff_t)run;
@@ -2298,6 +2313,7 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
         if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
             whole > attn__cells_max(t))
             return attn__fail_large(why, t, d);
+        /* A given stride may be small: what is packed upon it must still clear all the others. */
         if (whole > packed) packed = whole;
     }
 }
@@ -2308,7 +2324,9 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
 {
     int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
     *reach = (size_t)t->width;
-    for (i = 1; i < 3; i++)                       /* by rising stride */
+    /* By rising stride: a dimension lies inside those with larger strides, so *reach has grown to
+       what lies inside when its turn comes. */
+    for (i = 1; i < 3; i++)
         for (j = i; j > 0 && t->stride[order[j]] < t->stride[order[j - 1]]; j--) {
             const int d = order[j];
             order[j] = order[j - 1];
@@ -2366,8 +2384,10 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
     if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
     for (i = 0; i < 3; i++)
         if (t->count[i] != 1 && t->count[i] != full[i])
-            return attn__fail(why, ATTN_E_SHAPE, "$_shape[#] is # but must be 1 or #", t->name, i,
-                              t->count[i], full[i]);
+            return attn__fail(why, ATTN_E_SHAPE,
+                              full[i] == 1 ? "$_shape[#] is # but must be 1"
+                                           : "$_shape[#] is # but must be 1 or #",
+                              t->name, i, t->count[i], full[i]);
     status = attn__check_tensor(why, all, t);
     for (i = 0; i < 3; i++)
         if (t->count[i] == 1) t->stride[i] = 0;
@@ -2450,6 +2470,7 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     attn__span_add(all, "work", a->work, a->work_size);
     if (contents == ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
+    /* What is noted from here on is only read. */
     all->outputs = all->n;
     return ATTN_OK;
 }
@@ -2459,14 +2480,13 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
                              attn__spans *all, int contents)
 {
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
-    const char *lengths = why ? why->lengths : NULL;
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->k_panels, attn__kv_bytes(a->kv));
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(all, attn__word(lengths, "q_lengths"), a->q_lengths, ints);
-    attn__span_add(all, attn__word(lengths, "k_lengths"), a->k_lengths, ints);
+    attn__span_add(all, attn__word(why->lengths, "q_lengths"), a->q_lengths, ints);
+    attn__span_add(all, attn__word(why->lengths, "k_lengths"), a->k_lengths, ints);
     attn__span_add(all, "k_starts", a->k_starts, ints);
     attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
     attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
@@ -2486,6 +2506,7 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         int heads;
         size_t cell;
     } each[3] = {
+        /* Without a shape masks are the same for all heads, and a bias is one for each. */
         { "mask", a->mask, a->mask_shape, a->mask_stride, s->mask, 1, sizeof(float) },
         { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
         { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
@@ -2554,7 +2575,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 /* Validates all of *a before anything is written and resolves every default into *s. On an error
-   one sentence that names the field and the values goes to `why` (may be NULL).
+   one sentence that names the field and the values goes to `why`.
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
    needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
    contents. */
@@ -2562,6 +2583,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    /* In this order, since each of them relies on what those before it have checked. */
     if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
@@ -2669,6 +2691,7 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
+    /* The best backend comes first, and is what AUTO will take. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
     attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend),
                a->exec ? a->exec->width : 1, s->batch, 0);
@@ -2796,6 +2819,7 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
     int b, i, j;
     size_t bytes, ids_bytes;
     attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
+    /* Where no cell is written no id is asked for. */
     if (status != ATTN_OK || bytes == 0) return status;
     ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
     if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
@@ -2839,7 +2863,8 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
         return status;
-    for (b = 0; b < batch; b++)                           /* all, before one cell is written */
+    /* All lengths are checked before one cell is written. */
+    for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
             return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
                               k_lengths[b], n_k);
@@ -2868,6 +2893,7 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     return ATTN_OK;
 }
 
+/* A merge of masks, entry by entry. */
 typedef struct attn__merge {
     float *m;
     const float *by;
@@ -2884,7 +2910,8 @@ static void attn__merge_task(void *arg, int b)
     const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
     float *m = job->m + (size_t)b * job->cells;
     size_t c;
-    for (c = 0; c < job->cells; c++)                      /* selected: -inf + inf would be NaN */
+    /* A hidden cell stays hidden whatever is added to it: -inf + inf would be NaN. */
+    for (c = 0; c < job->cells; c++)
         m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
 }
 
@@ -2902,7 +2929,8 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;   /* batch > 0: there are cells */
+    /* batch is not 0 here, since there are cells. */
+    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
     if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
         return status;
@@ -2928,7 +2956,8 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
         (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
         return status;
-    for (b = 0; b < batch; b++)                           /* look at all before one is written */
+    /* All ids are looked at before one length is written. A token behind a pad would be lost. */
+    for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
             const int *id = ids + (ptrdiff_t)b * n + j;
             if (id[-1] == pad_id && id[0] != pad_id)
@@ -3009,7 +3038,8 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-/* Sizes that make a table: `side` buckets in one direction. */
+/* Checks the sizes of a table of T5, and counts the buckets of one direction: *side. Without
+   one_way each direction has half of them. */
 static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance, int one_way,
                                   int *side)
 {
@@ -3058,6 +3088,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
         (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
         return status;
     if (bytes == 0) return ATTN_OK;
+    /* The table is [buckets][heads], as checkpoints have it. */
     table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
     if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
@@ -3088,7 +3119,8 @@ static void attn__draw(attn__writer *put, void *to, const char *name, size_t wid
 {
     size_t blanks = width - attn__columns_of(name);
     for (; right && blanks > 0; blanks--) put(to, " ", 1);
-    for (; name && *name; name++)         /* a token may be "\n": it stays on its line */
+    /* A token may be "\n", and must not break the line. */
+    for (; name && *name; name++)
         put(to, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) put(to, " ", 1);
 }
@@ -3831,8 +3863,9 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
         if (many > bytes) bytes = many;
     }
     if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
-        attn__mul(bytes, sizeof(float), &bytes)) return 1;
-    return attn__add(bytes, 64, &plan->bytes);  /* 64: the first line may begin anywhere */
+        attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX - 64) return 1;
+    plan->bytes = bytes + 64;  /* the first line may begin anywhere */
+    return 0;
 }
 
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
@@ -5086,7 +5119,6 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
-    if (!why) return;
     attn__say(why, "$ is 0: nothing is written",
               s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
     ATTN__DEBUG_PRINT(why->room);
@@ -5296,18 +5328,13 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form, in which the bias is one more input. They are a multiple of 64, so that
-   several linears can lie behind each other and each begins a cache line. */
-static attn_status attn__linear_bytes(int n_in, int n_out, size_t *bytes, attn__why *why)
+/* Bytes of the packed form, in which the bias is one more input; 1 when no object can be so large.
+   They are a multiple of 64, so that several linears can lie behind each other and each begins a
+   cache line. */
+static int attn__linear_bytes(int n_in, int n_out, size_t *bytes)
 {
-    const attn__size size[] = { { "n_in", n_in, 1 }, { "n_out", n_out, 1 } };
-    const attn_status status = attn__check_all(why, size, 2);
-    if (status != ATTN_OK) return status;
-    if (!attn__bytes(bytes, n_in + 1, (int)attn__up((size_t)n_out, ATTN__PANEL), 1, 1,
-                     sizeof(float))) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OVERFLOW,
-                      "n_in # times n_out # weights do not fit the address space", "", n_in,
-                      n_out, 0);
+    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
+    return attn__bytes(bytes, n_in + 1, padded, 1, 1, sizeof(float));
 }
 
 /* Packs the weights into the memory at `at`, which is large enough and aligned, and returns the
@@ -5354,9 +5381,14 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__linear_bytes(a->n_in, a->n_out, bytes, why)) != ATTN_OK ||
+    if ((status = attn__check_size(why, "n_in", a->n_in, 1)) != ATTN_OK ||
+        (status = attn__check_size(why, "n_out", a->n_out, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
         return status;
+    if (attn__linear_bytes(a->n_in, a->n_out, bytes))
+        return attn__fail(why, ATTN_E_OVERFLOW,
+                          "n_in # times n_out # weights do not fit the address space", "", a->n_in,
+                          a->n_out, 0);
     /* 63 bytes are lost at most until a cache line begins. */
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
@@ -5808,7 +5840,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
                                           attn__why *why)
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
-    const attn_status status = attn__check_all(why, size, 2);
+    attn_status status = attn__check_all(why, size, 2);
     size_t bytes;
     int i;
     if (status != ATTN_OK) return status;
@@ -5819,11 +5851,16 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
-    if (!table && positions > 0) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    if ((status = attn__check_given(why, "table", table, bytes)) != ATTN_OK ||
+        (status = attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    if (freqs && (status = attn__check_apart(why, "table", table, bytes, "freqs", freqs,
+                                             (size_t)rotary_dim / 2 * sizeof *freqs)) != ATTN_OK)
+        return status;
     for (i = 0; freqs && i < rotary_dim / 2; i++)
         if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
             attn__say(why, "freqs[#] is ", "", i, 0, 0);
-            if (why) attn__put_float(&why->text, freqs[i]);
+            attn__put_float(&why->text, freqs[i]);
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
@@ -6110,12 +6147,10 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
         return status;
     attn__mha_widths(s, in, out);
     norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
-    /* The weights are added up in place, too: their sizes must make sense wherever they lie. The
-       NULL leaves it to this function to refuse, in words that the caller of a layer knows. */
+    /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
     *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
     for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], &part, NULL) != ATTN_OK ||
-            (*bytes += part) > ATTN__BYTES_MAX)
+        if (attn__linear_bytes(in[i], out[i], &part) || (*bytes += part) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
                               "the address space", "", s->d_model, s->heads, s->head_dim);
@@ -6236,7 +6271,8 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 typedef struct attn__mha_run {
     const attn_mha *m;
     attn_mha_opts o;                      /* a copy; zeros when there are none */
-    attn_args in;                         /* the attention between the projections */
+    attn_args in;                         /* the attention between the projections, */
+    attn__shape shape;                    /* and what attn__check has made of it */
     const attn__kernels *kernels;
     attn_mha_call call;
     int self, step;                       /* keys come from x; keys are read from a cache */
@@ -6404,7 +6440,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     /* A mean over the heads is made of the weights of each, which need room first. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
     const attn_mha *m = r->m;
-    size_t total = 0;
+    size_t total = 0, inner = 0;
     attn__shape shape;
     attn_status status;
     int too_large =
@@ -6419,13 +6455,17 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
         if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
-        r->in.work_size = attn__plan_bytes(&r->in, &shape);
-        too_large = r->in.work_size == (size_t)-1;
+        inner = attn__plan_bytes(&r->in, &shape);
+        too_large = inner == (size_t)-1;
     }
-    if (too_large || attn__add(total + 63, r->in.work_size, need) || *need > ATTN__BYTES_MAX)
+    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
+    r->in.work_size = inner;
+    /* Each of the two fits, which leaves room to add the 63. */
+    if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "the workspace of batch #, n_q # and n_k # is larger than any memory",
                           "", r->batch, r->n_q, r->in.n_k);
+    *need = total + 63 + inner;
     return ATTN_OK;
 }
 
@@ -6436,9 +6476,6 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     size_t need = 0;                      /* gcc does not see that the plan sets it */
     char *at = NULL;
     attn_status status;
-    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
-    r->in.work = NULL;
-    r->in.work_size = 0;
     if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
         (status = attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
                                      need, &r->own, &at)) != ATTN_OK)
@@ -6547,17 +6584,17 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     attn__spans all;
     attn__mha_masks masks;
     attn_status status;
-    size_t x_bytes, k_bytes, v_bytes, cells;
+    size_t x_bytes, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)) ||
-        attn__bytes(&cells, r->batch, r->n_q, heads, a->weights ? r->in.n_k : 0, sizeof(float)))
+        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
                           r->n_q, r->in.n_k);
     attn__span_add(&all, "out", out, x_bytes);
-    attn__span_add(&all, "weights", a->weights, cells);
+    /* attn__mha_plan has seen to it that weights and lse fit, if there are any. */
+    attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);
@@ -6747,7 +6784,7 @@ static void attn__mean_task(void *arg, int i)
 /* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
    fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, const float *v_from)
+                                     const float *k_from, const float *v_from, attn__why *why)
 {
     const attn_mha *m = r->m;
     attn__project in[3] = {
@@ -6768,8 +6805,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         attn__kv_write(&r->put, r->in.exec);
         r->in.kv = r->put.to;
     }
-    /* No `why`: the same arguments were checked before, and they bring their memory. */
-    status = attn__sdpa(&r->in, NULL, 0, NULL);
+    /* The arguments were checked, and they bring their memory: a part of the workspace. */
+    status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
@@ -6831,7 +6868,6 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
 {
     const attn_mha_args *s = &r->m->shape;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    attn__shape shape;
     attn_status status;
     int b;
     if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
@@ -6858,9 +6894,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &shape, why, 1)) != ATTN_OK) return status;
+    if ((status = attn__check(&r->in, &r->shape, why, ATTN__CALLS)) != ATTN_OK) return status;
     attn__mha_keys(r);
-    return attn__mha_compute(r, out, x, k_from, v_from);
+    return attn__mha_compute(r, out, x, k_from, v_from, why);
 }
 
 /* Where queries and keys of a call come from. For self-attention the memory is x. */
@@ -7108,8 +7144,8 @@ static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); 
 static long attn__process(void) { return (long)getpid(); }
 #endif
 
-/* Relaxed is enough: what a job consists of is handed over under the lock. The counter only has to
-   give each number once, and looking at the others only saves time. */
+/* Relaxed order is enough: a job is handed over under the lock, which orders all that belongs to
+   it. The counter only has to give each number once, and looking at the others saves time. */
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
 static int  attn__atomic_next(attn__atomic *x)
@@ -7125,7 +7161,7 @@ static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
-/* tells the processor that this thread is only looking */
+/* Tells the processor that this thread only looks: the other one of its core gets the time. */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define ATTN__BREATHE() __asm__ __volatile__("pause")
 #elif defined(__GNUC__) && defined(__aarch64__)
@@ -7149,6 +7185,8 @@ static __declspec(thread) int attn__in_task;
 #endif
 
 /* ---- the pool -------------------------------------------------------------------------------- */
+/* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
+   microseconds. */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
 
 struct attn_pool {
@@ -7165,7 +7203,8 @@ struct attn_pool {
     attn__thread thread[ATTN__POOL_MOST];
 };
 
-/* One thread's share of a job: whoever is faster takes more tasks. */
+/* One thread's share of a job: whoever is faster takes more tasks. While they run, a flag of this
+   thread keeps them from waiting for a pool. */
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
@@ -7186,21 +7225,24 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     attn__lock_take(&p->lock);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
-            /* without the lock, so that looking keeps nobody from working */
+            /* The lock is given back, so that looking keeps nobody from working. */
             attn__lock_give(&p->lock);
             for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
                 ATTN__BREATHE();
             attn__lock_take(&p->lock);
         }
+        /* The number is compared again under the lock: a job that came in between has rung for
+           those who slept, and not for this one. */
         p->sleeping++;
         while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
-        if (!p->open) continue;           /* woke too late: the others have done it */
+        /* Whoever wakes too late finds that the others have done it. */
+        if (!p->open) continue;
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
         attn__lock_give(&p->lock);
-        /* read without the lock: the job stays as it is while somebody is inside */
+        /* The job is read without the lock: it stays as it is while somebody is inside. */
         attn__pool_work(p, p->n, p->task, p->arg);
         attn__lock_take(&p->lock);
         attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
@@ -7222,16 +7264,19 @@ static int attn__pool_begin(attn_pool *p, int n)
 #ifdef ATTN__IN_TASK
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
 #else
+    /* Nobody knows whether this is a task, which must not wait. */
     if (p->busy) { attn__lock_give(&p->lock); return 0; }
 #endif
     p->busy = p->open = 1;
     return 1;                             /* and holds the lock */
 }
 
+/* The `run` of the pool's attn_exec. */
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
     int i, looks;
+    /* Not worth a pool, or none to be had: the caller does it alone, with the same bits. */
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
@@ -7240,8 +7285,9 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
+    /* A new number is what workers look for. It wraps before it could overflow. */
     attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
-    /* no more threads are woken than there are tasks for them */
+    /* No more threads are woken than there are tasks for them. */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
     attn__lock_give(&p->lock);
@@ -7254,7 +7300,8 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->open = 0;
     while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
     p->busy = 0;
-    attn__bell_ring(&p->idle);            /* one caller is enough: the next one is rung by it */
+    /* One caller is woken, and will wake the next. */
+    attn__bell_ring(&p->idle);
     attn__lock_give(&p->lock);
 }
 
@@ -7277,6 +7324,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     if (threads == 0) threads = most < 1 ? 1 : most;
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
+    /* Zeroed: no worker yet, so that destroy can undo whatever has been made. */
     memset(p, 0, sizeof *p);
     p->process = attn__process();
     /* With more threads than processors, one that looks keeps another one from working. */
@@ -7286,7 +7334,8 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
         attn__pool_drop(p, made);
         return NULL;
     }
-    /* A system that gives fewer threads than asked for gives none: a pool has the width it says. */
+    /* A system that gives fewer threads than asked for gives none: a pool has the width it says.
+       One thread less is made, because the caller's works, too. */
     for (; p->workers < threads - 1; p->workers++)
         if (!attn__thread_make(&p->thread[p->workers], attn__pool_worker, p)) {
             attn_pool_destroy(p);
@@ -7311,7 +7360,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
         return;
     }
     attn__lock_take(&p->lock);
-    p->stop = 1;                          /* who sleeps is woken, who looks sees it before that */
+    /* Workers that sleep are woken. Those that look read `stop` before they would sleep. */
+    p->stop = 1;
     attn__bell_ring_all(&p->job);
     attn__lock_give(&p->lock);
     for (i = 0; i < p->workers; i++) attn__thread_join(p->thread[i]);
@@ -7399,6 +7449,7 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm_add_ps(a, b)
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm_sub_ps(a, b); }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm_mul_ps(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm_div_ps(a, b); }
+/* x86 gives b where one of them is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm_max_ps(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
@@ -7439,6 +7490,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
+/* movemask gathers the sign bits of the lanes. */
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
 /* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
@@ -7516,6 +7568,7 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 }
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
+/* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
@@ -7562,6 +7615,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     const __m256 r3 = ATTN__FN(two_rows)(from, 3, row, last);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
+    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
     x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
     x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
     x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
@@ -7593,7 +7647,7 @@ ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm512_div_ps(a,
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm512_max_ps(a, b); }
 ATTN__V attn__vec attn__vabs(attn__vec a)
 {
-    /* as integers: the operation on floats needs AVX-512DQ */
+    /* As integers: the operation on floats needs AVX-512DQ. */
     return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(a),
                                                 _mm512_set1_epi32(0x7fffffff)));
 }
@@ -7666,7 +7720,8 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
 #undef ATTN__OP
 #undef ATTN__QUARTERS
 }
-/* eight floats of row i in the low half, of row i + 4 in the high one */
+/* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
+   because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
     const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
@@ -7753,6 +7808,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     memcpy(eight, p, 4);
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
+/* There is no movemask, but a true lane is the largest number. */
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
 /* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -7808,6 +7864,7 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 }
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return wasm_v128_andnot(a, m); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return wasm_v128_or(a, b); }
+/* Four bytes are read one by one, since a vector of them may not exist. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
@@ -7832,6 +7889,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     const v128_t r1 = wasm_v128_load(from + attn__min(1, last) * row);
     const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
     const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
+    /* In a shuffle numbers from 4 on are lanes of the second vector. */
     const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5);
     const v128_t t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
     const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);

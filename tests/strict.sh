@@ -210,12 +210,20 @@ int main(void)
 {
     float x[4] = { 1, 2, 3, 4 };
     attn_args a = { 0 };
+    attn_mha_args l = { 0 };
+    attn_mha m;
     attn_check(&a, NULL, 0);
     attn_sdpa(&a);
     a.heads = a.head_dim = 1;
     attn_sdpa(&a);
     attn_self(x, x, x, x, 1, 0, 1, 1, 0, NULL, NULL);
     attn_self(x, x, x, x, 1, 1, 1, 1, 0, NULL, NULL);
+    l.d_model = l.heads = 1;
+    l.w_q = l.w_k = l.w_v = l.w_o = x;
+    attn_mha_init(&m, &l);
+    attn_mha_self(&m, x, x, 1, 0, NULL);
+    attn_mha_cross(&m, x, x, 0, 1, x, 1, NULL);
+    attn_mha_free(&m);
     return 0;
 }
 C
@@ -224,6 +232,8 @@ attn.h: attn_sdpa: heads is 0 but must be at least 1
 attn.h: attn_sdpa: batch is 0: nothing is written
 attn.h: attn_self: n is 0: nothing is written
 attn.h: attn_self: out overlaps q
+attn.h: attn_mha_self: n is 0: nothing is written
+attn.h: attn_mha_cross: batch is 0: nothing is written
 T
 gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -I"$ROOT" main.c -o main && ./main 2> got; cmp want got
 gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -DATTN_NO_STDIO -I"$ROOT" main.c -o main && ./main

@@ -69,6 +69,10 @@ void rng_fill(rng *r, float *x, size_t n);                 /* N(0, 1) */
 void *guard_alloc(size_t bytes);      /* never NULL; ends exactly at the guard when bytes % 4 == 0; filled with 0xA5 */
 void guard_free(void *p);             /* checks the canaries; NULL is fine */
 float *guard_floats(size_t n);        /* guard_alloc(n * sizeof(float)) */
+static inline void *behind(const void *p, int bytes)       /* for refusals: an address that is not aligned */
+{
+    return (void *)((uintptr_t)p + (uintptr_t)bytes);
+}
 
 /* ---- bits -------------------------------------------------------------------------------------------------- */
 static inline uint32_t float_bits(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }

@@ -398,6 +398,24 @@ static void shapes(void)
     WRONG(good, ATTN_E_SHAPE, "bias_shape[2] 2 3", a.bias = w.bias; set3(a.bias_shape, 1, 4, 2));
 }
 
+/* Where the full size is 1 as well, there is one choice, and it is named once. */
+static void one_choice(void)
+{
+    static const char *const want[3] = { "mask_shape[0] is 3 but must be 1", "keep_shape[1] is 3 but must be 1",
+                                         "bias_shape[2] is 3 but must be 1" };
+    char why[512];
+    int i;
+    for (i = 0; i < 3; i++) {
+        attn_args a = good();
+        if (i == 0) { a.batch = 1; a.mask = w.mask; set3(a.mask_shape, 3, 1, 1); }
+        if (i == 1) { a.heads = a.kv_heads = 1; a.keep = w.keep; set3(a.keep_shape, 1, 3, 1); }
+        if (i == 2) { a.n_q = 1; a.bias = w.bias; set3(a.bias_shape, 1, 1, 3); }
+        refused(__LINE__, want[i], &a, ATTN_E_SHAPE, "is 3 but must be 1");
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_E_SHAPE);
+        CHECKF(strcmp(why, want[i]) == 0, "%s", why);
+    }
+}
+
 static void conflicts(void)
 {
     WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 1);
@@ -878,8 +896,8 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2); /* 2^63 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1;
                a.v_head_dim = 4);
-    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "out out_stride[1]", a.heads = a.n_q = a.head_dim = a.v_head_dim = big - 1023;
-               a.kv_heads = 0);
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, sizeof(size_t) < 8 ? "out out_stride[2]" : "out out_stride[1]",
+               a.heads = a.n_q = a.head_dim = a.v_head_dim = big - 1023; a.kv_heads = 0);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << e; a.n_q = a.n_k = n; a.mask = w.mask;
                set3(a.mask_shape, 1 << e, 1, n));
@@ -945,6 +963,8 @@ static void overflow_of_work(void)
             need = attn_sdpa_workspace(c);
             CHECKF(need >= last, "shape %d: %d threads need %lu, fewer %lu", (int)i, exec.width, (unsigned long)need,
                    (unsigned long)last);
+            CHECKF(need == SIZE_MAX || need <= SIZE_MAX / 4, "shape %d: no object has %lu bytes", (int)i,
+                   (unsigned long)need);
             last = need;
         }
         CHECKF(last == SIZE_MAX, "shape %d fits on %d threads", (int)i, exec.width);
@@ -1329,6 +1349,7 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_keep(m, w.keep, SIZE_MAX));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_keep(m, w.keep, SIZE_MAX / 4 + 1));
     UNTOUCHED(ATTN_OK, attn_mask_keep(m, w.keep, 0));
+    UNTOUCHED(ATTN_OK, attn_mask_keep(NULL, NULL, 0));
 
     UNTOUCHED(ATTN_E_NULL, attn_mask_merge(NULL, 2, w.mask, 1, 3, 4));
     UNTOUCHED(ATTN_E_NULL, attn_mask_merge(m, 2, NULL, 1, 3, 4));
@@ -1395,6 +1416,7 @@ SUITE(args) = {
     { "ragged_tables", ragged_tables, "a falling or too long ragged table, silently mixed with lengths" },
     { "ragged_no_rows", ragged_without_rows, "out or q asked for where no row exists, padding left unwritten" },
     { "shapes", shapes, "a broadcast shape that fits nothing" },
+    { "one_choice", one_choice, "a sentence that offers the same size twice: must be 1 or 1" },
     { "conflicts", conflicts, "two settings that exclude each other, one silently ignored" },
     { "cache_conflicts", cache_conflicts, "a cache of another shape, or k and v beside a cache, silently taken" },
     { "executors", executors, "an executor without a function or without a width" },

@@ -358,6 +358,9 @@ static void truncate_all(void)
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == counts[b]);
     CHECK(attn_kv_truncate(&c, -1, 3) == ATTN_OK);
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == 3);
+    CHECK(attn_kv_copy(&c, 1, 1, 2) == ATTN_OK);                       /* onto itself: truncate, and nobody else */
+    for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == (b == 1 ? 2 : 3));
+    REFUSED(attn_kv_copy(&c, 1, 1, 3), ATTN_E_LENGTHS, "attn_kv_copy: length is 3 but entry 1 holds 2 keys");
     CHECK(attn_kv_reset(&c, -1) == ATTN_OK);
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == 0);
     attn_kv_free(&c);
@@ -412,6 +415,17 @@ static void wrong_calls(void)
     REFUSES(attn_kv_append(&c, k, v, 3, NULL, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
     if (sizeof(size_t) == 4)
         REFUSES(attn_kv_append(&c, k, v, 2147483647, (const int[]){0, 0}, 0), ATTN_E_OVERFLOW, "k is too large");
+    for (int batch = 3; batch <= 4; batch++) {  /* in 32 bits, 2 x 2147483647 rows and 2 more wrap, and so do 3 x */
+        attn_kv_args few = {.batch = batch, .kv_heads = 1, .head_dim = 1, .capacity = 3};
+        const int counts[4] = {0, 0, 3, 0};
+        attn_kv many;
+        CHECK(attn_kv_init(&many, &few) == ATTN_OK);
+        REFUSED(attn_kv_append(&many, k, v, 2147483647, counts, PTRDIFF_MAX), ATTN_E_OVERFLOW, "k is too large");
+        CHECK(many.lengths[2] == 0);
+        attn_kv_free(&many);
+    }
+    /* what is in front of the last row has every byte there is: a row more wraps around */
+    REFUSES(attn_kv_append(&c, k, v, 3, NULL, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
     REFUSES(attn_kv_append(&c, c.k_panels, v, 1, NULL, 0), ATTN_E_OVERLAP,
             "attn_kv_append: the memory of c overlaps k");
     REFUSES(attn_kv_append(&c, k, c.v_panels + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
@@ -429,6 +443,7 @@ static void wrong_calls(void)
     REFUSES(attn_kv_truncate(&c, -2, 0), ATTN_E_MAP, "entry is -2");
     REFUSED(attn_kv_truncate(NULL, 0, 0), ATTN_E_NULL, "attn_kv_truncate: c is NULL");
     REFUSES(attn_kv_reset(&c, 2), ATTN_E_MAP, "attn_kv_reset: entry is 2");
+    REFUSED(attn_kv_reset(NULL, 0), ATTN_E_NULL, "attn_kv_reset: c is NULL");
     REFUSES(attn_kv_reorder(&c, NULL), ATTN_E_NULL, "attn_kv_reorder: map is NULL");
     REFUSED(attn_kv_reorder(NULL, map_low), ATTN_E_NULL, "attn_kv_reorder: c is NULL");
     REFUSES(attn_kv_reorder(&c, map_low), ATTN_E_MAP, "attn_kv_reorder: map[1] is -1 but must be 0..1");

@@ -191,6 +191,8 @@ static void linear_wrong(void)
     REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
     REFUSES(a.n_in = a.n_out = 2147483000, ATTN_E_OVERFLOW, "n_in is 2147483000");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
+    REFUSES(a.w = behind(w, 1), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
+    REFUSES(a.b = behind(b, 2), ATTN_E_ALIGN, "b is not aligned: its address is 2 behind");
     REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 319");
 #undef REFUSES
     REFUSED(attn_linear_init(NULL, &good), ATTN_E_NULL, "attn_linear_init: the attn_linear is NULL");
@@ -209,6 +211,8 @@ static void linear_wrong(void)
     REFUSED(attn_linear_run(&l, x, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps x");
     REFUSED(attn_linear_run(&l, x + 2, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps x");
     REFUSED(attn_linear_run(&l, (float *)l.w + 1, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
+    REFUSED(attn_linear_run(&l, behind(y, 3), x, 1, NULL), ATTN_E_ALIGN, "attn_linear_run: y is not aligned");
+    REFUSED(attn_linear_run(&l, y, behind(x, 2), 1, NULL), ATTN_E_ALIGN, "attn_linear_run: x is not aligned");
     REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_NULL, "exec->run is NULL");
     none = test_exec(2);
     none.width = 0;

@@ -305,7 +305,7 @@ static void t5_numbers(void)
    and that nothing is written is in test_args.c, "mask_builders". */
 static void refusals(void)
 {
-    enum { BIG = 1 << 20 };
+    enum { BIG = 1 << 20, MOST = 2147483647 - 1023 };
     float m[64] = { 0 };
     const int lengths[2] = { 3, 5 }, ids[2][4] = { { 7, 8, 0, 0 }, { 7, 0, 9, 0 } };
     const unsigned char keep[4] = { 1, 0, 1, 1 };
@@ -343,6 +343,8 @@ static void refusals(void)
     REFUSED(attn_lengths(got, NULL, 0, 2, 4), ATTN_E_NULL, "attn_lengths: ids is NULL");
     REFUSED(attn_lengths(got, got, 0, 1, 2), ATTN_E_OVERLAP, "attn_lengths: lengths overlaps ids");
     REFUSED(attn_lengths(got, ids[0], 0, -2, 4), ATTN_E_SIZE, "attn_lengths: batch is -2");
+    REFUSED(attn_lengths(got, ids[0], 0, MOST, MOST), ATTN_E_OVERFLOW,
+            "attn_lengths: ids are 2147482624 x 2147482624, more than the address space");
     CHECK(got[0] == 77 && got[1] == 77);
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 2, 1, 2, 2, 0), ATTN_E_OPTION, "attn_bias_t5: one_way is 2");
     REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2, 2, 0), ATTN_E_SIZE,

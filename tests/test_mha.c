@@ -536,6 +536,11 @@ static void workspace_grows(void)
             const size_t large = attn_mha_workspace(&l.m, call, b + rng_int(&r, 0, 2), q + rng_int(&r, 0, 40),
                                                     k + rng_int(&r, 0, 200), &o);
             CHECKF(small <= large && large != (size_t)-1, "call %d: %zu, then %zu", (int)call, small, large);
+            o.attn.work = &weights;       /* left there by another call */
+            o.attn.work_size = rng_int(&r, 0, 1) ? (size_t)-1 : 1000;
+            CHECKF(attn_mha_workspace(&l.m, call, b, q, k, &o) == small, "call %d adds the work it is given",
+                   (int)call);
+            o.attn.work = NULL;
         }
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, -1, q, k, &o), ATTN_E_SIZE, "attn_mha_workspace: batch is -1");
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1 << 30, 1 << 30, 1 << 30, &o), ATTN_E_OVERFLOW,
@@ -548,6 +553,45 @@ static void workspace_grows(void)
         layer_free(&l);
     }
     REFUSED_SIZE(attn_mha_workspace(NULL, ATTN_MHA_SELF, 1, 1, 1, NULL), ATTN_E_NULL, "attn_mha_workspace: m ");
+}
+
+/* A cross step for more sentences than its cache has entries: k_map shares them, k_batch says how many there are. */
+static void workspace_shared(void)
+{
+    enum { B = 3, ENTRIES = 2, KEYS = 40 };
+    rng r = rng_make(test_seed + 27);
+    const int map[B] = {1, 0, 1};
+    attn_kv_args s = {.batch = ENTRIES, .capacity = KEYS};
+    attn_kv c;
+    layer l;
+    attn_mha_opts o;
+    float *x, *memory, *got, *want;
+    void *work;
+    size_t outs;
+    layer_make(&l, &r, 0);
+    outs = (size_t)(B * l.a.d_model);
+    memory = normal(&r, (size_t)(ENTRIES * KEYS * l.a.d_model), 1.0);
+    x = normal(&r, outs, 1.0);
+    got = floats(outs);
+    want = floats(outs);
+    s.kv_heads = l.a.kv_heads;
+    s.head_dim = l.a.head_dim;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(attn_mha_cross_fill(&l.m, &c, memory, ENTRIES, KEYS, NULL, NULL) == ATTN_OK);
+    memset(&o, 0, sizeof o);
+    o.attn.k_batch = ENTRIES;
+    REFUSED_SIZE(attn_mha_workspace(&l.m, ATTN_MHA_CROSS_STEP, B, 1, KEYS, &o), ATTN_E_SIZE,
+                 "attn_mha_workspace: batch is 3 but there are only 2 entries in the cache");
+    o.attn.k_map = map;
+    CHECK(attn_mha_cross_step(&l.m, want, x, B, 1, &c, &o) == ATTN_OK);
+    o.attn.work_size = attn_mha_workspace(&l.m, ATTN_MHA_CROSS_STEP, B, 1, KEYS, &o);
+    o.attn.work = work = guard_alloc(o.attn.work_size);
+    CHECKF(attn_mha_cross_step(&l.m, got, x, B, 1, &c, &o) == ATTN_OK, "%s", refusal_text());
+    CHECK(same_bits(got, want, outs));
+    guard_free(work);
+    attn_kv_free(&c);
+    free(x); free(memory); free(got); free(want);
+    layer_free(&l);
 }
 
 /* ---- norms -------------------------------------------------------------------------------------------------- */
@@ -680,6 +724,49 @@ static void unread_padding(void)
             attn_kv_free(&c);
         }
         guard_free(x); guard_free(memory); free(x_whole); free(m_whole); free(got); free(want);
+        layer_free(&l);
+    }
+}
+
+/* Where only a start, a map or the number of entries says which rows of the memory are keys: entries that nobody reads
+   lie behind its end, in a page that cannot be read. Against the parts, each entry with a memory of its own. */
+static void unread_memory(void)
+{
+    enum { B = 3, STARTS, MAP, ENTRIES, SELF };
+    rng seeds = rng_make(test_seed + 26);
+    for (int i = 0; i < 80 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int kind = STARTS + i % 4, n = rng_int(&r, 1, 20), n_k = kind == SELF ? n : rng_int(&r, 1, 20);
+        const int there = kind == SELF || kind == ENTRIES ? B : 2, map[B] = {1, 0, 1};
+        const int starts[B] = {rng_int(&r, 0, n_k), rng_int(&r, 0, n_k), kind == STARTS ? n_k : rng_int(&r, 0, n_k)};
+        layer l;
+        attn_mha_opts o, plain;
+        size_t entry, bytes, outs;
+        float *x, *memory, *own, *got, *want;
+        layer_make(&l, &r, kind == SELF ? WITH_NORM | WITH_ROPE : WITH_NORM);
+        memset(&o, 0, sizeof o);
+        if (kind == STARTS || kind == SELF) o.attn.k_starts = starts;
+        plain = o;
+        if (kind == MAP) o.attn.k_map = map;
+        if (kind == MAP || kind == ENTRIES) o.attn.k_batch = B + 1;
+        entry = (size_t)(n_k * l.a.d_model);
+        bytes = entry * sizeof(float);
+        outs = (size_t)(B * n * l.a.d_model);
+        memory = guard_floats((size_t)there * entry);
+        rng_fill(&r, memory, (size_t)there * entry);
+        own = normal(&r, B * entry, 1.0);
+        for (int b = 0; b < (kind == MAP ? B : there); b++)
+            memcpy(own + (size_t)b * entry, memory + (size_t)(kind == MAP ? map[b] : b) * entry, bytes);
+        x = kind == SELF ? memory : normal(&r, outs, 1.0);
+        got = floats(outs);
+        want = floats(outs);
+        by_parts(&l, want, x, B, n, own, own, n_k, &plain);
+        CHECKF((kind == SELF ? attn_mha_self(&l.m, got, x, B, n, &o)
+                             : attn_mha_cross(&l.m, got, x, B, n, memory, n_k, &o)) == ATTN_OK, "%s", refusal_text());
+        CHECKF(same_bits(got, want, outs), "seed %llu, kind %d", seed, kind);
+        if (x != memory) free(x);
+        guard_free(memory); free(own); free(got); free(want);
         layer_free(&l);
     }
 }
@@ -978,6 +1065,19 @@ static void wrong_layers(void)
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
     REFUSES(a.norm_eps = NAN, ATTN_E_OPTION, "norm_eps is nan");
     REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
+    REFUSES(a.w_q = behind(w, 1), ATTN_E_ALIGN, "w_q is not aligned: its address is 1 behind");
+    REFUSES(a.w_k = behind(w, 2), ATTN_E_ALIGN, "w_k is not aligned: its address is 2 behind");
+    REFUSES(a.w_v = behind(w, 3), ATTN_E_ALIGN, "w_v is not aligned: its address is 3 behind");
+    REFUSES(a.w_o = behind(w, 1), ATTN_E_ALIGN, "w_o is not aligned");
+    REFUSES(a.w_q = a.w_k = a.w_v = NULL; a.w_in = behind(w, 1), ATTN_E_ALIGN, "w_in is not aligned");
+    REFUSES(a.b_in = behind(w, 1), ATTN_E_ALIGN, "b_in is not aligned");
+    REFUSES(a.b_q = behind(w, 1), ATTN_E_ALIGN, "b_q is not aligned");
+    REFUSES(a.b_k = behind(w, 1), ATTN_E_ALIGN, "b_k is not aligned");
+    REFUSES(a.b_v = behind(w, 1), ATTN_E_ALIGN, "b_v is not aligned");
+    REFUSES(a.b_o = behind(w, 1), ATTN_E_ALIGN, "b_o is not aligned");
+    REFUSES(a.q_norm = behind(w, 1), ATTN_E_ALIGN, "q_norm is not aligned");
+    REFUSES(a.k_norm = behind(w, 1), ATTN_E_ALIGN, "k_norm is not aligned");
+    REFUSES(a.rope_table = behind(w, 1); a.rope_positions = 4, ATTN_E_ALIGN, "rope_table is not aligned");
     REFUSES(a.mem = w; a.mem_size = sizeof w, ATTN_E_WORK, "mem_size is 256 but attn_mha_size asks for ");
     REFUSES(a.d_model = 1 << 30; a.heads = 1 << 15, ATTN_E_OVERFLOW, "too large for");
     REFUSES(a.heads = 1 << 16; a.head_dim = 1 << 16, ATTN_E_OVERFLOW, "heads 65536 times head_dim 65536");
@@ -1008,7 +1108,7 @@ static void wrong_calls(void)
     unsigned char *before;
     const int over[B] = {1, 4}, cum[B + 1] = {0, 1, 3}, bad_cum[B + 1] = {1, 2, 3}, fall[B + 1] = {0, 2, 1},
               map[B] = {0, 1}, ones[B] = {1, 1},
-              under[B] = {0, -1};
+              under[B] = {0, -1}, three[B] = {1, 3};
     size_t cache_bytes;
     rng_fill(&r, x, B * N * DM);
     memcpy(copy, x, sizeof x);
@@ -1119,6 +1219,16 @@ static void wrong_calls(void)
     REFUSES((o.gate = gate, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
     REFUSES((o.gate = gate, o.gate_n = 3, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
     REFUSES((o.gate = out, o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "out overlaps gate");
+    REFUSES((o.gate_sigmoid = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_sigmoid is 2");
+    REFUSES((o.weights_mean = -1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "weights_mean is -1");
+    REFUSES(attn_mha_self(&m, behind(out, 1), x, B, N, NULL), ATTN_E_ALIGN, "out is not aligned");
+    REFUSES(attn_mha_self(&m, out, behind(x, 2), B, N, NULL), ATTN_E_ALIGN, "x is not aligned");
+    REFUSES((o.gate = behind(gate, 3), o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
+            "gate is not aligned");
+    REFUSES((o.attn.weights = behind(weights, 1), attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
+            "weights is not aligned");
+    REFUSES((o.attn.q_lengths = behind(ones, 2), attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
+            "q_lengths is not aligned");
     REFUSES((o.attn.weights = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "weights overlaps x");
     REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP,
             "out overlaps weights");
@@ -1129,6 +1239,9 @@ static void wrong_calls(void)
             ATTN_E_STRIDE, "mask_stride[2] is 1");
 
     REFUSES(attn_mha_cross(&m, out, x, B, N, NULL, N, NULL), ATTN_E_NULL, "memory is NULL");
+    REFUSES(attn_mha_cross(&m, out, x, B, N, behind(x, 1), N, NULL), ATTN_E_ALIGN, "memory is not aligned");
+    REFUSES((o.memory_v = behind(x, 1), attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_ALIGN,
+            "memory_v is not aligned");
     REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL,
             "memory_v is NULL"); /* another width of values needs memory_v */
     REFUSES(attn_mha_cross(&turning, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "rope_table");
@@ -1176,6 +1289,8 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, &other, NULL), ATTN_E_SIZE, "head_dim is 4 but 3");
     REFUSES(attn_mha_cross_step(&m, out, x, 3, 1, &c, NULL), ATTN_E_SIZE, "entry 2 reads entry 2");
     REFUSES(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "rope_table");
+    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_cross_step(&m, out, x, B, 1, &small, &o)),
+            ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask beside no keys at all */
     REFUSES((o.attn.k_map = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP, "entry 1 reads entry 4");
     REFUSES((o.attn.k_map = under, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP,
             "entry 1 reads entry -1");
@@ -1191,6 +1306,11 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, -1, NULL, NULL), ATTN_E_SIZE, "n_k is -1");
     REFUSES(attn_mha_cross_fill(&m, &small, x, B, N, NULL, NULL), ATTN_E_FULL,
             "entry 0 has 3 keys but the cache holds 2");
+    REFUSES(attn_mha_cross_fill(&m, &small, x, B, N, three, NULL), ATTN_E_FULL,
+            "entry 1 has 3 keys but the cache holds 2");
+    REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, behind(ones, 1), NULL), ATTN_E_ALIGN,
+            "source_lengths is not aligned: its address is 1 behind");
+    REFUSES(attn_mha_cross_fill(&m, &c, behind(x, 1), B, N, NULL, NULL), ATTN_E_ALIGN, "memory is not aligned");
     REFUSES(attn_mha_cross_fill(&m, &grouped, x, B, 1, NULL, NULL), ATTN_E_SIZE, "kv_heads of the cache is 1");
     REFUSES(attn_mha_cross_fill(&m, &narrow, x, B, 1, NULL, NULL), ATTN_E_SIZE, "v_head_dim of the cache is 3");
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, over, NULL), ATTN_E_LENGTHS, "source_lengths[1] is 4");
@@ -1300,15 +1420,21 @@ static void vast_layers(void)
             need = more;
         }
         CHECK(need == (size_t)-1);
-        for (int bit = 28, batch = 1; bit-- > 0;) {       /* the most entries that the attention inside takes */
+        exec.width = 1;
+        CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 3 << 27, 1, &o) != (size_t)-1);
+        for (int bit = 29, width = 1; bit-- > 0;) {       /* the most threads that the attention inside takes */
             attn_args inside = {0};
-            inside.batch = batch + (1 << bit);
-            inside.heads = inside.n_q = inside.n_k = 1;
+            inside.batch = inside.heads = inside.n_k = 1;
+            inside.n_q = 3 << 27;
             inside.head_dim = 1 << 30;
             inside.exec = &exec;
-            if (attn_sdpa_workspace(&inside) != (size_t)-1) batch = inside.batch;
-            if (bit == 0) CHECK(batch > 1 && attn_mha_workspace(&vast, ATTN_MHA_CROSS, batch, 1, 1, &o) == (size_t)-1);
+            exec.width = width + (1 << bit);
+            if (attn_sdpa_workspace(&inside) != (size_t)-1) width = exec.width;
+            exec.width = width;
+            if (bit == 0) CHECK(width > 1 && attn_sdpa_workspace(&inside) != (size_t)-1);
         }
+        CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 3 << 27, 1, &o) == (size_t)-1);
+        REFUSES(attn_mha_cross(&vast, out, x, 1, 3 << 27, x, 1, &o));
     }
 #undef REFUSES
     attn_mha_free(&m);
@@ -1331,7 +1457,11 @@ SUITE(mha) = {
     {"backends and threads", backends_and_threads, "bits of a layer that depend on instruction set or threads"},
     {"unread padding", unread_padding,
      "rows of x or memory read although they do not exist: they may never have been written"},
-    {"workspace grows", workspace_grows, "a larger call that asks for less workspace"},
+    {"unread memory", unread_memory,
+     "an entry or key that no row sees read all the same, or another one left out for it"},
+    {"workspace grows", workspace_grows,
+     "a larger call that asks for less workspace, or one that adds what it is given"},
+    {"workspace shared", workspace_shared, "a step over shared entries whose workspace is refused, or too small"},
     {"allocation", mha_allocation,
      "memory that is leaked, used uninitialised, or asked for although the caller brings it"},
     {"signs of zero", signs_of_zero, "-0 where +0 is promised, or a linear that loses the sign of a zero"},

@@ -190,7 +190,13 @@ static void rope_wrong(void)
         REFUSED(attn_rope_table(t, 2, 2, bad + i, 0.0), ATTN_E_OPTION,
                 i == 0 ? "freqs[0] is nan" : i == 1 ? "freqs[0] is inf" : "freqs[0] is 70000.00");
     REFUSED(attn_rope_table(NULL, 2147480000, 1 << 30, NULL, 0.0), ATTN_E_OVERFLOW, "positions 2147480000");
+    REFUSED(attn_rope_table(behind(t, 2), 2, 4, NULL, 0.0), ATTN_E_ALIGN, "attn_rope_table: table is not aligned");
+    REFUSED(attn_rope_table(t, 2, 4, behind(bad, 1), 0.0), ATTN_E_ALIGN, "attn_rope_table: freqs is not aligned");
+    REFUSED(attn_rope_table(t, 2, 4, t + 7, 0.0), ATTN_E_OVERLAP, "attn_rope_table: table overlaps freqs");
     CHECK(untouched(t, sizeof t));
+    t[8] = t[9] = 0.5f;                                                /* freqs right behind the table: no overlap */
+    CHECK(attn_rope_table(t, 2, 4, t + 8, 0.0) == ATTN_OK && t[0] == 1.0f && t[7] > 0.4f && t[8] == 0.5f);
+    memset(t, 0x77, sizeof t);
     CHECK(attn_rope_table(NULL, 0, 4, NULL, 0.0) == ATTN_OK);
 #define REFUSES(change, status, words) \
     do { a = good; change; REFUSED(attn_rope(&a), status, "attn_rope: " words); } while (0)
@@ -214,10 +220,14 @@ static void rope_wrong(void)
     REFUSES(a.pos = 2, ATTN_E_SIZE, "positions is 2 but the last row of entry 0 stands at 2");
     REFUSES((a.n = 2, a.x_stride[1] = 4, a.pos_each = each), ATTN_E_SIZE,
             "positions is 2 but the last row of entry 1 stands at 2");
+    REFUSES(a.x = behind(x, 1), ATTN_E_ALIGN, "x is not aligned: its address is 1 behind");
+    REFUSES(a.table = behind(t, 2), ATTN_E_ALIGN, "table is not aligned: its address is 2 behind");
+    REFUSES(a.pos_each = behind(each, 3), ATTN_E_ALIGN, "pos_each is not aligned: its address is 3 behind");
     REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
     REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps");
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");
-    REFUSES((a.head_dim = 1 << 30, a.positions = 2147480000), ATTN_E_OVERFLOW, "positions 2147480000 times");
+    REFUSES((a.head_dim = 1 << (sizeof(size_t) < 8 ? 20 : 30), a.positions = 2147480000), ATTN_E_OVERFLOW,
+            "positions 2147480000 times");
 #undef REFUSES
     good.x = NULL;
     good.table = NULL;
