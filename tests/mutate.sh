@@ -30,7 +30,7 @@ apply()
             kind[++steps] = substr($0, 1, 1); text[steps] = substr($0, 3)
             next
         }
-        { line[++lines] = $0 }
+        { line[++lines] = before[lines] = $0 }
         END {
             if (failed) exit 1
             if (!steps) stop("there is no mistake " number)
@@ -47,7 +47,13 @@ apply()
                     if (kind[s + 1] != "+") stop("a - without its +")
                 }
             }
-            for (at = 1; at <= lines; at++) print line[at]
+            for (at = 1; at <= lines; at++) {
+                print line[at]
+                if (line[at] == before[at]) continue
+                gsub(/ /, "", line[at]); gsub(/ /, "", before[at])
+                if (line[at] != before[at]) changed = 1
+            }
+            if (!changed) stop("changes nothing")
         }' "$list" attn.h
 }
 
@@ -76,6 +82,7 @@ one()
         else
             more=$with suites='paths math pool kv step mha args'
         fi
+        [ "$1" != 0 ] || more=                   # what is compiled already is without a mistake
         for f in $more; do
             case " $built " in *" $f "*) continue ;; esac
             $CC $flags -I"$dir" -Itests -c "tests/$f.c" -o "$dir/$f.o" 2>"$dir/log" || break 2
