@@ -6509,19 +6509,6 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* The product with 16-bit weights, as many rows at a time as it takes. */
-static void attn__linear_few(const attn__kernels *kernels, const attn__gemm *g)
-{
-    attn__gemm part = *g;
-    int r;
-    for (r = 0; r < g->rows; r += part.rows) {
-        part.rows = attn__min(g->rows - r, ATTN__STORED_ROWS);
-        part.a = g->a + r * g->a_row;
-        part.c = g->c + r * g->c_row;
-        kernels->gemm(&part);
-    }
-}
-
 /* Makes the panels of floats that g asks for, from weights in place, or from packed ones of 16
    bits, which are widened once for many rows. */
 static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
@@ -6562,8 +6549,7 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
         g->stored = l->storage;
     }
-    if (g->stored == ATTN_F32) job->kernels->gemm(g);
-    else attn__linear_few(job->kernels, g);
+    job->kernels->gemm(g);
     /* After the last chain the outputs are final. */
     if (at + g->depth == l->n_in)
         attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);

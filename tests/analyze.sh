@@ -48,13 +48,14 @@ core.UndefinedBinaryOperatorResult  b < s->batch                      the same
 core.UndefinedBinaryOperatorResult  first[bucket + 1]                 attn__t5_boundaries writes `side` of them
 core.UndefinedBinaryOperatorResult  mask[at] == -INFINITY             attn_mask_padding writes every cell
 core.uninitialized.Assign           const int j = left[x]             of n keys no more than n stay
-core.uninitialized.Assign           lo = band->soft.lo                a chunk that was opened has keys for every head
+core.uninitialized.Assign           lo = band->softmax.lo             a chunk that was opened has keys for every head
 core.UndefinedBinaryOperatorResult  view->source->k + j               a block has a K/V head, which has a source
 core.NullDereference                out[x]                            out may be NULL where q_cum leaves no rows, only
 core.NullDereference                if (row->bias)                    `row` is NULL where there are no arrays, only
 core.NullDereference                if (row->weights                  the same
 core.NullDereference                k[attn__min(i, last) * row + c]   `next` is NULL or some keys behind k; k is not
 core.NullDereference                struct __loadu_pd*)__p            the same, where keys are turned
+Wanalyzer-use-of-uninitialized-value  plan->few.                      attn__plan_few writes it for as few rows as ask for it
 '
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)

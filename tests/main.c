@@ -46,8 +46,9 @@ static void list_tests(char **words, int n_words)
 
 static int usage(const char *program)
 {
-    fprintf(stderr, "usage: %s [-l] [-s seed] [-n factor] [word ...]\n"
+    fprintf(stderr, "usage: %s [-l] [-f] [-s seed] [-n factor] [word ...]\n"
                     "  -l         list the tests and what each would catch\n"
+                    "  -f         the first failure is the last test\n"
                     "  -s seed    another seed for the random tests (default 1)\n"
                     "  -n factor  draw factor times as many random cases (default 1)\n"
                     "  word       only suites or tests whose name contains one of the words\n"
@@ -57,12 +58,14 @@ static int usage(const char *program)
 
 int main(int argc, char **argv)
 {
-    int listing = 0, n_words = 0, counts[3] = {0, 0, 0};
+    int listing = 0, stop = 0, n_words = 0, counts[3] = {0, 0, 0};
     char **words = argv;                                    /* the words move to the front: no room is needed */
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
         if (strcmp(argv[i], "-l") == 0) {
             listing = 1;
+        } else if (strcmp(argv[i], "-f") == 0) {
+            stop = 1;
         } else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc) {
             test_seed = (uint64_t)strtoull(argv[++i], &end, 0);
             if (end == argv[i] || *end) return usage(argv[0]);
@@ -97,7 +100,7 @@ int main(int argc, char **argv)
             }
             continue;
         }
-        for (const test_case *t = suites[s].tests; t->name; t++)
+        for (const test_case *t = suites[s].tests; t->name && !(stop && counts[TEST_FAILED]); t++)
             if (wanted(suites[s].name, t->name, words, n_words)) counts[test_run(suites[s].name, t)]++;
     }
 

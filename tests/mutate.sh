@@ -30,7 +30,7 @@ apply()
             kind[++steps] = substr($0, 1, 1); text[steps] = substr($0, 3)
             next
         }
-        { line[++lines] = $0 }
+        { line[++lines] = before[lines] = $0 }
         END {
             if (failed) exit 1
             if (!steps) stop("there is no mistake " number)
@@ -47,11 +47,20 @@ apply()
                     if (kind[s + 1] != "+") stop("a - without its +")
                 }
             }
-            for (at = 1; at <= lines; at++) print line[at]
+            for (at = 1; at <= lines; at++) {
+                print line[at]
+                if (line[at] == before[at]) continue
+                gsub(/ /, "", line[at]); gsub(/ /, "", before[at])
+                if (line[at] != before[at]) changed = 1
+            }
+            if (!changed) stop("changes nothing")
         }' "$list" attn.h
 }
 
 name() { sed -n 's/^# //p' "$list" | sed -n "$1p"; }
+
+# the suites that mistake $1 is shown to first: those of the last line "> suites" before it
+likely() { awk -v number="$1" '/^> / { suites = substr($0, 3) } /^# / && ++n == number { print suites }' "$list"; }
 
 # one mistake (0: none), in a folder of its own; what came of it stands in result
 one()
@@ -61,18 +70,35 @@ one()
     if [ "$1" = 0 ]; then cp attn.h "$dir/attn.h"
     elif ! apply "$1" >"$dir/attn.h" 2>"$dir/log"; then echo "stale ($(cat "$dir/log"))" >"$dir/result"; return; fi
     built=
-    for round in 1 2; do                         # most are noticed by the first three suites: build only them
-        if [ $round = 1 ]; then more=attn_impl objects=$quick suites='bits poison sdpa'
-        else more=$with objects=$without suites='masks args math kv pages saved linear rope mha steps pool'; fi
+    for round in 1 2; do
+        # First the implementation that most suites share is built with the mistake, and with it no more than the likely
+        # suites need, which is quick. Then the files that hold one of their own, for the suites these have tests of.
+        if [ $round = 1 ]; then
+            more=attn_impl suites=$(likely "$1")
+            for suite in $suites; do
+                case " $with " in *" test_$suite "*) more="$more test_$suite" ;; esac
+            done
+            suites="$suites bits poison edges masks kv pages saved stored step linear rope mha steps args sdpa"
+        else
+            more=$with suites='paths math storage pool kv step mha args'
+        fi
+        [ "$1" != 0 ] || more=                   # what is compiled already is without a mistake
         for f in $more; do
             case " $built " in *" $f "*) continue ;; esac
             $CC $flags -I"$dir" -Itests -c "tests/$f.c" -o "$dir/$f.o" 2>"$dir/log" || break 2
             built="$built $f"
         done
-        $CC $flags $(for f in $built; do echo "$dir/$f.o"; done) $(for f in $objects; do echo "$work/base/$f.o"; done) \
-            -o "$dir/test" -lm -pthread 2>"$dir/log" || break
+        objects=
+        for f in $with; do
+            case " $built " in *" $f "*) objects="$objects $dir/$f.o" ;; *) objects="$objects $work/base/$f.o" ;; esac
+        done
+        $CC $flags $objects $(for f in $without; do echo "$work/base/$f.o"; done) -o "$dir/test" -lm -pthread \
+            2>"$dir/log" || break
+        asked=
         for suite in $suites; do
-            $limit "$dir/test" $suite >"$dir/log" 2>&1 && continue
+            case " $asked " in *" $suite "*) continue ;; esac
+            asked="$asked $suite"
+            $limit "$dir/test" -f "$suite" >"$dir/log" 2>&1 && continue
             case $? in
             124|137) how="$suite runs too long" ;;
             *) how=$(sed -n 's/^FAIL *\([a-z]*\) *\(.*[^ ]\)  *[0-9]* checks.*/\1: \2/p' "$dir/log" | head -n 1)
@@ -114,10 +140,10 @@ while [ $k -lt "$total" ]; do
     chosen="$chosen $k"
 done
 
-# what does not contain the implementation is compiled once
+# everything is compiled once without a mistake
 rm -rf "$work"
 mkdir -p "$work/base"
-with= without= quick='main harness cases golden test_bits test_poison test_sdpa'
+with= without=
 for f in tests/*.c; do
     f=$(basename "$f" .c)
     if [ "$f" != golden ] && grep -q '^#define ATTN_IMPLEMENTATION' "tests/$f.c"; then with="$with $f"
@@ -125,8 +151,8 @@ for f in tests/*.c; do
 done
 limit=
 command -v timeout >/dev/null && limit="timeout -k 5 $LIMIT"
-for f in $without; do $CC $flags -I. -Itests -c "tests/$f.c" -o "$work/base/$f.o" || exit 1; done
-export with without quick limit CC CFLAGS LIMIT
+for f in $with $without; do $CC $flags -I. -Itests -c "tests/$f.c" -o "$work/base/$f.o" || exit 1; done
+export with without limit CC CFLAGS LIMIT
 
 one 0
 if [ "$(cat "$work/0/result")" != SURVIVED ]; then
