@@ -163,7 +163,7 @@ typedef enum attn_status {
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
     ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned */
-    ATTN_E_BYTES = -17                    /* attn_kv_load: not what attn_kv_save wrote, or damaged */
+    ATTN_E_BYTES = -17                    /* attn_kv_load: nothing that attn_kv_save wrote */
 } attn_status;
 
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
@@ -508,10 +508,10 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
-    int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a page
-                                             is as short as that, in steps of 16 keys */
-    attn_storage storage;                 /* of keys and values, which are rounded as they arrive. 0:
-                                             ATTN_F32, not at all */
+    int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
+                                             page is as short as that, in steps of 16 keys */
+    attn_storage storage;                 /* of keys and values, which are rounded as they arrive.
+                                             0: ATTN_F32, not at all */
     int pages;                            /* of all entries together, each of them 128 keys; 0:
                                              enough for `batch` full entries. Memory is touched as
                                              keys arrive: a generous pool costs addresses only */
@@ -521,14 +521,14 @@ typedef struct attn_kv_args {
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only; v_head_dim and pages as they came out */
-    int *lengths;                         /* [batch] keys that an entry has had, forgotten ones among
-                                             them: the position of its next key; read only */
+    int *lengths;                         /* [batch] keys that an entry has had, forgotten ones
+                                             among them: the position of its next; read only */
     int free_pages;                       /* pages that no entry holds; read only */
     /* private */
     int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
     size_t page_size, page_v;             /* values of a page; where its V begins */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
-    int *table;                           /* [batch][entry_pages]: pages in the order of their keys */
+    int *table;                           /* [batch][entry_pages]: pages, in order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
     int *finished;                        /* [pages] keys of it that stand in finished K panels */
     int *idle;                            /* [pages] first the pages that nobody holds */
@@ -588,10 +588,10 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
    longer than the cache. Of the keys pinned .. before - 1 those that fill whole pages (128 keys,
    from a multiple of 128) are given back; the others stay. pinned 0: from the beginning; the first
    keys that are pinned stay for good (attention sinks).
-   Positions do not move: lengths[entry] goes on counting, mask, bias and weights keep their columns,
-   causal and windows mean what they meant. A forgotten key is hidden from every row. So a row whose
-   window (window_left, or a mask) leaves out the forgotten keys has the bits that the whole cache
-   would give. Once a step with before = lengths[entry] - window keeps window + 127 keys at most.
+   Positions do not move: lengths[entry] goes on counting, mask, bias and weights keep their
+   columns, causal and windows mean what they meant. A forgotten key is hidden from every row. So a
+   row whose window (window_left, or a mask) leaves out the forgotten keys has the bits that the
+   whole cache would give. Once a step with before = lengths[entry] - window keeps window + 127 keys at most.
    The forgotten keys of an entry are one run: what is forgotten later must touch it.
    Errors: LENGTHS (pinned or before: negative, or more than the entry has had; a second run),
    MAP (no such entry), NULL. */
@@ -601,8 +601,8 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
    keys: beams share pages. Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
-/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. Copies no
-   keys: they share pages. from == to: truncate.
+/* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. Copies
+   no keys: they share pages. from == to: truncate.
    Errors: MAP (no such entry), LENGTHS (longer than `from` is, or the key before is forgotten),
    NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
@@ -1017,7 +1017,7 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    are each a line of their own. When its 16th key arrives it is turned into place. V stays rows: a
    few queries read them as they are, and many pack a chunk for all of them. Columns v_head_dim ..
    v_width - 1 are zeros. */
-enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once: turning needs room */
+enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once */
 
 /* The page that holds a key which is there. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
@@ -1027,12 +1027,13 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-/* Bytes of a value, and the address of value number i. */
+/* Bytes of a value. */
 ATTN__INLINE size_t attn__stored_size(attn_storage storage)
 {
     return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
 }
 
+/* The address of value number i. */
 ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
 {
     return (const char *)p + i * (ptrdiff_t)attn__stored_size(storage);
@@ -1041,9 +1042,11 @@ ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storag
 /* Value number i of a page. */
 ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
 {
-    return (char *)c->memory + ((size_t)page * c->page_size + i) * attn__stored_size(c->shape.storage);
+    return (char *)c->memory
+         + ((size_t)page * c->page_size + i) * attn__stored_size(c->shape.storage);
 }
 
+/* K, and V, of one head. */
 ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 {
     return attn__page_at(c, page,
@@ -1056,7 +1059,7 @@ ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
     return attn__page_at(c, page, c->page_v + (size_t)head * (size_t)c->page_keys * v_width);
 }
 
-/* Component 0 of key j of a page, and the floats from component to component. */
+/* Component 0 of key j of a page, and the values from component to component. */
 ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
 {
     const size_t head_dim = (size_t)c->shape.head_dim;
@@ -1574,7 +1577,8 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
 /* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
 static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
 {
-    const int shown = attn__scalar_there(r, key) && (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
+    const int shown = attn__scalar_there(r, key) &&
+                      (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
     if (r->a->weights_stage == ATTN_PROBABILITIES)
         return shown
              ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L)
@@ -3448,9 +3452,9 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* =================================================================================================
  * 7  K/V CACHE
  *
- * Section 2 says how a page lies in memory (attn__kv_page and its neighbours). Every entry has a row
- * of the table: its pages in the order of their keys. A page is written by an entry that holds it
- * alone; who shares one copies it first. What is behind the keys of an entry is never read, so
+ * Section 2 says how a page lies in memory (attn__kv_page and its neighbours). Every entry has a
+ * row of the table: its pages in the order of their keys. A page is written by an entry that holds
+ * it alone; who shares one copies it first. What is behind the keys of an entry is never read, so
  * taking keys back, forgetting and sharing only move numbers.
  * ============================================================================================== */
 
@@ -3521,7 +3525,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
-    /* batch * kv_heads is how many tasks an append has; batch * entry_pages, how long the table is */
+    /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
     if (s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages)
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
@@ -3582,7 +3586,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
     memset(&made, 0, sizeof made);
     if (!a) status = attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
-    else status = attn__kv_measure(&why, a, &made);       /* a may be &c->shape: c is not zeroed yet */
+    else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape, so c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
     if (status != ATTN_OK) return status;
     status = attn__memory(made.shape.mem, made.shape.mem_size, made.bytes + 63, made.shape.user,
@@ -3741,7 +3745,8 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
     ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
     if (lane == 0)                        /* lanes without a key are computed, too */
         memset(panel, 0, (size_t)head_dim * ATTN__PANEL * attn__stored_size(storage));
-    for (i = 0; i < head_dim; i++) attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
+    for (i = 0; i < head_dim; i++)
+        attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
 }
 
 /* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
@@ -3845,8 +3850,9 @@ static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
     for (b = 0; b < batch; b++)
         if (leaves[b]) c->holders[attn__kv_last(c, b)]++;
     if (need <= c->free_pages) return ATTN_OK;
-    return attn__fail(why, ATTN_E_FULL, "the cache needs # more pages but # are free: # are missing",
-                      "", need, c->free_pages, need - c->free_pages);
+    return attn__fail(why, ATTN_E_FULL,
+                      "the cache needs # more pages but # are free: # are missing", "", need,
+                      c->free_pages, need - c->free_pages);
 }
 
 /* Do the counts, called `name`, make sense, and is there room for all of them? */
@@ -3918,7 +3924,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     return ATTN_OK;
 }
 
-/* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------- */
+/* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------ */
 
 /* Can entry b, called by the name it has in the call, end behind its first `length` keys? */
 static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
@@ -4094,7 +4100,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     return ATTN_OK;
 }
 
-/* ---- rows read back --------------------------------------------------------------------------- */
+/* ---- rows read back -------------------------------------------------------------------------- */
 
 /* The key at `key` of entry b as rows of floats; k and v have room for all heads, or are NULL. */
 static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
@@ -4149,9 +4155,9 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 }
 
 /* ---- an entry as bytes ------------------------------------------------------------------------
-   A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads, then
-   V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values of
-   two, the lowest first. Behind the magic word:
+   A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads,
+   then V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values
+   of two, the lowest first. Behind the magic word:
        8 version 1     12 storage, as attn_storage has it      16 kv_heads   20 head_dim
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
@@ -4346,8 +4352,9 @@ static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int
                           "", keys, c->shape.capacity, 0);
     for (i = 0; i < attn__kv_pages(c, b); i++) room += c->holders[attn__kv_row(c, b)[i]] == 1;
     if (need <= room) return ATTN_OK;
-    return attn__fail(why, ATTN_E_FULL, "the cache needs # more pages but # are free: # are missing",
-                      "", need, room, need - room);
+    return attn__fail(why, ATTN_E_FULL,
+                      "the cache needs # more pages but # are free: # are missing", "", need, room,
+                      need - room);
 }
 
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size)
@@ -4372,7 +4379,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__kv_cut(c, entry, 0);
     attn__kv_grow(c, entry, keys);
     for (i = 0; i * ATTN__CHUNK < keys; i++) {
-        const int page = attn__kv_row(c, entry)[i], n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
+        const int page = attn__kv_row(c, entry)[i];
+        const int n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
         c->finished[page] = attn__page_finished(c, page, 0, n);
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
@@ -4423,8 +4431,8 @@ enum {
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
-    ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and V
-                                             of a chunk stay in L1 or near it */
+    ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and
+                                             V of a chunk stay in L1 or near it */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
                                              cache */
     /* A state: m, l and seen, [ATTN__SPLIT] each; 1 where it is in use; the outputs from here. */
@@ -4913,7 +4921,8 @@ typedef struct attn__kv_source {
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
     int chunk;                            /* its number among those that are there */
-    int first, keys;                      /* its first key, counted from entry.start; how many exist */
+    int first, keys;                      /* its first key, counted from entry.start; how many of
+                                             its keys exist */
     int finished;                         /* keys of it in finished panels; of a cache, the others
                                              are rows of a panel that still grows */
     const void *next;                     /* of a cache: K of the first head in the next chunk, or
@@ -4962,7 +4971,8 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
-/* Chunks are numbered as if those that a cache has forgotten had never been. The first key of one: */
+/* Chunks are numbered as if those that a cache has forgotten had never been. Here is the first key
+   of one. */
 static int attn__chunk_key(const attn__entry *e, int chunk)
 {
     const long long key = (long long)chunk * ATTN__CHUNK;
@@ -5069,7 +5079,8 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const size_t head_dim = (size_t)block->w->s->head_dim, v_width = (size_t)block->w->plan->v_width;
+    const size_t head_dim = (size_t)block->w->s->head_dim;
+    const size_t v_width = (size_t)block->w->plan->v_width;
     const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
     /* Panels whole; behind them stand the rows of one that grows. */
     const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
@@ -5274,8 +5285,8 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     const float *rows = (const float *)source->k + first;
     if (source->stored != ATTN_F32) {
         float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
-        kernels->widen(wide, (const unsigned short *)source->k + first, (size_t)n * (size_t)head_dim,
-                       source->stored);
+        kernels->widen(wide, (const unsigned short *)source->k + first,
+                       (size_t)n * (size_t)head_dim, source->stored);
         rows = wide;
     }
     g->stored = ATTN_F32;
@@ -9633,9 +9644,9 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
     }
 }
 
-/* Where the prefetching of what comes after a product begins, for columns from x on; or NULL. Floats
- * are fetched as they will be read, `at` values behind what is returned. 16-bit values are fetched
- * from end to end: a step of a panel is only half a line of them. */
+/* Where the prefetching of what comes after a product begins, for columns from x on; or NULL.
+ * Floats are fetched as they will be read, `at` values behind what is returned. 16-bit values are
+ * fetched from end to end: a step of a panel is only half a line of them. */
 ATTN__V const void *ATTN__FN(ahead)(const int how, const attn__gemm *g, int x, ptrdiff_t at)
 {
     if (!g->ahead) return NULL;
