@@ -591,10 +591,12 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
    Positions do not move: lengths[entry] goes on counting, mask, bias and weights keep their
    columns, causal and windows mean what they meant. A forgotten key is hidden from every row. So a
    row whose window (window_left, or a mask) leaves out the forgotten keys has the bits that the
-   whole cache would give. Once a step with before = lengths[entry] - window keeps window + 127 keys at most.
+   whole cache would give. Once a step with before = lengths[entry] - window keeps window + 127 keys
+   at most.
    The forgotten keys of an entry are one run: what is forgotten later must touch it.
-   Errors: LENGTHS (pinned or before: negative, or more than the entry has had; a second run),
-   MAP (no such entry), NULL. */
+   before <= pinned, or negative: nothing is forgotten.
+   Errors: LENGTHS (pinned negative, either more than the entry has had; a second run), MAP (no such
+   entry), NULL. */
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before);
 
 /* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Moves no
@@ -3982,12 +3984,13 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     const int *old = c->gaps + 2 * (ptrdiff_t)b;
     gap[0] = old[0];
     gap[1] = old[1];
-    if (before < 0 || before > c->lengths[b])
+    if (before > c->lengths[b])
         return attn__fail(why, ATTN_E_LENGTHS, "before is # but entry # has had # keys", "", before,
                           b, c->lengths[b]);
     if (pinned < 0 || pinned > c->lengths[b])
         return attn__fail(why, ATTN_E_LENGTHS, "pinned is # but entry # has had # keys", "", pinned,
                           b, c->lengths[b]);
+    if (before <= pinned) return ATTN_OK;
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
     if (pinned >= before) return ATTN_OK;         /* not a whole page */

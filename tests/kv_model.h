@@ -285,7 +285,7 @@ KV_MODEL attn_status kv_model_forget(kv_model *m, int entry, int pinned, int bef
     for (int b = 0; b < m->shape.batch; b++) {
         const int *gap = m->gap[b];
         if (entry != -1 && entry != b) continue;
-        if (pinned < 0 || before < 0 || pinned > m->length[b] || before > m->length[b])
+        if (pinned < 0 || pinned > m->length[b] || before > m->length[b])
             return ATTN_E_LENGTHS;
         if (kv_model_whole(pinned, before, &from, &to) && gap[0] < gap[1] &&
             (from > gap[1] || to < gap[0]))

@@ -176,6 +176,17 @@ static attn_status call_step(void)
     return attn_mha_self_step(&layer, out, query, 1, 1, &cache, &options);
 }
 
+static attn_status call_appends(void)     /* one panel of 16 keys is filled and turned on the way */
+{
+    attn_status worst = ATTN_OK;
+    int i;
+    for (i = 0; i < 16 && worst == ATTN_OK; i++)
+        worst = attn_kv_append(&cache, key, value, 1, NULL, 0);
+    return worst;
+}
+
+static attn_status call_append(void) { return attn_kv_append(&cache, key, value, 64, NULL, 0); }
+
 static attn_status call_linear(void)
 {
     return attn_linear_run(&linear, out, query, linear_rows, NULL);
@@ -196,9 +207,11 @@ static int measure(const char *name, attn_status (*what)(void))
     return 1;
 }
 
+static attn_storage storage;              /* of the next cache */
 static int make_cache(int keys, int capacity, int kv_heads, int width)
 {
     attn_kv_args a = {0};
+    a.storage = storage;
     a.batch = 1;
     a.kv_heads = kv_heads;
     a.head_dim = width;
@@ -239,6 +252,20 @@ static int attention(const count_case *c)
     snprintf(name, sizeof name, "%d x %d, %d%s x %d, %s", c->rows, c->keys, c->heads, grouped,
              c->width, c->special ? c->special : forms[c->form]);
     return measure(name, call_attention);
+}
+
+/* What a cache costs, and what it costs in 16 bits. */
+static int caches(void)
+{
+    static const count_case step = { 1, 1500, 8, 8, 64, CACHE, "cache in half", NULL };
+    int failed;
+    if (make_cache(100, 300, 8, 64)) return 1;
+    if (measure("16 appends of 1 row, 8 x 64", call_appends)) return 1;
+    if (measure("append of 64 rows, 8 x 64", call_append)) return 1;
+    storage = ATTN_F16;
+    failed = attention(&step);
+    storage = ATTN_F32;
+    return failed;
 }
 
 static int layers(void)
@@ -297,6 +324,7 @@ int main(void)
     fill(weights, sizeof weights / sizeof *weights, 4);
     for (i = 0; i < sizeof weights / sizeof *weights; i++) weights[i] /= 16;
     for (c = 0; c < sizeof cases / sizeof *cases && !failed; c++) failed = attention(&cases[c]);
+    if (!failed) failed = caches();
     if (!failed) failed = layers();
     if (failed) fputs("count: a call, or a cache or layer for it, failed\n", stderr);
     return failed;
