@@ -3533,8 +3533,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     if (attn__bytes(&k, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
         attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
-        attn__add(k, v, &c->page_size) ||
-        attn__mul(c->page_size, attn__stored_size(s->storage), &c->bytes) ||
+        attn__mul(c->page_size = k + v, attn__stored_size(s->storage), &c->bytes) ||
         attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_v = k;
@@ -4978,9 +4977,8 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
    of one. */
 static int attn__chunk_key(const attn__entry *e, int chunk)
 {
-    const long long key = (long long)chunk * ATTN__CHUNK;
-    const long long at = key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
-    return at < INT_MAX ? (int)at : INT_MAX;
+    const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
+    return key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
 }
 
 /* And how many of them there are among the first `chunks` of the sequence. */
@@ -9664,12 +9662,6 @@ ATTN__V ptrdiff_t ATTN__FN(ahead_step)(const int how, const attn__gemm *g, int s
     return how == ATTN_F32 && g->ahead_row ? g->ahead_row : step;
 }
 
-/* Prefetches n 16-bit values that touch: whole lines of memory, or a part of one. */
-ATTN__V void ATTN__FN(prefetch_values)(const void *p, const int n)
-{
-    ATTN__FN(prefetch)((const float *)p, 16, n / 32);
-}
-
 /* ---- the register tile: the one matrix product --------------------------------------------------
  * `rows` rows x `vecs` vectors. cR0 and cR1 hold the two vectors of row R through the whole depth,
  * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
@@ -9747,7 +9739,8 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         if (ahead) {
             if (how == ATTN_F32)
                 ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16);
-            else ATTN__FN(prefetch_values)(ahead, vecs * ATTN__LANES);
+            else                                     /* 32 values to a line, or a part of one */
+                ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32);
             ahead = ATTN__FN(at)(how, ahead, ahead_row);
         }
         c00 = attn__vfma(q, b0, c00);
@@ -9887,7 +9880,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
                 if (vecs > 6 && ATTN__LANES >= 8) ATTN__FETCH(line + at6);
                 if (vecs > 7 && ATTN__LANES == 16) ATTN__FETCH(line + at7);
             } else {
-                ATTN__FN(prefetch_values)(ahead, vecs * ATTN__LANES);
+                ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32);
             }
             ahead = ATTN__FN(at)(how, ahead, ahead_row);
         }
