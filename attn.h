@@ -9966,7 +9966,8 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 #endif
 }
 
-/* Where widening takes many instructions (ATTN__SLOW), a few panels are widened on the stack, some
+#if ATTN__SLOW
+/* Where widening takes many instructions, a few panels are widened on the stack, some
  * steps at a time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
@@ -10005,14 +10006,17 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
         } while (t < g->depth);
     }
 }
+#endif
 
 /* the products with 16-bit values, out of the way of the one with floats */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
     ATTN_ASSERT(g->rows <= ATTN__STORED_ROWS);
-    if (ATTN__PIECES(how)) ATTN__FN(gemm_pieces)(g);
-    else if (how == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
+#if ATTN__SLOW
+    if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
+#endif
+    if (how == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
     else ATTN__FN(gemm_how)(ATTN_BF16, g);
 }
 
@@ -10080,6 +10084,7 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
     }
 }
 
+#if ATTN__SLOW
 /* as gemm_pieces, with all steps of one panel at a time */
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
@@ -10102,13 +10107,16 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm
         ATTN__FN(select)(&part, visible);
     }
 }
+#endif
 
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
                                                                 const float *visible)
 {
     const int how = attn__how(g->stored);
-    if (ATTN__PIECES(how)) ATTN__FN(select_pieces)(g, visible);
-    else if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible);
+#if ATTN__SLOW
+    if (ATTN__PIECES(how)) { ATTN__FN(select_pieces)(g, visible); return; }
+#endif
+    if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible);
     else ATTN__FN(select_how)(ATTN_BF16, g, visible);
 }
 
