@@ -363,6 +363,14 @@ static void wrong_shapes(void)
     good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1 << 10;
     REFUSES(capacity, 1 << 30, ATTN_E_OVERFLOW, "batch 32768");        /* 2^72 bytes of keys */
+    good.batch = 1;
+    good.kv_heads = good.head_dim = 1 << 29;
+    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* 2^65 numbers of K in a page, */
+    good.head_dim = 1;
+    good.v_head_dim = 1 << 29;
+    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* or of V */
+    good.v_head_dim = 0;
+    good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1;
     good.capacity = 1 << 20;
     REFUSES(v_head_dim, 1 << 30, ATTN_E_OVERFLOW, "batch 32768");      /* 2^82 bytes of values */

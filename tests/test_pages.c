@@ -809,6 +809,42 @@ static void readers_at_once(void)
 }
 
 extern const test_case suite_pages[];
+/* Pinned keys before a gap and keys behind it, on every backend: the forgotten ones are hidden like those of keep. */
+static void around_a_gap(void)
+{
+    enum { KEYS = 400, ROWS = 5, ROW = 8 };
+    attn_kv_args s = shape_of(1, 2, ROW / 2, KEYS, 0);
+    attn_backend backends[16];
+    const int n = test_all_backends(backends, 16);
+    float k[KEYS * ROW], v[KEYS * ROW], q[ROWS * ROW], out[2][ROWS * ROW];
+    unsigned char keep[KEYS];
+    rng r = rng_make(test_seed + 9);
+    attn_args a = attn_args_for(1, ROWS, KEYS, 2, ROW / 2), cached;
+    attn_kv c;
+    rng_fill(&r, k, KEYS * ROW);
+    rng_fill(&r, v, KEYS * ROW);
+    rng_fill(&r, q, ROWS * ROW);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 100, 300) == ATTN_OK);
+    for (int j = 0; j < KEYS; j++) keep[j] = (unsigned char)(j < 128 || j >= 256);
+    a.q = q, a.k = k, a.v = v, a.keep = keep, a.out = out[0];
+    a.keep_shape[0] = a.keep_shape[1] = a.keep_shape[2] = 1;
+    cached = attn_args_for(1, ROWS, 0, 2, ROW / 2);
+    cached.q = q, cached.kv = &c, cached.out = out[1];
+    for (int i = 0; i < n; i++) {
+        a.backend = cached.backend = backends[i];
+        CHECK(attn_sdpa(&a) == ATTN_OK && attn_sdpa(&cached) == ATTN_OK);
+        CHECKF(same_bits(out[0], out[1], ROWS * ROW), "%s", attn_backend_name(backends[i]));
+    }
+    attn_kv_free(&c);
+    s = shape_of(1, 1, ROW, 600, 0);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 0, 128) == ATTN_OK);
+    REFUSED(attn_kv_forget(&c, 0, 256, 399), ATTN_E_LENGTHS,
+            "attn_kv_forget: keys 0..127 of entry 0 are forgotten: keys 256..383 do not touch them");
+    attn_kv_free(&c);
+}
+
 SUITE(pages) = {
     {"histories", histories,
      "a page that is shared, copied, given back or counted wrongly; a key read that is not there"},
@@ -817,6 +853,7 @@ SUITE(pages) = {
     {"full elsewhere", full_elsewhere, "a step, a layer or a load that goes half way"},
     {"memory", memory, "a short entry that takes a whole page, a size that vanishes"},
     {"forget edges", forget_edges, "half a page given back, a second gap, a cut inside one"},
+    {"around a gap", around_a_gap, "a forgotten key that is seen, or one beside the gap that is not"},
     {"windows", windows, "a row that misses, or reads, what was given back behind its window"},
     {"conversation", conversation, "positions that end with the capacity, work memory that does"},
     {"layer conversation", layer_conversation, "the same in a layer; weights wider than its work"},
