@@ -3517,26 +3517,26 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
     const attn_status status = attn__check_all(why, size, 6);
-    size_t k, v, ints, lists;
-    int v_width;
+    size_t keys, v_width, ints, lists;
     if (status != ATTN_OK) return status;
     if (attn__check_option(why, "storage", (int)a->storage, ATTN_BF16) != ATTN_OK)
         return ATTN_E_OPTION;
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
-    v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
+    v_width = attn__up((size_t)s->v_head_dim, ATTN__PANEL);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
     if (s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages)
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
-    if (attn__bytes(&k, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
-        attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
-        attn__mul(c->page_size = k + v, attn__stored_size(s->storage), &c->bytes) ||
+    /* Keys of a page in all heads, times what each has in K and V. */
+    if (attn__bytes(&keys, s->kv_heads, c->page_keys, 1, 1, 1) ||
+        attn__mul(keys, (size_t)s->head_dim + v_width, &c->page_size) ||
+        attn__mul(c->page_size, attn__stored_size(s->storage), &c->bytes) ||
         attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
-    c->page_v = k;
+    c->page_v = keys * (size_t)s->head_dim;
     /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
     if (attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
         attn__mul((size_t)s->pages, 3, &lists) || attn__add(ints, lists, &ints) ||
@@ -4334,8 +4334,9 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
                               same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
     for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
     /* Right sums can be made by anybody: nothing is believed. */
-    if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[1] > saved[2] || saved[2] > saved[0] ||
-        saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK || (saved[1] == saved[2] && saved[1]) ||
+    if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
+        saved[1] + (saved[2] > 0) > saved[2] ||       /* from < to, or both are 0 */
+        saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK ||
         attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
         attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
         (payload % 4 && (from[size - 1] | from[size - 2])))
