@@ -3517,26 +3517,27 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
     const attn_status status = attn__check_all(why, size, 6);
-    size_t keys, v_width, ints, lists;
+    size_t v, ints, lists;
+    int v_width;
     if (status != ATTN_OK) return status;
     if (attn__check_option(why, "storage", (int)a->storage, ATTN_BF16) != ATTN_OK)
         return ATTN_E_OPTION;
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
-    v_width = attn__up((size_t)s->v_head_dim, ATTN__PANEL);
+    v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
     if (s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages)
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
-    /* Keys of a page in all heads, times what each has in K and V. */
-    if (attn__bytes(&keys, s->kv_heads, c->page_keys, 1, 1, 1) ||
-        attn__mul(keys, (size_t)s->head_dim + v_width, &c->page_size) ||
-        attn__mul(c->page_size, attn__stored_size(s->storage), &c->bytes) ||
+    /* Neither is more than half of what a size can be: their sum cannot wrap. */
+    if (attn__bytes(&c->page_v, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
+        attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
+        attn__mul(c->page_v + v, attn__stored_size(s->storage), &c->bytes) ||
         attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
-    c->page_v = keys * (size_t)s->head_dim;
+    c->page_size = c->page_v + v;
     /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
     if (attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
         attn__mul((size_t)s->pages, 3, &lists) || attn__add(ints, lists, &ints) ||
