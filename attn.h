@@ -8616,14 +8616,14 @@ ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
     const __m128i sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
     const __m128i bias = _mm_set1_epi32(112 << 23), quiet = _mm_set1_epi32(1 << 22);
     /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const __m128i small = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
+    const __m128i tiny = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
     const __m128i large = _mm_cmpgt_epi32(size, _mm_set1_epi32((31 << 23) - 1));
     const __m128i nan = _mm_cmpgt_epi32(size, _mm_set1_epi32(31 << 23));
     const __m128i units = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(_mm_srli_epi32(size, 13)),
                                          _mm_set1_ps(5.9604644775390625e-8f)));
     __m128i bits = _mm_add_epi32(_mm_add_epi32(size, bias), _mm_and_si128(large, bias));
     bits = _mm_or_si128(bits, _mm_and_si128(nan, quiet));
-    bits = _mm_or_si128(_mm_and_si128(small, units), _mm_andnot_si128(small, bits));
+    bits = _mm_or_si128(_mm_and_si128(tiny, units), _mm_andnot_si128(tiny, bits));
     return _mm_or_si128(bits, sign);
 }
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
@@ -8728,14 +8728,14 @@ ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
     const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
     const __m256i bias = _mm256_set1_epi32(112 << 23), quiet = _mm256_set1_epi32(1 << 22);
     /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
+    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
     const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32((31 << 23) - 1));
     const __m256i nan = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(31 << 23));
     const __m256i units = _mm256_castps_si256(_mm256_mul_ps(
         _mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)), _mm256_set1_ps(5.9604644775390625e-8f)));
     __m256i bits = _mm256_add_epi32(_mm256_add_epi32(size, bias), _mm256_and_si256(large, bias));
     bits = _mm256_or_si256(bits, _mm256_and_si256(nan, quiet));
-    bits = _mm256_or_si256(_mm256_and_si256(small, units), _mm256_andnot_si256(small, bits));
+    bits = _mm256_or_si256(_mm256_and_si256(tiny, units), _mm256_andnot_si256(tiny, bits));
     return _mm256_or_si256(bits, sign);
 }
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
@@ -8884,7 +8884,8 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     const __m512i round = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
     const __m512i x = _mm512_mask_or_epi32(round, attn__is_nan(a), upper, _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
-                        ? _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT) : _mm512_cvtepi32_epi16(x));
+                        ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
+                        : _mm512_cvtepi32_epi16(x));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
@@ -9096,14 +9097,14 @@ ATTN__V v128_t ATTN__FN(half_bits)(v128_t h)
     const v128_t sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
     const v128_t bias = wasm_i32x4_splat(112 << 23), quiet = wasm_i32x4_splat(1 << 22);
     /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const v128_t small = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
+    const v128_t tiny = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
     const v128_t large = wasm_i32x4_gt(size, wasm_i32x4_splat((31 << 23) - 1));
     const v128_t nan = wasm_i32x4_gt(size, wasm_i32x4_splat(31 << 23));
     const v128_t units = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_u32x4_shr(size, 13)),
                                          wasm_f32x4_splat(5.9604644775390625e-8f));
     v128_t bits = wasm_i32x4_add(wasm_i32x4_add(size, bias), wasm_v128_and(large, bias));
     bits = wasm_v128_or(bits, wasm_v128_and(nan, quiet));
-    bits = wasm_v128_bitselect(units, bits, small);
+    bits = wasm_v128_bitselect(units, bits, tiny);
     return wasm_v128_or(bits, sign);
 }
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
@@ -9395,9 +9396,11 @@ ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
 {
     size_t i;
+    int rest;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vnarrow(to + i, attn__vload(from + i), how);
-    for (; i < n; i++) to[i] = attn__narrow_one(from[i], (attn_storage)how);
+    for (rest = (int)(n - i); rest > 0; rest--, i++)
+        to[i] = attn__narrow_one(from[i], (attn_storage)how);
 }
 
 static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
@@ -9413,9 +9416,10 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
                                  attn_storage storage)
 {
     size_t i;
+    int rest;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vstore(to + i, attn__vwiden(from + i, how));
-    for (; i < n; i++) to[i] = attn__widen_one(from[i], storage);
+    for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,

@@ -91,7 +91,8 @@ int main(void)
     normal(q, ROW, &seed);  normal(k, KEYS * ROW, &seed);  normal(v, KEYS * ROW, &seed);
     in_double();
 
-    printf("one row over %d keys, %d heads of %d, N(0,1)\nstorage      memory   largest error   rms error\n", KEYS, HEADS, D);
+    printf("one row over %d keys, %d heads of %d, N(0,1)\n", KEYS, HEADS, D);
+    puts("storage      memory   largest error   rms error");
     for (int s = ATTN_F32; s <= ATTN_BF16; s++) {
         size_t bytes = over_cache((attn_storage)s, k, v, out[s]);
         double most = 0, squares = 0;
@@ -107,6 +108,7 @@ int main(void)
     ok(attn_narrow(half, k, KEYS * ROW, ATTN_F16));  ok(attn_widen(k, half, KEYS * ROW, ATTN_F16));
     ok(attn_narrow(half, v, KEYS * ROW, ATTN_F16));  ok(attn_widen(v, half, KEYS * ROW, ATTN_F16));
     over_cache(ATTN_F32, k, v, out[3]);
-    printf("half and rounded floats: %s\n", memcmp(out[ATTN_F16], out[3], sizeof out[3]) ? "DIFFERENT" : "the same bits");
+    printf("half and rounded floats: %s\n",
+           memcmp(out[ATTN_F16], out[3], sizeof out[3]) ? "DIFFERENT" : "the same bits");
     return 0;
 }

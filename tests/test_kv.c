@@ -1,4 +1,4 @@
-/* test_kv.c: the K/V cache: keys in pieces, shared, cut, and what is refused. Random histories of all its operations are
+/* test_kv.c: the K/V cache: keys in pieces, shared, cut, and what is refused. Random histories of all of them are
  * in test_pages.c, entries as bytes in test_saved.c. */
 #include "kv_look.h"
 

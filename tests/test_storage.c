@@ -1,6 +1,6 @@
-/* test_storage.c: 16-bit storage. The kernels are private, so this file holds an implementation of its own (ATTN_STATIC)
- * and plays processors with and without F16C. The references are made of doubles and of neighbours, not of the shifts
- * that attn.h has. */
+/* test_storage.c: 16-bit storage. The kernels are private, so this file holds an implementation of its own
+ * (ATTN_STATIC) and plays processors with and without F16C. The references are made of doubles and of neighbours, not
+ * of the shifts that attn.h has. */
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
 #include "hide.h"
@@ -130,8 +130,10 @@ static void narrow_boundaries(void)
                 for (unsigned sign = 0; sign <= 0x8000; sign += 0x8000) {
                     /* behind the largest there would be one more, if Inf were not there */
                     const double low = worth(h, storage);
-                    const double high = h + 1 < infinite[storage] ? worth(h + 1, storage) : 2 * low - worth(h - 1, storage);
-                    const float at = (float)(sign ? -low : low), middle = (float)(sign ? -(low + high) / 2 : (low + high) / 2);
+                    const double high = h + 1 < infinite[storage] ? worth(h + 1, storage)
+                                                                  : 2 * low - worth(h - 1, storage);
+                    const float at = (float)(sign ? -low : low);
+                    const float middle = (float)(sign ? -(low + high) / 2 : (low + high) / 2);
                     check_narrow(ways + w, storage, at, sign | h);
                     check_narrow(ways + w, storage, beside(at, 1), sign | h);
                     if (h) check_narrow(ways + w, storage, beside(at, -1), sign | h);
@@ -298,7 +300,7 @@ static void products(void)
             for (int rows = 1; rows <= PRODUCT_ROWS; rows += rows < 7 ? 1 : 3)
                 for (int panels = 1; panels <= PRODUCT_PANELS; panels += rows > 4 ? 2 : 1)
                     for (int d = 0; d < 7 && !test_failed(); d++)
-                        for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {       /* from: none, one row, a matrix; folded or not */
+                        for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {     /* from: none, a row, a matrix; folded? */
                             attn__gemm g = {0};
                             const int rows_of_b = rng_int(&r, 0, 1);
                             g.a = p.a;
@@ -450,10 +452,12 @@ static void linears(void)
     for (int i = 0; i < 150 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
-        const int n_in = sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)], rows = heights[rng_int(&r, 0, 8)];
+        const int n_in = sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)];
+        const int rows = heights[rng_int(&r, 0, 8)];
         const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
         const attn_storage storage = formats[i % FORMATS];
-        float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL, *back = numbers(&r, n_w);
+        float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL;
+        float *back = numbers(&r, n_w);
         float *x = numbers(&r, (size_t)(rows * n_in)), *want = numbers(&r, n_y), *y = guard_floats(n_y);
         unsigned short *h = rounded(&r, w, n_w, storage);
         attn_exec exec = test_exec(rng_int(&r, 2, 4));
@@ -479,7 +483,8 @@ static void linears(void)
                 memset(y, 0x77, n_y * sizeof *y);
                 CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == storage);
                 CHECK(attn_linear_run(&l, y, x, rows, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
-                CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in, n_out, rows,
+                CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in,
+                       n_out, rows,
                        format_names[storage], form, attn_backend_name(attn__table(ATTN_AUTO)->backend));
                 attn_linear_free(&l);
                 guard_free(mem);
@@ -571,7 +576,7 @@ static void layers(void)
             CHECK(attn_mha_cross(&exact, want, x, batch, n, x, n, &o) == ATTN_OK);
             CHECK(attn_mha_cross(&stored, y, x, batch, n, x, n, &o) == ATTN_OK);
             CHECKF(same_bits(y, want, n_x), "seed %llu: cross on %s", seed, attn_backend_name(backends[k]));
-            for (int t = 0; t < 2; t++) {                   /* one token at a time, with the exact layer and the other */
+            for (int t = 0; t < 2; t++) {               /* one token at a time, with the exact layer and the other */
                 attn_kv_args size = {.batch = batch, .kv_heads = heads, .head_dim = dim, .capacity = n};
                 attn_kv c;
                 CHECK(attn_kv_init(&c, &size) == ATTN_OK);
@@ -598,15 +603,18 @@ static void layers(void)
 
 extern const test_case suite_storage[];
 SUITE(storage) = {
-    {"widen all", widen_all, "one of the 65,536 values of a format that becomes the wrong float, on one of the backends"},
+    {"widen all", widen_all,
+     "one of the 65,536 values of a format that becomes the wrong float, on one of the backends"},
     {"there and back", narrow_back, "a value that does not survive being widened and rounded; a NaN that becomes Inf"},
     {"boundaries", narrow_boundaries, "a float rounded away from the nearest value, or a tie that does not go to even"},
     {"ends", narrow_ends, "overflow, denormals, Inf or NaN that another backend, or the processor, treats otherwise"},
-    {"ways agree", ways_agree, "bits that depend on the backend, on F16C or on the number of values; writing past the end"},
+    {"ways agree", ways_agree,
+     "bits that depend on the backend, on F16C or on the number of values; writing past the end"},
     {"products", products, "a product with 16-bit values that is not the one with the same values as floats"},
     {"not finite", not_finite, "an Inf or NaN in 16 bits that nobody sees, or a large number taken for one"},
     {"public", public_functions, "attn_narrow or attn_widen that write after a wrong argument, or refuse a right one"},
     {"linears", linears, "a linear in 16 bits that is not the float linear of the rounded weights, packed or in place"},
-    {"refused", linear_refused, "settings of storage, w16 and in_place that exclude each other; a span of the wrong size"},
+    {"refused", linear_refused,
+     "settings of storage, w16 and in_place that exclude each other; a span of the wrong size"},
     {"layers", layers, "a layer in 16 bits that is not the float layer of the rounded weights, in any call or backend"},
     {0}};

@@ -166,8 +166,8 @@ static void histories(void)
             pair_operate(&p, &r, what, wild);
             CHECKF(same_inside(&p), "seed %llu op %d (kind %d): rows read back differ", seed, op, what);
             CHECKF(same_attention(&p, &r, words, sizeof words),
-                   "seed %llu op %d (kind %d): storage %d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s", seed, op,
-                   what, p.shape.storage, p.shape.batch, p.shape.kv_heads, p.shape.head_dim, p.shape.v_head_dim,
+                   "seed %llu op %d (kind %d): storage %d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s", seed,
+                   op, what, p.shape.storage, p.shape.batch, p.shape.kv_heads, p.shape.head_dim, p.shape.v_head_dim,
                    p.shape.capacity, words);
         }
         pair_free(&p);

@@ -49,7 +49,7 @@ static int from_to(input *in, int lo, int hi) /* at most 65536 values */
 static int coin(input *in) { return (int)(u8(in) & 1u); }
 
 /* a size that may well be wrong */
-static int odd_size(input *in)
+__attribute__((unused)) static int odd_size(input *in)
 {
     static const int list[] = {-1, 0, 1, 2, 3, 16, 17, 127, 129, INT_MAX, INT_MIN, INT_MAX - 1023, INT_MAX - 15, 1 << 30,
                                1 << 16, 46341};
@@ -82,7 +82,7 @@ static float *floats(size_t n)                                       /* exactly 
     return x;
 }
 
-static float *normals(input *in, size_t n)
+__attribute__((unused)) static float *normals(input *in, size_t n)
 {
     float *x = floats(n);
     size_t i;
