@@ -4366,7 +4366,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     const unsigned char *from = (const unsigned char *)bytes;
     attn__why why;
     attn_status status;
-    unsigned saved[3];
+    unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
     size_t at = ATTN__SAVED_HEADER, cell;
     int keys, i, head;
     attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
@@ -9979,7 +9979,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
 {
     enum { PANELS = 4, STEPS = 32, SIZE = STEPS * 16, ROW = PANELS * 16 };
-    float b[PANELS * SIZE], sums[ATTN__STORED_ROWS * ROW];
+    float b[PANELS * SIZE], sums[(int)ATTN__STORED_ROWS * (int)ROW];
     int p, i, j, t;
     for (p = 0; p < g->panels; p += PANELS) {
         attn__gemm part = *g;
