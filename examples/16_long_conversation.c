@@ -2,9 +2,9 @@
 
    Run:  cc -O2 -I. examples/16_long_conversation.c && ./a.out
 
-   Where people go wrong: they shift the cache by one and number the keys anew. Then rotary positions no longer fit, and
-   every step moves the whole memory. Here a key keeps its position for good; whole pages of old keys are given back, and
-   a row whose window ends before them cannot tell that they are gone.
+   Where people go wrong: they shift the cache by one and number the keys anew. Then rotary positions no longer fit,
+   and every step moves the whole memory. Here a key keeps its position for good; whole pages of old keys are given
+   back, and a row whose window ends before them cannot tell that they are gone.
 
    Output:
        a window of 100 tokens, a conversation of 3000

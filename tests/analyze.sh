@@ -41,18 +41,22 @@ optin.portability.UnixAPI           own = ATTN_MALLOC(a->user, plan.  attn__plan
 optin.portability.UnixAPI           p = malloc(size);                 the same, by a hook of layers_memory.c
 optin.portability.UnixAPI           ? malloc(bytes) : NULL            the same, by a hook of test_pool.c
 optin.portability.UnixAPI           m->k = (float *)malloc            tests draw every size from 1 on
-core.DivideZero                     INT_MAX / a->kv_heads             attn__check_all lets pass what is at least 1
+core.DivideZero                     INT_MAX / s->kv_heads             attn__check_all lets pass what is at least 1
+core.CallAndMessage                 kv_model_become(m, b, &old        `map` has one of `batch` for each
 core.CallAndMessage                 q_cum, s->batch                   attn__check_sizes writes the batch or refuses
 core.CallAndMessage                 k_cum, s->batch                   the same
 core.UndefinedBinaryOperatorResult  b < s->batch                      the same
 core.UndefinedBinaryOperatorResult  first[bucket + 1]                 attn__t5_boundaries writes `side` of them
 core.UndefinedBinaryOperatorResult  mask[at] == -INFINITY             attn_mask_padding writes every cell
+core.UndefinedBinaryOperatorResult  most = n[b] > most                a cache keeps the batch it was made with
+core.UndefinedBinaryOperatorResult  m->length[b] + (counts ? counts   `counts` has one of `batch` for each
 core.uninitialized.Assign           const int j = left[x]             of n keys no more than n stay
 core.uninitialized.Assign           lo = band->softmax.lo             a chunk that was opened has keys for every head
-core.UndefinedBinaryOperatorResult  view->source->k + j               a block has a K/V head, which has a source
+core.uninitialized.Assign           k = (const float *)view->source   a block has a K/V head, which has a source
 core.NullDereference                out[x]                            out may be NULL where q_cum leaves no rows, only
 core.NullDereference                if (row->bias)                    `row` is NULL where there are no arrays, only
 core.NullDereference                if (row->weights                  the same
+core.NullDereference                if (!ways[i].kernels->not         all_ways fills as many as it says
 core.NullDereference                k[attn__min(i, last) * row + c]   `next` is NULL or some keys behind k; k is not
 core.NullDereference                struct __loadu_pd*)__p            the same, where keys are turned
 Wanalyzer-use-of-uninitialized-value  plan->few.                      attn__plan_few writes it for as few rows as ask for it

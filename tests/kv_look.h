@@ -4,6 +4,7 @@
 #define KV_LOOK_H
 
 #include "kv_model.h"
+#include <limits.h>
 
 KV_MODEL float *look_floats(size_t n) { return (float *)kv_model_memory(n * sizeof(float)); }
 
@@ -296,12 +297,28 @@ KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
 }
 
 /* ---- nothing changed ------------------------------------------------------------------------- */
-/* A cache as it was. `scratch` is nobody's: what a refused call leaves there does not matter. */
+/* No page, in every slot of the lists that holds none. */
+KV_MODEL void look_spoil_lists(attn_kv *c)
+{
+    const int batch = c->shape.batch, pages = c->shape.pages;
+    for (int b = 0; b < batch; b++)
+        for (int i = 0; i < c->entry_pages; i++)
+            if (i * 128 >= c->lengths[b] - (c->gaps[2 * b + 1] - c->gaps[2 * b]))
+                c->table[b * c->entry_pages + i] = INT_MIN;
+    for (int i = c->free_pages; i < pages; i++) c->idle[i] = INT_MIN;
+    for (int page = 0; page < pages; page++)
+        if (!c->holders[page]) c->finished[page] = INT_MIN;
+}
+
+/* A cache as it was. `scratch` is nobody's: what a refused call leaves there does not matter. Numbers that nobody has
+   written are NaN from here on: a call that reads them, or writes there, is seen. */
 typedef struct snapshot { attn_kv c; unsigned char *memory; } snapshot;
 
-KV_MODEL snapshot snapshot_take(const attn_kv *c)
+KV_MODEL snapshot snapshot_take(attn_kv *c)
 {
     snapshot s;
+    look_poison(c);
+    look_spoil_lists(c);
     s.c = *c;
     s.memory = (unsigned char *)kv_model_memory(c->bytes);
     memcpy(s.memory, c->memory, c->bytes);

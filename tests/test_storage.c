@@ -219,7 +219,7 @@ enum { PRODUCT_ROWS = ATTN__STORED_ROWS, PRODUCT_PANELS = 9, PRODUCT_DEPTH = 200
 typedef struct product {
     unsigned short *b16;
     float *a, *b, *from, *before, *vis, *want, *got, fold_a[PRODUCT_ROWS], fold_b[PRODUCT_ROWS];
-    char *ahead;
+    float *ahead;
 } product;
 
 static product product_make(rng *r)
