@@ -49,6 +49,8 @@ core.UndefinedBinaryOperatorResult  b < s->batch                      the same
 core.UndefinedBinaryOperatorResult  first[bucket + 1]                 attn__t5_boundaries writes `side` of them
 core.UndefinedBinaryOperatorResult  mask[at] == -INFINITY             attn_mask_padding writes every cell
 core.UndefinedBinaryOperatorResult  most = n[b] > most                a cache keeps the batch it was made with
+core.UndefinedBinaryOperatorResult  if (map[b] < 0 || map[b] >=       the same, of `map`
+core.UndefinedBinaryOperatorResult  if (counts[b] < 0 || counts       `counts` has one of `batch` for each
 core.UndefinedBinaryOperatorResult  m->length[b] + (counts ? counts   `counts` has one of `batch` for each
 core.uninitialized.Assign           const int j = left[x]             of n keys no more than n stay
 core.uninitialized.Assign           lo = band->softmax.lo             a chunk that was opened has keys for every head
