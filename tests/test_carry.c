@@ -446,7 +446,358 @@ static void test_parts(void)
     }
 }
 
+/* ---- caches: the rest of them ---------------------------------------------------------------------------- */
+
+/* A prompt whose states are kept, and steps over a cache that holds only what comes after it. */
+static void test_steps(void)
+{
+    enum { HEADS = 4, KV = 2, DIM = 5, PREFIX = 256, NEW = 3, BATCH = 2, S = DIM + 4 };
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    rng r = rng_make(test_seed ^ 0x57E9u);
+    float *k = guard_floats(BATCH * (PREFIX + NEW) * KV * DIM), *v = guard_floats(BATCH * (PREFIX + NEW) * KV * DIM);
+    float *q = guard_floats(BATCH * NEW * HEADS * DIM);
+    rng_fill(&r, k, BATCH * (PREFIX + NEW) * KV * DIM);
+    rng_fill(&r, v, BATCH * (PREFIX + NEW) * KV * DIM);
+    rng_fill(&r, q, BATCH * NEW * HEADS * DIM);
+    for (int x = 0; x < n; x++)
+        for (int parts = 0; parts < 2; parts++) {
+            attn_kv_args shape = {0};
+            attn_kv c;
+            float want[BATCH * NEW * HEADS * DIM], got[BATCH * NEW * HEADS * DIM], state[BATCH * HEADS * NEW * S];
+            float part[BATCH * HEADS * NEW * S];
+            attn_args a = attn_args_for(BATCH, NEW, PREFIX + NEW, HEADS, DIM);
+            a.kv_heads = KV, a.q = q, a.k = k, a.v = v, a.out = want, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+            a.backend = list[x];
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            a.out = NULL, a.n_k = PREFIX, a.causal = ATTN_CAUSAL_NONE, a.carry_out = state;
+            a.k_stride[0] = a.v_stride[0] = (PREFIX + NEW) * KV * DIM;
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            shape.batch = BATCH, shape.kv_heads = KV, shape.head_dim = DIM, shape.capacity = NEW;
+            CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+            a.k += PREFIX * KV * DIM, a.v += PREFIX * KV * DIM, a.n_k = 0;
+            if (parts) {
+                a.carry_out = part, a.parts = 1;
+                CHECK(attn_self_step(&c, &a) == ATTN_OK);
+                a.carry_in = a.carry_out = state;
+                a.kv = &c, a.head_dim = 0;            /* the width of states is that of the cache */
+                CHECK(attn_fold(&a, part, 1) == ATTN_OK);
+                a.carry_out = NULL, a.out = got;
+                CHECK(attn_finish(&a) == ATTN_OK);
+            } else {
+                a.carry_in = state, a.carry_out = NULL, a.out = got;
+                CHECK(attn_self_step(&c, &a) == ATTN_OK);
+            }
+            CHECKF(same_bits(got, want, BATCH * NEW * HEADS * DIM), "%s, parts %d", attn_backend_name(list[x]), parts);
+            a.carry_in = NULL, a.carry_out = part, a.out = NULL, a.kv = NULL, a.parts = 1;
+            shape.capacity = 200;
+            attn_kv_free(&c);
+            CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+            for (int i = 0; i < 42; i++) CHECK(attn_kv_append(&c, k, v, NEW, NULL, 0) == ATTN_OK);
+            a.n_q = NEW, a.head_dim = DIM, a.k_stride[0] = a.v_stride[0] = 0, a.batch = BATCH;
+            REFUSED(attn_self_step(&c, &a), ATTN_E_SIZE, "attn_self_step: parts is 1 but entry 0 has 2 chunks");
+            CHECK(c.lengths[0] == 42 * NEW);
+            attn_kv_free(&c);
+        }
+    guard_free(k), guard_free(v), guard_free(q);
+}
+
+/* Forgotten chunks are not counted among the parts, and k_lengths may end before, in or behind them. */
+static void test_forgotten(void)
+{
+    enum { KEYS = 700, DIM = 3, ROWS = 2, S = DIM + 4 };
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    rng r = rng_make(test_seed ^ 0xF04u);
+    float *k = guard_floats(KEYS * DIM), *v = guard_floats(KEYS * DIM), q[ROWS * DIM];
+    attn_kv_args shape = {0};
+    attn_kv c;
+    rng_fill(&r, k, KEYS * DIM), rng_fill(&r, v, KEYS * DIM), rng_fill(&r, q, ROWS * DIM);
+    shape.batch = 1, shape.kv_heads = 1, shape.head_dim = DIM, shape.capacity = KEYS;
+    CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+    CHECK(attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 128, 512) == ATTN_OK);
+    static const int lengths[] = {KEYS, 650, 600, 400, 120, 0}, chunks[] = {3, 3, 2, 1, 1, 0};
+    for (int x = 0; x < n; x++)
+        for (int i = 0; i < 6; i++) {
+            float want[ROWS * DIM], got[ROWS * DIM], state[ROWS * S], parts[4 * ROWS * S];
+            attn_args a = attn_args_for(1, ROWS, 0, 1, DIM);
+            a.kv = &c, a.q = q, a.out = want, a.backend = list[x], a.k_lengths = &lengths[i];
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            a.out = NULL, a.carry_out = parts, a.parts = chunks[i] + (chunks[i] == 0);
+            CHECKF(attn_sdpa(&a) == ATTN_OK, "%s", refusal_text());
+            a.carry_out = state;
+            CHECK(attn_fold(&a, parts, a.parts) == ATTN_OK);
+            a.carry_in = state, a.carry_out = NULL, a.out = got;
+            CHECK(attn_finish(&a) == ATTN_OK);
+            CHECKF(same_bits(got, want, ROWS * DIM), "%s, %d keys", attn_backend_name(list[x]), lengths[i]);
+            a.parts = chunks[i] - 1, a.carry_in = NULL, a.carry_out = parts;
+            if (a.parts > 0) REFUSED(attn_sdpa(&a), ATTN_E_SIZE, "attn_sdpa: parts is");
+        }
+    attn_kv_free(&c);
+    guard_free(k), guard_free(v);
+}
+
+/* ---- to rounding ----------------------------------------------------------------------------------------- */
+
+/* Cut anywhere, in any order, as a tree of independent parts: the oracle knows what comes out. */
+static void test_rounding(void)
+{
+    rng r = rng_make(test_seed ^ 0x4EED1u);
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    for (int i = 0; i < 60 * test_scale && !test_failed(); i++) {
+        const int merged = i % 2;
+        subject t;
+        float *state, *more;
+        size_t all;
+        oracle o;
+        memset(&t, 0, sizeof t);
+        case_random_upto(&r, &t.c, 60000.0);
+        t.r = rng_make(t.c.seed);
+        t.a = t.plain = t.c.a, t.s = t.c.s, t.how = t.plain.k_cum ? BY_COPIES : BY_LENGTHS;
+        if (t.a.weights && t.a.weights_stage == ATTN_PROBABILITIES) t.a.weights = t.plain.weights = NULL;
+        t.whole.weights = t.c.weights;
+        t.a.backend = t.plain.backend = list[rng_int(&t.r, 0, n - 1)];
+        CHECK(attn_sdpa(&t.plain) == ATTN_OK);        /* scores, which parts must agree with */
+        all = rows_of(&t.s) * state_of(&t.s);
+        state = guard_floats(all), more = guard_floats(all);
+        for (int from = 0, to; from == 0 || from < t.s.n_k; from = to) {
+            piece p;
+            to = from + rng_int(&t.r, 1, 90);
+            piece_make(&t, &p, from, to);
+            if (from == 0) {
+                piece_run(&t, &p, NULL, state);
+            } else if (!merged) {
+                piece_run(&t, &p, state, state);
+            } else {
+                piece_run(&t, &p, NULL, more);
+                spoil(&t, more), spoil(&t, state);
+                for (size_t row = 0; row < rows_of(&t.s); row++)         /* of padding, which fold and finish know */
+                    if (!row_exists(&t, row)) state[row * state_of(&t.s) + 2] = 0.0f;
+                for (size_t row = 0; row < rows_of(&t.s); row++)
+                    if (!row_exists(&t, row)) more[row * state_of(&t.s) + 2] = 0.0f;
+                if (rng_int(&t.r, 0, 1)) {
+                    float *x = state;
+                    state = more, more = x;
+                }
+                CHECK(attn_merge(state, more, rows_of(&t.s), t.s.v_head_dim) == ATTN_OK);
+                CHECKF(states_right(&t, state), "merged states; %s", case_text(&t.c));
+            }
+            piece_free(&p);
+        }
+        case_wipe(&t.c);
+        t.a.carry_in = state, t.a.weights = NULL;
+        CHECK(attn_finish(&t.a) == ATTN_OK);
+        oracle_run(&o, &t.a);
+        oracle_check(&o, &t.a, case_text(&t.c));
+        oracle_free(&o);
+        guard_free(state), guard_free(more);
+        case_free(&t.c);
+    }
+}
+
+/* attn_merge against the sums it stands for, in double; a host that flushes denormals changes nothing. */
+static void test_merge(void)
+{
+    enum { N = 3, S = N + 4 };
+    static const float of[][2] = {{1.5f, 2.0f}, {-3.0f, 0.25f}, {0.0f, 1.0f}, {80.0f, 3.0f}, {-80.0f, 1e-20f},
+                                  {-INFINITY, 0.0f}, {3e38f, 1.0f}, {1e-39f, 1.5f}};
+    rng r = rng_make(test_seed ^ 0x3E46Eu);
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++)
+            for (int seen = 0; seen < 4; seen++) {
+                float to[S] = {of[i][0], of[i][1], (float)(seen & 1), 7.0f, 0.0f, 0.0f, 0.0f};
+                float from[S] = {of[j][0], of[j][1], (float)(seen >> 1), 7.0f, 0.0f, 0.0f, 0.0f}, other[S];
+                const double m0 = seen & 1 ? of[i][0] : -INFINITY, m1 = seen & 2 ? of[j][0] : -INFINITY;
+                const double top = m0 > m1 ? m0 : m1;
+                const double a = !(seen & 1) ? 0.0 : top == -INFINITY ? 1.0 : exp(m0 - top);
+                const double b = !(seen & 2) ? 0.0 : top == -INFINITY ? 1.0 : exp(m1 - top);
+                for (int x = 4; x < S; x++) to[x] = rng_normal(&r), from[x] = rng_normal(&r);
+                if (rng_int(&r, 0, 3) == 0) to[4] = bits_float(0x00000123u), from[4] = bits_float(0x80000007u);
+                memcpy(other, to, sizeof to);
+                CHECK(attn_merge(to, from, 1, N) == ATTN_OK);
+                CHECK(float_bits(to[0]) == float_bits((float)top + 0.0f) && to[2] == (seen ? 1.0f : 0.0f));
+                CHECK(float_bits(to[3]) == 0);
+                for (int x = 1; x < S; x++) {
+                    const double want = (a > 0.0 ? a * other[x] : 0.0) + (b > 0.0 ? b * from[x] : 0.0);
+                    if (x == 2 || x == 3) continue;
+                    CHECKF(fabs(to[x] - want) <= 1e-6 * (a * fabs(other[x]) + b * fabs(from[x])) + 2e-38,
+                           "%d with %d, seen %d: float %d is %.9g, not %.9g", i, j, seen, x, (double)to[x], want);
+                }
+#ifdef HAVE_CONTROL
+                for (size_t h = 0; h < sizeof control_hostile / sizeof control_hostile[0]; h++) {
+                    const control_word was = control_get();
+                    float hosted[S];
+                    memcpy(hosted, other, sizeof other);
+                    control_set(control_hostile[h]);
+                    (void)attn_merge(hosted, from, 1, N);
+                    control_set(was);
+                    CHECKF(same_bits(hosted, to, S), "a hostile host, %d", (int)h);
+                }
+#endif
+            }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------------------- */
+
+typedef struct wrong {
+    float q[2 * 4], k[300 * 4], v[300 * 4], out[2 * 4], lse[2], weights[2 * 300], sinks[1], in[2 * 8], to[4 * 2 * 8];
+    size_t masked;
+    char work[65536];
+    attn_args a;                              /* 1 entry, 2 rows, 300 keys, 1 head of 4; carries from `in` to `to` */
+} wrong;
+
+static void wrong_make(wrong *w, wrong *before)
+{
+    memset(w, 0, sizeof *w);
+    w->a = attn_args_for(1, 2, 300, 1, 4);
+    w->a.q = w->q, w->a.k = w->k, w->a.v = w->v, w->a.carry_in = w->in, w->a.carry_out = w->to;
+    memcpy(before, w, sizeof *w);
+}
+
+static int wrong_untouched(const wrong *w, const wrong *before)
+{
+    return memcmp(w, before, offsetof(wrong, a)) == 0;
+}
+
+#define WRONG(call, status, words, change)                                                                             \
+    do {                                                                                                               \
+        wrong_make(w, before);                                                                                         \
+        change;                                                                                                        \
+        REFUSED(call, status, words);                                                                                  \
+        CHECK(wrong_untouched(w, before));                                                                             \
+    } while (0)
+#define SDPA(status, words, change) WRONG(attn_sdpa(&w->a), status, "attn_sdpa: " words, change)
+#define FOLD(status, words, change) WRONG(attn_fold(&w->a, w->to + 16, 2), status, "attn_fold: " words, change)
+#define FINISH(status, words, change)                                                                                  \
+    WRONG(attn_finish(&w->a), status, "attn_finish: " words, w->a.carry_out = NULL; w->a.out = w->out; change)
+
+static void test_wrong(void)
+{
+    wrong *w = (wrong *)guard_alloc(sizeof *w), *before = (wrong *)guard_alloc(sizeof *before);
+    static const int cum[] = {0, 3}, falls[] = {2, 1}, one = 1;
+    attn_kv nothing;
+    attn_exec exec = {NULL, 1, NULL};
+    const int wide = sizeof(size_t) > 4;
+    memset(&nothing, 0, sizeof nothing);
+#define WITH(x) "carry_out and " x " are both set, but " x " belongs to the call that finishes"
+    SDPA(ATTN_E_CONFLICT, WITH("lse"), w->a.lse = w->lse);
+    SDPA(ATTN_E_CONFLICT, WITH("masked_rows"), w->a.masked_rows = &w->masked);
+    SDPA(ATTN_E_CONFLICT, WITH("sinks"), w->a.sinks = w->sinks);
+    SDPA(ATTN_E_CONFLICT, WITH("weights (probabilities)"), w->a.weights = w->weights);
+    SDPA(ATTN_E_CONFLICT, "parts is 3 but carry_in is set", w->a.parts = 3);
+    SDPA(ATTN_E_CONFLICT, "parts is 3 but carry_out", w->a.parts = 3; w->a.carry_out = NULL; w->a.carry_in = NULL;
+         w->a.out = w->out);
+    SDPA(ATTN_E_SIZE, "parts is -1", w->a.parts = -1; w->a.carry_in = NULL);
+    SDPA(ATTN_E_SIZE, "parts is 2 but entry 0 has 3 chunks of 128 keys", w->a.parts = 2; w->a.carry_in = NULL);
+    SDPA(ATTN_E_OVERLAP, "carry_out overlaps carry_in", w->a.carry_in = w->to + 1);
+    SDPA(ATTN_E_OVERLAP, "carry_out overlaps carry_in", w->a.carry_in = w->to + 15);
+    SDPA(ATTN_E_OVERLAP, "carry_out overlaps q", w->a.carry_out = w->q);
+    SDPA(ATTN_E_OVERLAP, "carry_out overlaps k", w->a.carry_out = w->k + 1000);
+    SDPA(ATTN_E_OVERLAP, "carry_out overlaps work", w->a.work = w->to; w->a.work_size = sizeof w->to);
+    SDPA(ATTN_E_OVERLAP, "weights overlaps carry_out", w->a.weights = w->to; w->a.weights_stage = ATTN_SCORES_RAW);
+    SDPA(ATTN_E_OVERLAP, "out overlaps carry_in", w->a.carry_out = NULL; w->a.out = w->in + 8);
+    SDPA(ATTN_E_ALIGN, "carry_in is not aligned", w->a.carry_in = (const float *)behind(w->in, 1));
+    SDPA(ATTN_E_ALIGN, "carry_out is not aligned", w->a.carry_out = (float *)behind(w->to, 2));
+    SDPA(ATTN_E_NULL, "q is NULL", w->a.q = NULL);
+    SDPA(ATTN_E_NULL, "out is NULL", w->a.carry_out = NULL);
+    WRONG(attn_sdpa(&w->a), ATTN_E_OVERFLOW, "attn_sdpa: carry_out is too large for the address space",
+          w->a.v_head_dim = INT_MAX / 2 - 1024; w->a.heads = 1 << 16; w->a.n_q = 1 << 17; w->a.n_k = 0);
+    WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
+          wide ? "attn_sdpa_workspace: carry_out is too large for the address space: parts is 2147483647"
+               : "attn_sdpa_workspace: carry_out is too large for the address space",
+          w->a.n_q = 1 << 20; w->a.heads = 1 << 10; w->a.parts = INT_MAX; w->a.carry_in = NULL; w->a.n_k = 0);
+
+    FOLD(ATTN_E_NULL, "carry_out is NULL", w->a.carry_out = NULL);
+    FOLD(ATTN_E_OVERLAP, "carry_out overlaps states", w->a.carry_out = w->to + 9);
+    FOLD(ATTN_E_OVERLAP, "carry_out overlaps carry_in", w->a.carry_in = w->to + 8);
+    FOLD(ATTN_E_ALIGN, "carry_out is not aligned", w->a.carry_out = (float *)behind(w->to, 2));
+    FOLD(ATTN_E_SIZE, "heads is 0", w->a.heads = 0);
+    FOLD(ATTN_E_SIZE, "head_dim is 0", w->a.head_dim = 0);
+    FOLD(ATTN_E_SIZE, "head_dim is 0", w->a.kv = &nothing);
+    FOLD(ATTN_E_SIZE, "v_head_dim is -1", w->a.v_head_dim = -1);
+    FOLD(ATTN_E_SIZE, "n_q is 2 but the longest entry has 3", w->a.q_cum = cum);
+    FOLD(ATTN_E_LENGTHS, "q_cum[0] is 2 but q_cum[1] is 1", w->a.q_cum = falls);
+    FOLD(ATTN_E_CONFLICT, "q_cum and q_lengths", w->a.q_cum = cum; w->a.q_lengths = &one);
+    FOLD(ATTN_E_OPTION, "backend is 99", w->a.backend = (attn_backend)99);
+    FOLD(ATTN_E_NULL, "exec->run is NULL", w->a.exec = &exec);
+    WRONG(attn_fold(&w->a, w->to + 16, -1), ATTN_E_SIZE, "attn_fold: n is -1", (void)0);
+    WRONG(attn_fold(&w->a, NULL, 2), ATTN_E_NULL, "attn_fold: states is NULL", (void)0);
+    WRONG(attn_fold(&w->a, (const float *)behind(w->to, 66), 1), ATTN_E_ALIGN, "attn_fold: states is not", (void)0);
+    WRONG(attn_fold(NULL, w->to, 2), ATTN_E_NULL, "attn_fold: the attn_args are NULL", (void)0);
+    WRONG(attn_fold(&w->a, w->to + 16, INT_MAX - 1023), ATTN_E_OVERFLOW,
+          wide ? "attn_fold: states is too large for the address space: n is 2147482624" : "attn_fold: carry_out is",
+          w->a.n_q = 1 << 20; w->a.heads = 1 << 10; w->a.carry_in = NULL);
+
+    FINISH(ATTN_E_CONFLICT, "carry_out is set, but this is the end", w->a.carry_out = w->to);
+    FINISH(ATTN_E_CONFLICT, "weights (probabilities) are set", w->a.weights = w->weights);
+    FINISH(ATTN_E_NULL, "carry_in is NULL", w->a.carry_in = NULL);
+    FINISH(ATTN_E_NULL, "out is NULL", w->a.out = NULL);
+    FINISH(ATTN_E_OVERLAP, "out overlaps carry_in", w->a.out = w->in);
+    FINISH(ATTN_E_OVERLAP, "lse overlaps carry_in", w->a.lse = w->in + 15);
+    FINISH(ATTN_E_STRIDE, "out_stride[1] is 3", w->a.out_stride[1] = 3);
+    FINISH(ATTN_E_ALIGN, "carry_in is not aligned", w->a.carry_in = (const float *)behind(w->in, 1));
+    WRONG(attn_finish(NULL), ATTN_E_NULL, "attn_finish: the attn_args are NULL", (void)0);
+
+    WRONG(attn_merge(w->in, w->in, 2, 4), ATTN_E_OVERLAP, "attn_merge: to overlaps from", (void)0);
+    WRONG(attn_merge(NULL, w->in, 2, 4), ATTN_E_NULL, "attn_merge: to is NULL", (void)0);
+    WRONG(attn_merge(w->in, NULL, 2, 4), ATTN_E_NULL, "attn_merge: from is NULL", (void)0);
+    WRONG(attn_merge(w->in, w->to, 2, 0), ATTN_E_SIZE, "attn_merge: v_head_dim is 0", (void)0);
+    WRONG(attn_merge(w->in, w->to, SIZE_MAX / 8, 4), ATTN_E_OVERFLOW, "attn_merge: states are too many", (void)0);
+    WRONG(attn_merge(w->in, w->to, SIZE_MAX / 36, 4), ATTN_E_OVERFLOW, "attn_merge: states are too many", (void)0);
+    WRONG(attn_merge((float *)behind(w->in, 1), w->to, 1, 4), ATTN_E_ALIGN, "attn_merge: to is not", (void)0);
+    guard_free(w), guard_free(before);
+}
+
+/* ---- nothing to do, and what is said of it --------------------------------------------------------------- */
+
+static void test_nothing(void)
+{
+    wrong *w = (wrong *)guard_alloc(sizeof *w), *before = (wrong *)guard_alloc(sizeof *before);
+    char why[500];
+    for (int which = 0; which < 2; which++) {
+        wrong_make(w, before);
+        if (which) w->a.n_q = 0;
+        else w->a.batch = 0;
+        CHECK(attn_sdpa(&w->a) == ATTN_OK);
+        CHECK(attn_fold(&w->a, NULL, 2) == ATTN_OK);
+        w->a.carry_out = NULL;
+        CHECK(attn_fold(&w->a, NULL, 2) == ATTN_OK);
+        w->a.carry_in = NULL, w->masked = 5, w->a.masked_rows = &w->masked;
+        CHECK(attn_finish(&w->a) == ATTN_OK && w->masked == 0);
+        CHECK(wrong_untouched(w, before));
+    }
+    CHECK(attn_merge(NULL, NULL, 0, 4) == ATTN_OK);
+
+    wrong_make(w, before);
+    CHECK(attn_check(&w->a, why, sizeof why) == ATTN_OK);
+    CHECKF(strstr(why, "goes on from states, writes states,"), "%s", why);
+    w->a.n_k = 0;
+    CHECK(attn_check(&w->a, why, sizeof why) == ATTN_OK && !strstr(why, "empty"));
+    w->a.carry_in = NULL, w->a.parts = 3;
+    CHECK(attn_check(&w->a, why, sizeof why) == ATTN_OK);
+    CHECKF(strstr(why, "writes the states of each chunk") && !strstr(why, "goes on"), "%s", why);
+
+    /* a copy, in place and elsewhere; and garbage of what has seen nothing is gone then */
+    wrong_make(w, before);
+    for (int x = 0; x < 16; x++) w->in[x] = (float)x;
+    w->in[2] = 1.0f, w->in[10] = 0.0f, w->in[11] = NAN, w->in[12] = NAN;
+    CHECK(attn_fold(&w->a, NULL, 0) == ATTN_OK);
+    w->a.n_k = 0, w->a.carry_out = w->in;
+    CHECK(attn_sdpa(&w->a) == ATTN_OK && same_bits(w->in, w->to, 16));
+    CHECK(w->to[0] == 0.0f && w->to[1] == 1.0f && w->to[3] == 0.0f && w->to[7] == 7.0f);
+    CHECK(w->to[8] == -INFINITY && w->to[9] == 0.0f && w->to[12] == 0.0f && w->to[15] == 0.0f);
+    guard_free(w), guard_free(before);
+}
+
 SUITE(carry) = {
     {"parts", test_parts, "a cut, a fold, a position or a column that changes a bit, or looks beyond its keys"},
+    {"steps", test_steps, "attn_self_step that loses what it should go on from, or counts its parts before the append"},
+    {"forgotten", test_forgotten, "parts counted with the chunks that a cache has forgotten"},
+    {"to rounding", test_rounding, "cuts anywhere, or a merge, that lose a key or count it twice"},
+    {"merge", test_merge, "a merge that swaps its factors, reads what has seen nothing, or flushes denormals"},
+    {"refused", test_wrong, "states written before all is checked, or a sentence about another argument"},
+    {"nothing", test_nothing, "sizes of 0 that write states, garbage that survives a copy"},
     {0},
 };
