@@ -226,6 +226,45 @@ static uint64_t run_convert(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
+/* The call in parts: the first 128 keys of an entry carried, the chunks behind them each by itself, folded and finished.
+   All states are hashed. */
+static attn_status run_carried(const attn_args *whole, uint64_t *h)
+{
+    const size_t rows = (size_t)whole->batch * (size_t)whole->heads * (size_t)whole->n_q;
+    const size_t all = rows * ATTN_STATE(whole->v_head_dim ? whole->v_head_dim : whole->head_dim);
+    const int n = whole->n_k / 128 + 1;
+    float *states = blank(all), *parts = blank((size_t)n * all);
+    int start[8], length[8], b;
+    attn_args a = *whole;
+    attn_status status;
+    a.out = NULL, a.lse = NULL, a.masked_rows = NULL, a.sinks = NULL;
+    a.k_starts = start, a.k_lengths = length;
+    for (b = 0; b < a.batch; b++) {
+        const int keys = whole->k_lengths ? whole->k_lengths[b] : whole->n_k;
+        start[b] = whole->k_starts ? whole->k_starts[b] : 0;
+        length[b] = keys < 128 ? keys : 128;
+    }
+    a.carry_out = states;
+    status = attn_sdpa(&a);
+    *h = fnv_floats(*h, states, all);
+    for (b = 0; b < a.batch; b++) {
+        const int keys = whole->k_lengths ? whole->k_lengths[b] : whole->n_k;
+        start[b] += length[b];
+        length[b] = keys - length[b];
+    }
+    a.carry_out = parts, a.parts = n;
+    if (status == ATTN_OK) status = attn_sdpa(&a);
+    *h = fnv_floats(*h, parts, (size_t)n * all);
+    a.carry_in = a.carry_out = states;
+    if (status == ATTN_OK) status = attn_fold(&a, parts, n);
+    *h = fnv_floats(*h, states, all);
+    a = *whole;
+    a.carry_in = states;
+    if (status == ATTN_OK) status = attn_finish(&a);
+    free(states), free(parts);
+    return status;
+}
+
 uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     attn_args a;
@@ -243,7 +282,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     attn_status status;
     if (c->call == GOLDEN_T5) return run_t5(c);
     if (c->call == GOLDEN_CONVERT) return run_convert(c);
-    if (c->call != GOLDEN_SDPA) return run_layer(c, backend, exec);
+    if (c->call != GOLDEN_SDPA && c->call != GOLDEN_CARRY) return run_layer(c, backend, exec);
     memset(&a, 0, sizeof a);
     a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
     a.head_dim = c->head_dim, a.v_head_dim = c->v_head_dim;
@@ -312,7 +351,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     if (f & GOLDEN_WEIGHTS) a.weights = weights = blank(cells);
     if (f & GOLDEN_LSE) a.lse = lse = blank(B * H * NQ);
     a.masked_rows = &masked;
-    status = attn_sdpa(&a);
+    status = c->call == GOLDEN_CARRY ? run_carried(&a, &h) : attn_sdpa(&a);
     h = fnv_word(h, (uint32_t)status);
     h = fnv_floats(h, out, n_out);
     if (weights) h = fnv_floats(h, weights, cells);
@@ -442,6 +481,13 @@ const golden_case golden_cases[] = {
      .storage = ATTN_F16},
     {"t5 bias", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5},
     {"t5 bias, one way", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5, .causal = 1, .q_pos = 240},
+    {"carried", SIZE(3, 4, 2, 19, 400, 20), LAST(TOP_LEFT), .v_head_dim = 21, .q_pos = 370, .call = GOLDEN_CARRY,
+     .flags = GOLDEN_LSE | GOLDEN_SINKS | GOLDEN_KEEP | GOLDEN_Q_LENGTHS | GOLDEN_K_LENGTHS | GOLDEN_K_STARTS |
+              GOLDEN_STRIDED},
+    {"carried, one row, wild", SIZE(1, 4, 1, 1, 700, 12), .data = GOLDEN_WILD, .flags = GOLDEN_LSE | GOLDEN_KEEP,
+     .call = GOLDEN_CARRY},
+    {"carried, first chunks hidden", SIZE(1, 2, 0, 60, 650, 16), .flags = GOLDEN_FIRST_CHUNKS_HIDDEN | GOLDEN_LSE,
+     .call = GOLDEN_CARRY},
 };
 const int golden_count = (int)(sizeof golden_cases / sizeof golden_cases[0]);
 

@@ -92,4 +92,7 @@ static const struct { const char *name; uint64_t hash; } golden_table[] = {
     { "layer, denormal, half", UINT64_C(0xCC743AB8DE1AD0BC) },
     { "t5 bias", UINT64_C(0xE413992A362FFBE2) },
     { "t5 bias, one way", UINT64_C(0x6D62B1C275A95D11) },
+    { "carried", UINT64_C(0xC054FDA689047340) },
+    { "carried, one row, wild", UINT64_C(0x526DC5900BEE46E5) },
+    { "carried, first chunks hidden", UINT64_C(0x591BDFA0CB082CAC) },
 };

@@ -19,7 +19,7 @@ enum {
 };
 
 /* what is called */
-enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_T5, GOLDEN_CONVERT };
+enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_T5, GOLDEN_CONVERT, GOLDEN_CARRY };
 
 typedef struct golden_case {
     const char *name;
