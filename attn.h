@@ -873,7 +873,7 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
    Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
    work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
    included. CONFLICT, beside those of attn_sdpa:
-       a tensor, size, layout or stride of attn is set, or attn.kv is another cache than c
+       a tensor, size, layout, stride or carry of attn is set, or attn.kv is another cache than c
        self, self_step     attn.k_map, attn.k_batch, attn.k_cum or memory_v: the keys are those of x
        self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all that
                            is there, bottom-right
@@ -4688,6 +4688,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   slot    the work memory of one task
  *   item    what a task takes next: a block, or a part of a block's chunks
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
+ *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
  * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
  * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
@@ -6330,8 +6331,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
         attn__work_run(&w, attn__item_scalar, items);
     } else if (a->parts) {
         /* Four items for each thread, if there are so many chunks. */
-        w.parts = attn__clamp(items ? 4 * plan->slots / items : 1, 1,
-                              plan->chunks > 1 ? plan->chunks : 1);
+        w.parts = attn__clamp(4 * plan->slots / items, 1, a->parts);
         attn__work_run(&w, attn__item_states, items * w.parts);
     } else if (plan->parts > 1) {
         attn__work_run(&w, attn__item_part, items * plan->parts);
@@ -6515,8 +6515,7 @@ static int attn__carry_count(const attn__carry_job *job, int task, size_t *first
     return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
 }
 
-/* o = fma(o, a, x * b) for any n. Kernels know whole panels, so the last columns go through one.
-   x NULL: 0 */
+/* o = fma(o, a, x * b) for any n. Kernels know whole panels, so the last columns go through one. */
 static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
                              float b, int n)
 {
@@ -6527,8 +6526,8 @@ static void attn__carry_fold(const attn__kernels *kernels, float *o, const float
     if (whole == n) return;
     memset(tail, 0, sizeof tail);
     memcpy(tail[0], o + whole, bytes);
-    if (x) memcpy(tail[1], x + whole, bytes);
-    kernels->fold_out(tail[0], x ? tail[1] : NULL, a, b, ATTN__PANEL);
+    memcpy(tail[1], x + whole, bytes);
+    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
     memcpy(o + whole, tail[0], bytes);
 }
 

@@ -333,5 +333,14 @@ void args_serial(void)
         CHECKF((runs > 0) == large, "%d rows: the executor ran %d times", a.n_q, runs);
         CHECK(same_bits(out[0], out[1], (size_t)(a.n_q * DIM)));
     }
+    for (int n = 1; n < 40; n += 30) {                        /* sets of states to be folded: 65,536 and a million */
+        static float states[31 * ROWS * (DIM + 4)], carry[ROWS * (DIM + 4)];
+        attn_args a = attn_args_for(1, ROWS, 0, 1, DIM);
+        a.carry_out = carry;
+        a.exec = &exec;
+        runs = 0;
+        CHECK(attn_fold(&a, states, n) == ATTN_OK);
+        CHECKF((runs > 0) == (n > 1), "%d sets of states: the executor ran %d times", n, runs);
+    }
     CHECK(hooks.live == 0);
 }

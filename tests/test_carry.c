@@ -676,7 +676,7 @@ static int wrong_untouched(const wrong *w, const wrong *before)
 static void test_wrong(void)
 {
     wrong *w = (wrong *)guard_alloc(sizeof *w), *before = (wrong *)guard_alloc(sizeof *before);
-    static const int cum[] = {0, 3}, falls[] = {2, 1}, one = 1;
+    static const int cum[] = {0, 3}, falls[] = {2, 1}, one = 1, start = 150;
     attn_kv nothing;
     attn_exec exec = {NULL, 1, NULL};
     const int wide = sizeof(size_t) > 4;
@@ -691,6 +691,8 @@ static void test_wrong(void)
          w->a.out = w->out);
     SDPA(ATTN_E_SIZE, "parts is -1", w->a.parts = -1; w->a.carry_in = NULL);
     SDPA(ATTN_E_SIZE, "parts is 2 but entry 0 has 3 chunks of 128 keys", w->a.parts = 2; w->a.carry_in = NULL);
+    SDPA(ATTN_E_SIZE, "parts is 1 but entry 0 has 2 chunks of 128 keys", w->a.parts = 1; w->a.carry_in = NULL;
+         w->a.k_starts = &start);
     SDPA(ATTN_E_OVERLAP, "carry_out overlaps carry_in", w->a.carry_in = w->to + 1);
     SDPA(ATTN_E_OVERLAP, "carry_out overlaps carry_in", w->a.carry_in = w->to + 15);
     SDPA(ATTN_E_OVERLAP, "carry_out overlaps q", w->a.carry_out = w->q);
@@ -709,7 +711,16 @@ static void test_wrong(void)
                : "attn_sdpa_workspace: carry_out is too large for the address space",
           w->a.n_q = 1 << 20; w->a.heads = 1 << 10; w->a.parts = INT_MAX; w->a.carry_in = NULL; w->a.n_k = 0);
 
+    WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
+          wide ? "attn_sdpa_workspace: carry_out is too large for the address space: parts is 2147483647"
+               : "attn_sdpa_workspace: carry_out is too large for the address space",
+          w->a.n_q = 1 << 20; w->a.heads = 1 << 8; w->a.parts = INT_MAX; w->a.carry_in = NULL; w->a.n_k = 0);
+    WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
+          wide ? "attn_sdpa_workspace: carry_in is too large for the address space" : "attn_sdpa_workspace: out is",
+          w->a.n_q = 1 << 30; w->a.heads = 1 << 16; w->a.batch = 1 << 13; w->a.head_dim = 1; w->a.carry_out = NULL);
+
     FOLD(ATTN_E_NULL, "carry_out is NULL", w->a.carry_out = NULL);
+    FOLD(ATTN_E_NULL, "carry_out is NULL", w->a.carry_out = NULL; w->a.n_q = 0; w->a.q_cum = cum);
     FOLD(ATTN_E_OVERLAP, "carry_out overlaps states", w->a.carry_out = w->to + 9);
     FOLD(ATTN_E_OVERLAP, "carry_out overlaps carry_in", w->a.carry_in = w->to + 8);
     FOLD(ATTN_E_ALIGN, "carry_out is not aligned", w->a.carry_out = (float *)behind(w->to, 2));
@@ -729,6 +740,12 @@ static void test_wrong(void)
     WRONG(attn_fold(&w->a, w->to + 16, INT_MAX - 1023), ATTN_E_OVERFLOW,
           wide ? "attn_fold: states is too large for the address space: n is 2147482624" : "attn_fold: carry_out is",
           w->a.n_q = 1 << 20; w->a.heads = 1 << 10; w->a.carry_in = NULL);
+    WRONG(attn_fold(&w->a, w->to + 16, INT_MAX - 1023), ATTN_E_OVERFLOW,
+          wide ? "attn_fold: states is too large for the address space: n is 2147482624" : "attn_fold: carry_out is",
+          w->a.n_q = 1 << 20; w->a.heads = 1 << 8; w->a.carry_in = NULL);
+    WRONG(attn_fold(&w->a, NULL, 0), ATTN_E_OVERFLOW,
+          wide ? "attn_fold: there are more rows than can be counted" : "attn_fold: carry_out is",
+          w->a.n_q = 1 << 30; w->a.heads = 1 << 6; w->a.carry_in = NULL);
 
     FINISH(ATTN_E_CONFLICT, "carry_out is set, but this is the end", w->a.carry_out = w->to);
     FINISH(ATTN_E_CONFLICT, "weights (probabilities) are set", w->a.weights = w->weights);
@@ -738,6 +755,10 @@ static void test_wrong(void)
     FINISH(ATTN_E_OVERLAP, "lse overlaps carry_in", w->a.lse = w->in + 15);
     FINISH(ATTN_E_STRIDE, "out_stride[1] is 3", w->a.out_stride[1] = 3);
     FINISH(ATTN_E_ALIGN, "carry_in is not aligned", w->a.carry_in = (const float *)behind(w->in, 1));
+    if (wide)                                /* an address far below all others: so many rows lie there, it seems */
+        WRONG(attn_finish(&w->a), ATTN_E_OVERFLOW, "attn_finish: there are more rows than can be counted",
+              w->a.n_q = 1 << 30; w->a.heads = 1 << 6; w->a.carry_in = (const float *)(uintptr_t)64;
+              w->a.carry_out = NULL; w->a.out = w->out);
     WRONG(attn_finish(NULL), ATTN_E_NULL, "attn_finish: the attn_args are NULL", (void)0);
 
     WRONG(attn_merge(w->in, w->in, 2, 4), ATTN_E_OVERLAP, "attn_merge: to overlaps from", (void)0);
@@ -745,6 +766,7 @@ static void test_wrong(void)
     WRONG(attn_merge(w->in, NULL, 2, 4), ATTN_E_NULL, "attn_merge: from is NULL", (void)0);
     WRONG(attn_merge(w->in, w->to, 2, 0), ATTN_E_SIZE, "attn_merge: v_head_dim is 0", (void)0);
     WRONG(attn_merge(w->in, w->to, SIZE_MAX / 8, 4), ATTN_E_OVERFLOW, "attn_merge: states are too many", (void)0);
+    WRONG(attn_merge(w->in, w->to, SIZE_MAX / 4, 4), ATTN_E_OVERFLOW, "attn_merge: states are too many", (void)0);
     WRONG(attn_merge(w->in, w->to, SIZE_MAX / 36, 4), ATTN_E_OVERFLOW, "attn_merge: states are too many", (void)0);
     WRONG(attn_merge((float *)behind(w->in, 1), w->to, 1, 4), ATTN_E_ALIGN, "attn_merge: to is not", (void)0);
     guard_free(w), guard_free(before);
@@ -788,6 +810,13 @@ static void test_nothing(void)
     CHECK(attn_sdpa(&w->a) == ATTN_OK && same_bits(w->in, w->to, 16));
     CHECK(w->to[0] == 0.0f && w->to[1] == 1.0f && w->to[3] == 0.0f && w->to[7] == 7.0f);
     CHECK(w->to[8] == -INFINITY && w->to[9] == 0.0f && w->to[12] == 0.0f && w->to[15] == 0.0f);
+    /* the call that has shown its scores may be given again, and does not write them once more */
+    wrong_make(w, before);
+    w->a.carry_out = NULL, w->a.out = w->out, w->a.weights = w->weights, w->a.weights_stage = ATTN_SCORES_RAW;
+    w->a.masked_rows = &before->masked, w->a.n_k = -7;
+    CHECK(attn_finish(&w->a) == ATTN_OK && before->masked == 2);
+    before->masked = 0;
+    CHECK(wrong_untouched(w, before));
     guard_free(w), guard_free(before);
 }
 
