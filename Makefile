@@ -51,6 +51,9 @@ conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/t
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
 	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
 
+models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
+	@sh tests/models.sh $(ARGS)
+
 golden: ## outputs hashed under other compilers and flags: the same bits
 	@sh tests/golden.sh
 
@@ -123,4 +126,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count new-isa fuzz clean FORCE
+.PHONY: bench bench-peers count models new-isa fuzz clean FORCE
