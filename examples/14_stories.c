@@ -8,9 +8,9 @@
        cc -O2 -I. examples/14_stories.c -o stories && ./stories stories260K.bin
        cc -O2 -I. -DATTN_THREADS -pthread examples/14_stories.c -o stories && ./stories stories15M.bin -j 4 -16
 
-   Where people go wrong: the rotation. Meta's weights, and so these, turn neighbours (2i, 2i + 1); those of Hugging Face
-   were shuffled to turn halves (i, i + n/2). The wrong one tells fluent nonsense. And the prompt: it is not fed token by
-   token, which reads all weights once a token, but in one call; the bits are the same.
+   Where people go wrong: the rotation. Meta's weights, and so these, turn neighbours (2i, 2i + 1); those of Hugging
+   Face were shuffled to turn halves (i, i + n/2). The wrong one tells fluent nonsense. And the prompt: it is not fed
+   token by token, which reads all weights once a token, but in one call; the bits are the same.
 
    Output:
        usage: stories checkpoint.bin [options]
@@ -36,7 +36,7 @@
 
 enum { ROWS = 64, PIECE = 256, BEGIN = 1, END = 2 };             /* tokens at a time; bytes of a token at most */
 
-/* ---- files: never trusted. Whatever is wrong with one ends in a sentence. ---------------------------------------- */
+/* ---- files: never trusted. Whatever is wrong with one ends in a sentence. ------------------------------------- */
 
 typedef struct model {
     int dim, hidden, layers, heads, kv_heads, words, positions, head, kv_dim;
@@ -46,14 +46,6 @@ typedef struct model {
 typedef struct piece { const char *text; int length, id; float score; } piece;
 
 typedef struct tokenizer { piece *by_id, *sorted; int words; } tokenizer;
-
-static int little(const unsigned char *p)                        /* four bytes, least first, as an int */
-{
-    unsigned u = p[0] | (unsigned)p[1] << 8 | (unsigned)p[2] << 16 | (unsigned)p[3] << 24;
-    int i;
-    memcpy(&i, &u, sizeof i);
-    return i;
-}
 
 /* The next n floats. That they are there has been checked: the sum of all of them is the length of the file. */
 static const float *take(const float **at, unsigned long long n) { *at += n;  return *at - n; }
@@ -65,11 +57,11 @@ static const char *model_parse(model *m, const unsigned char *bytes, size_t size
     static char why[160];
     const unsigned one = 1;
     unsigned char low;
-    int h[7];
+    int h[7] = {0};
     memcpy(&low, &one, 1);
     if (low != 1) return "its numbers are little-endian, and this machine is not";
     if (size < sizeof h) return "it is shorter than a header";
-    for (int i = 0; i < 7; i++) h[i] = little(bytes + 4 * i);
+    memcpy(h, bytes, sizeof h);
     if (h[0] == 0x616b3432) return "it is of a later version of the format; this reads version 0";
     const int own_classifier = h[5] < 0;                         /* else it shares the embedding's weights */
     if (own_classifier && h[5] >= -most[5]) h[5] = -h[5];
@@ -90,8 +82,8 @@ static const char *model_parse(model *m, const unsigned char *bytes, size_t size
     const unsigned long long all = words + 2 * layers * dim + 2 * square + 2 * flat + 3 * ff + dim + angles +
                                    (own_classifier ? words : 0);
     if (size != sizeof h + 4 * all) {
-        snprintf(why, sizeof why, "it has %llu bytes, but with its header it should have %llu", (unsigned long long)size,
-                 sizeof h + 4 * all);
+        snprintf(why, sizeof why, "it has %llu bytes, but with its header it should have %llu",
+                 (unsigned long long)size, sizeof h + 4 * all);
         return why;
     }
     const float *at = (const float *)(const void *)(bytes + sizeof h);
@@ -120,8 +112,8 @@ static const char *tokenizer_parse(tokenizer *t, int words, const unsigned char 
 {
     memset(t, 0, sizeof *t);
     if (size < 4 || (size - 4) / 8 < (size_t)words) return "it has fewer tokens than the model";
-    t->by_id = (piece *)malloc((size_t)words * sizeof *t->by_id);
-    t->sorted = (piece *)malloc((size_t)words * sizeof *t->sorted);
+    t->by_id = (piece *)calloc((size_t)words, sizeof *t->by_id);
+    t->sorted = (piece *)calloc((size_t)words, sizeof *t->sorted);
     if (!t->by_id || !t->sorted) return "there is no memory for it";
     t->words = words;
     bytes += 4;  size -= 4;                                      /* the length of the longest token */
@@ -129,9 +121,9 @@ static const char *tokenizer_parse(tokenizer *t, int words, const unsigned char 
         piece *p = &t->by_id[i];
         if (size < 8) return "it has fewer tokens than the model";
         memcpy(&p->score, bytes, 4);
-        p->length = little(bytes + 4);
+        memcpy(&p->length, bytes + 4, 4);
         bytes += 8;  size -= 8;
-        if (p->length < 0 || p->length > PIECE || (size_t)p->length > size) return "it has a token of no possible length";
+        if (p->length < 0 || p->length > PIECE || (size_t)p->length > size) return "a token has an impossible length";
         p->text = (const char *)bytes;
         p->id = i;
         bytes += p->length;  size -= (size_t)p->length;
@@ -142,7 +134,7 @@ static const char *tokenizer_parse(tokenizer *t, int words, const unsigned char 
     return NULL;
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------- */
+/* ---- tokens --------------------------------------------------------------------------------------------------- */
 
 static int find(const tokenizer *t, const char *text, int length)
 {
@@ -161,8 +153,8 @@ static int joined(const tokenizer *t, int a, int b)
     return find(t, both, p->length + r->length);
 }
 
-/* Text as tokens: letters, or bytes where there is no such letter; then the best pair is joined, again and again. ids has
-   room for 2 more than text has bytes. Returns how many. */
+/* Text as tokens: letters, or bytes where there is no such letter; then the best pair is joined, again and again.
+   ids has room for 2 more than text has bytes. Returns how many. */
 static int encode(const tokenizer *t, const char *text, int *ids)
 {
     int n = 0;
@@ -205,7 +197,7 @@ static void print_token(const tokenizer *t, int token, int first)
     fflush(stdout);
 }
 
-/* ---- the model ---------------------------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------------------------ */
 
 typedef struct teller {
     model m;
@@ -222,7 +214,7 @@ static int refuse(const char *name, const char *why) { fprintf(stderr, "stories:
 
 static void *room(size_t n, size_t size)
 {
-    void *p = size && n > (size_t)-1 / size ? NULL : calloc(n ? n : 1, size);
+    void *p = calloc(n ? n : 1, size);
     if (!p) refuse("this model", "there is not enough memory");
     return p;
 }
@@ -251,7 +243,8 @@ static void teller_init(teller *t, int steps, attn_storage storage, int in_place
     ok(attn_rope_table(t->rope, steps, m->head, NULL, 10000));
 
     attn_kv_args keys = {0};
-    keys.batch = 1;  keys.kv_heads = m->kv_heads;  keys.head_dim = m->head;  keys.capacity = steps;  keys.storage = storage;
+    keys.batch = 1;  keys.kv_heads = m->kv_heads;  keys.head_dim = m->head;  keys.capacity = steps;
+    keys.storage = storage;
     attn_mha_args a = {0};
     a.d_model = m->dim;  a.heads = m->heads;  a.kv_heads = m->kv_heads;  a.storage = storage;  a.in_place = in_place;
     a.rope_table = t->rope;  a.rope_positions = steps;  a.rope_interleaved = 1;
@@ -269,7 +262,7 @@ static void teller_init(teller *t, int steps, attn_storage storage, int in_place
     attn_args *o = &t->options.attn;                             /* no call allocates: one work area for all of them */
     o->exec = exec;
     o->work_size = attn_mha_workspace(&t->attention[0], ATTN_MHA_SELF_STEP, 1, ROWS, steps, &t->options);
-    o->work = room(1, o->work_size);
+    o->work = room(o->work_size, 1);
 }
 
 static void teller_free(teller *t)
@@ -337,7 +330,7 @@ static void step(teller *t, const int *tokens, int n)
     ok(attn_linear_run(&t->classifier, t->logits, t->y, 1, exec));
 }
 
-/* ---- which token is next ------------------------------------------------------------------------------------------- */
+/* ---- which token is next -------------------------------------------------------------------------------------- */
 
 typedef struct chance { double p; int id; } chance;
 
@@ -366,40 +359,40 @@ static int pick(const float *logits, int n, float temperature, double top_p, cha
     return best;
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------- */
+/* ---- the program ---------------------------------------------------------------------------------------------- */
 
 typedef struct file { unsigned char *bytes; size_t size; int mapped; } file;
 
 /* Mapped where the system can, else read. */
-static file file_open(const char *path)
+static void file_open(file *f, const char *path)
 {
-    file f = {0};
+    memset(f, 0, sizeof *f);
 #if defined(__unix__) || defined(__APPLE__)
     struct stat s;
     const int d = open(path, O_RDONLY);
     if (d >= 0 && fstat(d, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0) {
-        void *p = mmap(NULL, f.size = (size_t)s.st_size, PROT_READ, MAP_PRIVATE, d, 0);
-        if (p != MAP_FAILED) { f.bytes = (unsigned char *)p;  f.mapped = 1; }
+        void *p = mmap(NULL, f->size = (size_t)s.st_size, PROT_READ, MAP_PRIVATE, d, 0);
+        if (p != MAP_FAILED) { f->bytes = (unsigned char *)p;  f->mapped = 1; }
     }
     if (d >= 0) close(d);
-    if (f.mapped) return f;
+    if (f->mapped) return;
 #endif
     FILE *in = fopen(path, "rb");
-    const long end = in && fseek(in, 0, SEEK_END) == 0 ? ftell(in) : -1;
-    if (end < 0 || fseek(in, 0, SEEK_SET)) refuse(path, "it cannot be opened");
-    f.size = (size_t)end;
-    f.bytes = (unsigned char *)room(f.size, 1);
-    if (fread(f.bytes, 1, f.size, in) != f.size) refuse(path, "it cannot be read");
+    if (!in) refuse(path, "it cannot be opened");
+    const long end = fseek(in, 0, SEEK_END) == 0 ? ftell(in) : -1;
+    if (end < 0 || fseek(in, 0, SEEK_SET)) refuse(path, "it is no file");
+    f->size = (size_t)end;
+    f->bytes = (unsigned char *)room(f->size, 1);
+    if (fread(f->bytes, 1, f->size, in) != f->size) refuse(path, "it cannot be read");
     fclose(in);
-    return f;
 }
 
-static void file_close(file f)
+static void file_close(file *f)
 {
 #if defined(__unix__) || defined(__APPLE__)
-    if (f.mapped) { munmap(f.bytes, f.size);  return; }
+    if (f->mapped) { munmap(f->bytes, f->size);  return; }
 #endif
-    free(f.bytes);
+    free(f->bytes);
 }
 
 static double seconds(void)
@@ -481,14 +474,15 @@ int main(int argc, char **argv)
     const attn_exec *exec = NULL;
     teller t = {0};
     tokenizer words;
+    file weights, pieces;
     char beside[1024];
     if (argc < 2) return fputs(usage, stdout) < 0;
     if (!wish_parse(&w, argc, argv)) return fputs(usage, stderr), 2;
 
-    const file weights = file_open(w.model);
+    file_open(&weights, w.model);
     const char *why = model_parse(&t.m, weights.bytes, weights.size);
     if (why) return refuse(w.model, why);
-    if (!w.tokenizer) {                                          /* tok512.bin beside it for 512 tokens, or tokenizer.bin */
+    if (!w.tokenizer) {                                          /* beside it: tok512.bin for 512 tokens, or */
         const char *slash = strrchr(w.model, '/');
         const int folder = slash ? (int)(slash - w.model) + 1 : 0;
         snprintf(beside, sizeof beside, "%.*stok%d.bin", folder, w.model, t.m.words);
@@ -497,7 +491,7 @@ int main(int argc, char **argv)
         else snprintf(beside, sizeof beside, "%.*stokenizer.bin", folder, w.model);
         w.tokenizer = beside;
     }
-    const file pieces = file_open(w.tokenizer);
+    file_open(&pieces, w.tokenizer);
     why = tokenizer_parse(&words, t.m.words, pieces.bytes, pieces.size);
     if (why) return tokenizer_free(&words), refuse(w.tokenizer, why);
 
@@ -521,7 +515,7 @@ int main(int argc, char **argv)
 #endif
     free(tokens);
     tokenizer_free(&words);
-    file_close(pieces);
-    file_close(weights);
+    file_close(&pieces);
+    file_close(&weights);
     return 0;
 }

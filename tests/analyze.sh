@@ -122,7 +122,7 @@ for part in ${*:-tidy cppcheck gcc}; do
     case $part in
     tidy)
         command -v clang-tidy > /dev/null || { echo 'SKIPPED tidy: not found (clang-tidy)'; continue; }
-        each tidy $out/attn_whole.c examples/*.c tests/*.c tests/soak/*.c tests/onnx/*.c ;;
+        each tidy $out/attn_whole.c examples/*.c tests/*.c tests/soak/*.c tests/onnx/*.c tests/models/*.c ;;
     gcc)
         command -v gcc > /dev/null || { echo 'SKIPPED gcc: not found'; continue; }
         [ -n "$QUICK" ] && whole= || whole=$out/attn_whole.c

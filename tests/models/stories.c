@@ -1,19 +1,19 @@
-/* stories.c: a Llama-type decoder of 260 thousand weights (llama2.c's stories260K): the published 200 steps, and every way to
- * compute them beside the plain one. */
+/* stories.c: a Llama-type decoder of 260 thousand weights (llama2.c's stories260K): the published 200 steps, and every
+ * way to compute them beside the plain one. */
 #include "models.h"
 
 enum { STEPS = 200, MOST_LAYERS = 16 };
 
 /* karpathy/llama2.c, test_all.py: greedy, 200 steps, no prompt */
 static const char published[] =
-    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red "
-    "ball. She wanted to play with it, but it was too high.\n"
-    "Lily's mom said, \"Lily, let's go to the park.\" Lily was sad and didn't know what to do. She said, \"I want to play with "
-    "your ball, but I can't find it.\"\n"
+    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a "
+    "big, red ball. She wanted to play with it, but it was too high.\n"
+    "Lily's mom said, \"Lily, let's go to the park.\" Lily was sad and didn't know what to do. She said, \"I want to "
+    "play with your ball, but I can't find it.\"\n"
     "Lily was sad and didn't know what to do. She said, \"I'm sorry, Lily. I didn't know what to do.\"\n"
     "Lily didn't want to help her mom, so she";
 
-/* ---- the files ------------------------------------------------------------------------------------------------------ */
+/* ---- the files ------------------------------------------------------------------------------------------------ */
 static int dim, hidden, layers, heads, kv_heads, head, vocabulary;
 static float *weights;                    /* behind the header, as they stand there */
 static struct { const float *words, *norm, *q, *k, *v, *o, *ff_norm, *w1, *w2, *w3, *last_norm, *classifier; } at;
@@ -77,7 +77,7 @@ static void read_files(void)
     }
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------------------------ */
 enum { BY_LAYER, BY_HAND };               /* attn_mha; or linears, attn_rope and attn_self_step one by one */
 
 typedef struct story {
@@ -131,6 +131,7 @@ static void caches_init(attn_kv *c, attn_storage storage, int pages)
     attn_kv_args a;
     memset(&a, 0, sizeof a);
     a.batch = 1, a.kv_heads = kv_heads, a.head_dim = head, a.capacity = STEPS, a.storage = storage, a.pages = pages;
+    memset(c, 0, MOST_LAYERS * sizeof *c);
     for (int l = 0; l < layers; l++) CHECK(attn_kv_init(&c[l], &a) == ATTN_OK);
 }
 
@@ -139,7 +140,8 @@ static void caches_free(attn_kv *c)
     for (int l = 0; l < layers; l++) attn_kv_free(&c[l]);
 }
 
-/* The attention of a layer without attn_mha: what somebody writes who has projections of his own. c NULL: all rows at once. */
+/* The attention of a layer without attn_mha, as somebody writes it who has projections of his own. c NULL: all rows at
+   once. */
 static void by_hand(const story *s, int l, const way *w, float *y, const float *x, int n, attn_kv *c)
 {
     const attn_mha *m = &s->attention[l];
@@ -153,7 +155,7 @@ static void by_hand(const story *s, int l, const way *w, float *y, const float *
     CHECK(attn_linear_run(&m->v, v, x, n, w->exec) == ATTN_OK);
     memset(&r, 0, sizeof r);
     r.batch = 1, r.n = n, r.heads = heads, r.head_dim = head, r.table = s->rope, r.positions = STEPS, r.interleaved = 1;
-    r.pos = c ? c->lengths[0] : 0;
+    r.pos = c && c->lengths ? c->lengths[0] : 0;
     r.x = q;
     CHECK(attn_rope(&r) == ATTN_OK);
     r.x = k, r.heads = kv_heads;
@@ -169,7 +171,8 @@ static void by_hand(const story *s, int l, const way *w, float *y, const float *
 /* logits [n][vocabulary] of n tokens; caches NULL: they are a whole text */
 static void run(const story *s, const way *w, float *logits, const int *tokens, int n, attn_kv *caches)
 {
-    float *x = guard_floats((size_t)(n * dim)), *y = guard_floats((size_t)(n * dim)), *z = guard_floats((size_t)(n * dim));
+    float *x = guard_floats((size_t)(n * dim)), *y = guard_floats((size_t)(n * dim));
+    float *z = guard_floats((size_t)(n * dim));
     float *a = guard_floats((size_t)(n * hidden)), *b = guard_floats((size_t)(n * hidden));
     attn_mha_opts o = way_opts(w);
     o.attn.window_left = s->window;
@@ -194,7 +197,7 @@ static void run(const story *s, const way *w, float *logits, const int *tokens, 
     guard_free(x), guard_free(y), guard_free(z), guard_free(a), guard_free(b);
 }
 
-/* ---- the story ------------------------------------------------------------------------------------------------------ */
+/* ---- the story ------------------------------------------------------------------------------------------------ */
 static int tokens[STEPS + 1];             /* token 1, and the 200 that were told */
 static float *reference;                  /* [STEPS][vocabulary], told one by one */
 static const way plain;
@@ -268,7 +271,7 @@ static void pieces_of(const story *s, const way *w, int n, const char *how)
     for (int i = 0; i < STEPS; i += n) {
         run(s, w, logits + i * vocabulary, tokens + i, STEPS - i < n ? STEPS - i : n, c);
     }
-    CHECKF(same_bits(logits, reference, (size_t)(STEPS * vocabulary)), "%s: %d tokens at a time have other bits", how, n);
+    CHECKF(same_bits(logits, reference, (size_t)(STEPS * vocabulary)), "%s: %d tokens at a time: other bits", how, n);
     caches_free(c);
     guard_free(logits);
 }
@@ -324,8 +327,8 @@ static void drafts(void)
     guard_free(logits);
 }
 
-/* A window through caches, with the keys behind it forgotten or not, has the bits of a whole call with it. A page has 128 keys,
-   so only the small windows let any go; in a window of all 200 the story is the published one. */
+/* A window through caches, with the keys behind it forgotten or not, has the bits of a whole call with it. A page has
+   128 keys, so only the small windows let any go; in a window of all 200 the story is the published one. */
 static void windows(void)
 {
     static const int widths[] = { 1, 8, 40, 71, STEPS };
@@ -339,17 +342,20 @@ static void windows(void)
         run(&s, &plain, all, tokens, STEPS, NULL);
         const int as_without = same_bits(all, reference, (size_t)(STEPS * vocabulary));
         CHECKF(as_without == (widths[i] == STEPS), "a window of %d", widths[i]);
-        CHECKF(same_bits(all, reference, (size_t)(widths[i] * vocabulary)), "the first rows in a window of %d", widths[i]);
+        CHECKF(same_bits(all, reference, (size_t)(widths[i] * vocabulary)), "first rows, window %d", widths[i]);
         for (int forget = 0; forget <= 1; forget++) {
             attn_kv c[MOST_LAYERS];
             caches_init(c, ATTN_F32, 0);
             for (int t = 0; t < STEPS; t++) {
                 run(&s, &plain, logits + t * vocabulary, tokens + t, 1, c);
-                for (int l = 0; forget && l < layers; l++) CHECK(attn_kv_forget(&c[l], 0, 0, t + 2 - widths[i]) == ATTN_OK);
+                for (int l = 0; forget && l < layers; l++) {
+                    CHECK(attn_kv_forget(&c[l], 0, 0, t + 2 - widths[i]) == ATTN_OK);
+                }
             }
             const int pages = c[0].shape.pages - c[0].free_pages;
-            CHECKF(pages == (forget && widths[i] <= STEPS + 1 - 128 ? 1 : 2), "%d pages in a window of %d", pages, widths[i]);
-            CHECKF(same_bits(logits, all, (size_t)(STEPS * vocabulary)), "steps in a window of %d, forget %d", widths[i], forget);
+            const int let_go = forget && STEPS + 1 - widths[i] >= 128;
+            CHECKF(pages == 2 - let_go, "%d pages, window %d", pages, widths[i]);
+            CHECKF(same_bits(logits, all, (size_t)(STEPS * vocabulary)), "window %d, forget %d", widths[i], forget);
             caches_free(c);
         }
     }
@@ -364,9 +370,9 @@ static int differs_from(const int *told)
     return 0;
 }
 
-/* Weights, the cache and both in 16 bits. Where the story turns depends on how close its two best tokens came, so the test asks
-   for probabilities of the published tokens that are near (three times what was seen), and says where it turned. In half it did
-   not. */
+/* Weights, the cache and both in 16 bits. Where the story turns depends on how close its two best tokens came, so the
+   test asks for probabilities of the published tokens that are near (three times what was seen), and says where it
+   turned. In half it did not. */
 static void half_storage(void)
 {
     static const struct { attn_storage weights, cache; const char *name; double bound; } kinds[] = {
@@ -386,7 +392,7 @@ static void half_storage(void)
         tell(&s, &plain, kinds[i].cache, told, logits);
         const int turn = differs_from(told);
         caches_init(c, kinds[i].cache, 0);
-        run(&s, &plain, logits, tokens, STEPS, c);                /* the published tokens, whatever it would have told */
+        run(&s, &plain, logits, tokens, STEPS, c);                /* of the published story, whatever it told */
         caches_free(c);
         for (int t = 0; t < STEPS; t++) {
             const double error = fabs(model_log_p(logits + t * vocabulary, vocabulary, tokens[t + 1]) -
@@ -405,9 +411,9 @@ static void half_storage(void)
 
 SUITE(stories) = {
     { "step_by_step", step_by_step, "a decoder with a cache that tells another story than its authors published" },
-    { "one_answer", one_answer, "a prompt, a cut, a thread, a backend or weights in place that change a bit of a real model" },
+    { "one_answer", one_answer, "a prompt, a cut, a thread, a backend or weights in place that change a bit" },
     { "drafts", drafts, "a rejected draft that leaves something in the cache" },
-    { "windows", windows, "a window through a cache, or forgotten keys, that differ from a whole call with that window" },
+    { "windows", windows, "a window through a cache, or forgotten keys, that differ from a whole call with it" },
     { "half_storage", half_storage, "weights or caches in 16 bits that lose more than their digits" },
     { 0 }
 };

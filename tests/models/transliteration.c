@@ -1,11 +1,12 @@
-/* transliteration.c: Arabic letters to Latin ones, an encoder-decoder of six and six layers trained by others, in the format of
- * CTranslate2. The published log-probabilities and outputs, and the promise that every way to compute them has the same bits. */
+/* transliteration.c: Arabic letters to Latin ones, an encoder-decoder of six and six layers trained by others, in the
+ * format of CTranslate2. The published log-probabilities and outputs, and every way to compute them beside the plain
+ * one: the same bits. */
 #include "models.h"
 
 enum { LAYERS = 6, WIDTH = 32, HEADS = 8, HEAD = WIDTH / HEADS, FF = 128, BLANK = 0, START = 1, END = 2 };
 enum { WORDS = 2, LETTERS = 7, STEPS = 8, MOST = 16, SOURCES = 51, TARGETS = 43 };
 
-/* A double-precision reading of the published file agrees with the published numbers to 8e-7, these layers do to 9e-7. */
+/* A double-precision reading of the file agrees with the published numbers to 8e-7, these layers do to 9e-7. */
 #define TOLERANCE 2e-6
 
 static const char *const sources[WORDS] = { "آتزمون", "آتشيسون" };
@@ -15,7 +16,7 @@ static const double published[WORDS][STEPS] = {       /* of the letters, and of 
     { -0.072660, -0.300309, -0.181187, -0.395671, -0.025631, -0.123466, -0.002034, -0.012639 },
 };
 
-/* ---- the file ------------------------------------------------------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------------------------------------------- */
 typedef struct variable { char name[64]; int rows, columns; float *data; } variable;
 typedef struct reader { const unsigned char *at, *end; } reader;
 static variable variables[256];
@@ -58,10 +59,11 @@ static void read_vocabulary(const char *name, char list[64][8], int n)
 static void read_model(void)
 {
     size_t size;
+    if (n_variables) return;
     unsigned char *bytes = model_file(file, &size);
+    if (!bytes) model_broken(file, "is missing");
     reader r = { bytes, bytes + size };
-    if (n_variables) { free(bytes); return; }
-    if (!bytes || take(&r, 4) != 2) model_broken(file, "is not of version 2");
+    if (take(&r, 4) != 2) model_broken(file, "is not of version 2");
     take_bytes(&r, take(&r, 2));                                  /* what kind of model it is, and its revision */
     take(&r, 4);
     const uint32_t n = take(&r, 4);
@@ -105,10 +107,9 @@ static const float *tensor(int rows, int columns, const char *format, const char
     }
     printf("%s: ", name);
     model_broken(file, "has no such tensor of the right shape");
-    return NULL;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------------------------ */
 typedef struct norm { const float *gamma, *beta; } norm;
 typedef struct block { attn_mha self, cross; attn_linear up, down; norm self_norm, cross_norm, ff_norm; } block;
 typedef struct side { const float *words; block blocks[LAYERS]; norm last; } side;
@@ -123,7 +124,8 @@ static norm norm_of(const char *format, const char *name, int layer)
     return n;
 }
 
-static void linear(attn_linear *l, int n_in, int n_out, const float *w, const float *b, attn_storage storage, int in_place)
+static void linear(attn_linear *l, int n_in, int n_out, const float *w, const float *b, attn_storage storage,
+                   int in_place)
 {
     attn_linear_args a;
     memset(&a, 0, sizeof a);
@@ -213,7 +215,8 @@ static void embed(float *x, const side *s, int letter, int position)
 }
 
 /* memory [batch][n][WIDTH] of letters [batch][n]; behind the lengths there is padding */
-static void encode(const translator *t, const way *w, float *memory, const int *ids, int batch, int n, const int *lengths)
+static void encode(const translator *t, const way *w, float *memory, const int *ids, int batch, int n,
+                   const int *lengths)
 {
     const int rows = batch * n;
     float *x = guard_floats((size_t)rows * WIDTH), *y = guard_floats((size_t)rows * WIDTH);
@@ -242,7 +245,7 @@ typedef struct context {
     int sources;
 } context;
 
-static void caches_init(const translator *t, context *c, int entries, int sources_, const float *memory, int n,
+static void caches_init(const translator *t, context *c, int entries, int n_sources, const float *memory, int n,
                         const int *lengths, const way *w)
 {
     attn_mha_opts o = way_opts(w);
@@ -256,11 +259,12 @@ static void caches_init(const translator *t, context *c, int entries, int source
     for (int i = 0; i < LAYERS; i++) {
         a.batch = entries, a.capacity = MOST + 4;
         CHECK(attn_kv_init(&c->self[i], &a) == ATTN_OK);
-        a.batch = sources_, a.capacity = n;
+        a.batch = n_sources, a.capacity = n;
         CHECK(attn_kv_init(&c->cross[i], &a) == ATTN_OK);
-        CHECK(attn_mha_cross_fill(&t->decoder.blocks[i].cross, &c->cross[i], memory, sources_, n, lengths, &o) == ATTN_OK);
+        CHECK(attn_mha_cross_fill(&t->decoder.blocks[i].cross, &c->cross[i], memory, n_sources, n, lengths, &o) ==
+              ATTN_OK);
     }
-    c->sources = sources_;
+    c->sources = n_sources;
 }
 
 static void caches_free(context *c)
@@ -270,18 +274,19 @@ static void caches_free(context *c)
 }
 
 /* logits [batch][n][TARGETS] of letters [batch][n]; counts [batch] or NULL: rows behind them are nobody's */
-static void decode(const translator *t, const way *w, float *logits, const int *ids, int batch, int n, const int *counts,
-                   context *c)
+static void decode(const translator *t, const way *w, float *logits, const int *ids, int batch, int n,
+                   const int *counts, context *c)
 {
     const int rows = batch * n;
     float *x = guard_floats((size_t)rows * WIDTH), *y = guard_floats((size_t)rows * WIDTH);
     float *z = guard_floats((size_t)rows * WIDTH);
     attn_mha_opts self = way_opts(w), cross = way_opts(w);
     self.attn.q_lengths = cross.attn.q_lengths = counts;
-    if (!c->self) self.attn.causal = ATTN_CAUSAL_TOP_LEFT, self.attn.k_lengths = counts, cross.attn.k_lengths = c->lengths;
     cross.attn.k_map = c->map;
-    if (c->map) cross.attn.k_batch = c->sources;
-    if (c->self) cross.attn.k_batch = 0;
+    if (!c->self) {
+        self.attn.causal = ATTN_CAUSAL_TOP_LEFT;
+        self.attn.k_lengths = counts, cross.attn.k_lengths = c->lengths, cross.attn.k_batch = c->sources;
+    }
     for (int r = 0; r < rows; r++) {
         embed(x + r * WIDTH, &t->decoder, ids[r], r % n + (c->self ? c->self[0].lengths[r / n] : 0));
     }
@@ -302,7 +307,7 @@ static void decode(const translator *t, const way *w, float *logits, const int *
     guard_free(x), guard_free(y), guard_free(z);
 }
 
-/* ---- words ---------------------------------------------------------------------------------------------------------- */
+/* ---- words ---------------------------------------------------------------------------------------------------- */
 
 /* Letters of UTF-8 text as numbers; returns how many. */
 static int spell(int *ids, const char *text, int which)
@@ -353,11 +358,11 @@ static void prepare(void)
 
 static void same_as_reference(const float *logits, int b, int first, int n, const char *how)
 {
-    CHECKF(same_bits(logits, reference[b] + first * TARGETS, (size_t)n * TARGETS), "%s %s: steps %d to %d have other bits",
-           sources[b], how, first, first + n - 1);
+    CHECKF(same_bits(logits, reference[b] + first * TARGETS, (size_t)n * TARGETS),
+           "%s %s: steps %d to %d have other bits", sources[b], how, first, first + n - 1);
 }
 
-/* ---- published numbers ---------------------------------------------------------------------------------------------- */
+/* ---- published numbers ---------------------------------------------------------------------------------------- */
 static double off_by(const translator *t, const way *w)
 {
     double most = 0;
@@ -394,7 +399,7 @@ static void log_probabilities(void)
     translator_free(&t);
 }
 
-/* ---- searching ------------------------------------------------------------------------------------------------------ */
+/* ---- searching ------------------------------------------------------------------------------------------------ */
 typedef struct beam { int ids[MOST + 1], n; double sum; } beam;
 
 /* The best two of a word's beams times the alphabet, in `found`; letter END among them is allowed. */
@@ -418,63 +423,77 @@ static int best_of(const beam *beams, int n, const float *logits, beam *found, i
     return n_found;
 }
 
-/* Translates `batch` words together, `width` beams each (1: greedy), with caches: text[b] is what comes out. prefix[b]: what it
-   begins with, "" for nothing. */
+/* One word on its way. */
+typedef struct search {
+    beam live[2], finished;               /* finished.n 0: none yet; else the best by log p a letter */
+    int forced[MOST], n_forced, done;     /* the prefix */
+} search;
+
+/* One more letter for a word's beams. last [width] and parents [width], numbers of beams, are what follows from it. */
+static void advance(search *s, int width, int n, const float *logits, int *last, int *parents)
+{
+    beam found[4];
+    int n_live = 0;
+    for (int i = 0; i < width; i++) parents[i] = i;
+    if (s->done) return;
+    if (n < s->n_forced) {                                        /* all beams begin alike */
+        for (int i = 0; i < width; i++) s->live[i].ids[s->live[i].n++] = last[i] = s->forced[n];
+        return;
+    }
+    const int n_found = best_of(s->live, n == s->n_forced ? 1 : width, logits, found, 2 * width);
+    for (int i = 0; i < n_found && n_live < width; i++) {
+        beam *f = &found[i];
+        const int letter = f->ids[f->n - 1] & 0xFFFF, parent = f->ids[f->n - 1] >> 16;
+        f->ids[f->n - 1] = letter;
+        if (letter == END) {                                      /* its parent may go on otherwise */
+            if (!s->finished.n || f->sum / f->n > s->finished.sum / s->finished.n) s->finished = *f;
+            s->done |= i == 0;
+        } else {
+            parents[n_live] = parent, last[n_live] = letter;
+            s->live[n_live++] = *f;
+        }
+    }
+}
+
+static void write_word(char *text, size_t size, const beam *b)
+{
+    size_t used = 0;
+    for (int i = 0; i + 1 < b->n && used + 8 < size; i++) {
+        const char *letter = letters[1][b->ids[i]];
+        memcpy(text + used, letter, strlen(letter));
+        used += strlen(letter);
+    }
+    text[used] = 0;
+}
+
+/* Translates `batch` words together, `width` beams each (1: greedy), through caches: text[b] is what comes out.
+   prefix[b]: what it begins with, "" for nothing. */
 static void translate(const translator *t, const way *w, int batch, int first, int width, const char *const *prefix,
                       char text[WORDS][64])
 {
     float memory[WORDS * LETTERS * WIDTH], logits[WORDS * 2 * TARGETS];
-    int map[WORDS * 2], last[WORDS * 2], parents[WORDS * 2], forced[WORDS][MOST], n_forced[WORDS], done[WORDS] = { 0, 0 };
-    beam live[WORDS][2], finished[WORDS];
+    int map[WORDS * 2], last[WORDS * 2], parents[WORDS * 2];
+    search searches[WORDS];
     context c;
     const int n = batch == 1 ? words_lengths[first] : LETTERS;
     encode(t, w, memory, words_ids + first * LETTERS, batch, n, words_lengths + first);
     caches_init(t, &c, batch * width, batch, memory, n, words_lengths + first, w);
     c.map = map;
-    memset(live, 0, sizeof live);
-    memset(finished, 0, sizeof finished);
-    for (int b = 0; b < batch; b++) n_forced[b] = spell(forced[b], prefix[b], 1);
+    memset(searches, 0, sizeof searches);
+    for (int b = 0; b < batch; b++) searches[b].n_forced = spell(searches[b].forced, prefix[b], 1);
     for (int e = 0; e < batch * width; e++) map[e] = e / width, last[e] = START;
-    for (int step = 0; step < MOST; step++) {
-        int left = 0;
+    for (int step = 0, left = batch; step < MOST && left > 0; step++) {
         decode(t, w, logits, last, batch * width, 1, NULL, &c);
+        left = 0;
         for (int b = 0; b < batch; b++) {
-            beam found[4];
-            int n_live = 0;
-            for (int i = 0; i < width; i++) parents[b * width + i] = b * width + i;
-            if (done[b]) continue;
-            if (step < n_forced[b]) {                             /* all beams begin alike */
-                for (int i = 0; i < width; i++) live[b][i].ids[live[b][i].n++] = last[b * width + i] = forced[b][step];
-                left++;
-                continue;
-            }
-            const int n_found = best_of(live[b], step == n_forced[b] ? 1 : width, logits + b * width * TARGETS, found, 2 * width);
-            for (int i = 0; i < n_found && n_live < width; i++) {
-                const int word = found[i].ids[found[i].n - 1] & 0xFFFF, parent = found[i].ids[found[i].n - 1] >> 16;
-                found[i].ids[found[i].n - 1] = word;
-                if (word == END) {                                /* by log p a letter; its parent may live on */
-                    if (!finished[b].n || found[i].sum / found[i].n > finished[b].sum / finished[b].n) finished[b] = found[i];
-                    if (i == 0) done[b] = 1;
-                } else {
-                    parents[b * width + n_live] = b * width + parent;
-                    last[b * width + n_live] = word;
-                    live[b][n_live++] = found[i];
-                }
-            }
-            left += !done[b];
+            const int e = b * width;
+            advance(&searches[b], width, step, logits + e * TARGETS, last + e, parents + e);
+            for (int i = 0; i < width; i++) parents[e + i] += e;
+            left += !searches[b].done;
         }
         for (int i = 0; i < LAYERS; i++) CHECK(attn_kv_reorder(&c.self[i], parents) == ATTN_OK);
-        if (!left) break;
     }
-    for (int b = 0; b < batch; b++) {
-        size_t used = 0;
-        for (int i = 0; i + 1 < finished[b].n && used + 8 < sizeof text[b]; i++) {
-            const char *letter = letters[1][finished[b].ids[i]];
-            memcpy(text[b] + used, letter, strlen(letter));
-            used += strlen(letter);
-        }
-        text[b][used] = 0;
-    }
+    for (int b = 0; b < batch; b++) write_word(text[b], sizeof text[b], &searches[b].finished);
     caches_free(&c);
 }
 
@@ -529,7 +548,7 @@ static void half_storage(void)
     }
 }
 
-/* ---- one answer ----------------------------------------------------------------------------------------------------- */
+/* ---- one answer ----------------------------------------------------------------------------------------------- */
 
 /* The padded batch: encoder, decoder all at once, and in steps of these lengths through caches. */
 static void batch_of_two(const translator *t, const way *w, const char *how)
