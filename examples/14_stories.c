@@ -210,7 +210,7 @@ typedef struct teller {
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
-static int refuse(const char *name, const char *why) { fprintf(stderr, "stories: %s: %s\n", name, why);  exit(1); }
+static void refuse(const char *name, const char *why) { fprintf(stderr, "stories: %s: %s\n", name, why);  exit(1); }
 
 static void *room(size_t n, size_t size)
 {
@@ -481,7 +481,7 @@ int main(int argc, char **argv)
 
     file_open(&weights, w.model);
     const char *why = model_parse(&t.m, weights.bytes, weights.size);
-    if (why) return refuse(w.model, why);
+    if (why) refuse(w.model, why);
     if (!w.tokenizer) {                                          /* beside it: tok512.bin for 512 tokens, or */
         const char *slash = strrchr(w.model, '/');
         const int folder = slash ? (int)(slash - w.model) + 1 : 0;
@@ -493,19 +493,19 @@ int main(int argc, char **argv)
     }
     file_open(&pieces, w.tokenizer);
     why = tokenizer_parse(&words, t.m.words, pieces.bytes, pieces.size);
-    if (why) return tokenizer_free(&words), refuse(w.tokenizer, why);
+    if (why) refuse(w.tokenizer, why);
 
     if (w.steps > t.m.positions) w.steps = t.m.positions;
     int *tokens = (int *)room(strlen(w.text) + (size_t)w.steps + 3, sizeof *tokens);
     const int n = encode(&words, w.text, tokens);
-    if (n > w.steps) return refuse("-i", "the beginning is longer than the story: -n, or the positions of the model");
+    if (n > w.steps) refuse("-i", "the beginning is longer than the story: -n, or the positions of the model");
 #ifdef ATTN_THREADS
     attn_pool *pool = attn_pool_create(w.threads);
-    if (!pool) return refuse("-j", "the system does not give so many threads");
+    if (!pool) refuse("-j", "the system does not give so many threads");
     const attn_exec threads = attn_pool_exec(pool);
     exec = &threads;
 #else
-    if (w.threads > 1) return refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
+    if (w.threads > 1) refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
 #endif
     teller_init(&t, w.steps, w.half ? ATTN_F16 : ATTN_F32, w.in_place, exec);
     tell(&t, &words, &w, tokens, n);

@@ -1,6 +1,6 @@
-/* fuzz_stories.c: the storyteller of examples/14_stories.c with files from anybody: a checkpoint and a tokenizer, drawn as they
- * should be and then damaged, in memory that ends where they do. Refused with a sentence; or every weight lies in the file, a
- * text becomes tokens that exist, and a few steps are told, whatever the weights are. */
+/* fuzz_stories.c: the storyteller of examples/14_stories.c with files from anybody: a checkpoint and a tokenizer, drawn as
+ * they should be and then damaged, in memory that ends where they do. Refused with a sentence; or every weight lies in
+ * the file, a text becomes tokens that exist, and a few steps are told, whatever the weights are. */
 #include "fuzz.h"
 
 /* What a terminal would obey is never printed. */
@@ -54,8 +54,8 @@ static unsigned char *checkpoint(input *in, size_t *size, int *words)
 
 static unsigned char *pieces_of_text(input *in, size_t *size, int words)
 {
-    static const char *const some[] = {"a", "b", "ab", " ", " a", "aba", "\n", "<0x1B>", "<0x41>", "\033[2J", "\xC3\xA4",
-                                       "<0x", "", "abab", "\xE2\x80", "b a"};
+    static const char *const some[] = {"a", "b", "ab", " ", " a", "aba", "\n", "<0x1B>", "<0x41>", "\033[2J",
+                                       "\xC3\xA4", "<0x", "", "abab", "\xE2\x80", "b a"};
     unsigned char *bytes = (unsigned char *)malloc(8 + (size_t)words * 16), *at = bytes + 4;
     int i, damaged = from_to(in, 0, 5);
     if (!bytes) abort();

@@ -78,7 +78,12 @@ static void read_files(void)
 }
 
 /* ---- the model ------------------------------------------------------------------------------------------------ */
-enum { BY_LAYER, BY_HAND };               /* attn_mha; or linears, attn_rope and attn_self_step one by one */
+enum {
+    BY_LAYER,                             /* attn_mha */
+    BY_HAND,                              /* linears, attn_rope and attn_sdpa or attn_self_step one by one */
+    BY_CARRY,                             /* the same without caches, over 128 keys at a time: carry_in, carry_out */
+    BY_PARTS                              /* the same, over chunks by themselves that are folded behind one another */
+};
 
 typedef struct story {
     attn_mha attention[MOST_LAYERS];
@@ -140,6 +145,33 @@ static void caches_free(attn_kv *c)
     for (int l = 0; l < layers; l++) attn_kv_free(&c[l]);
 }
 
+#ifdef ATTN_STATE                         /* the header has carries */
+static void in_pieces(const attn_args *a, int how)
+{
+    const int row = a->kv_heads * a->head_dim, parts = (a->n_k + 127) / 128;
+    const size_t all = (size_t)(a->heads * a->n_q) * ATTN_STATE(a->head_dim);
+    float *states = guard_floats(all), *each = guard_floats(all * (size_t)parts);
+    attn_args piece = *a;
+    piece.out = NULL, piece.carry_out = states;
+    for (int x = 0; how == BY_CARRY && x < a->n_k; x += 128) {
+        piece.k = a->k + x * row, piece.v = a->v + x * row, piece.n_k = a->n_k - x < 128 ? a->n_k - x : 128;
+        piece.q_pos = -x, piece.carry_in = x > 0 ? states : NULL;
+        CHECK(attn_sdpa(&piece) == ATTN_OK);
+    }
+    if (how == BY_PARTS) {
+        piece.parts = parts, piece.carry_out = each;
+        CHECK(attn_sdpa(&piece) == ATTN_OK);
+        piece.parts = 0, piece.carry_out = states;
+        CHECK(attn_fold(&piece, each, parts) == ATTN_OK);
+    }
+    piece = *a, piece.carry_in = states;
+    CHECK(attn_finish(&piece) == ATTN_OK);
+    guard_free(states), guard_free(each);
+}
+#else
+static void in_pieces(const attn_args *a, int how) { CHECKF(0, "%d heads by %d: no carries", a->heads, how); }
+#endif
+
 /* The attention of a layer without attn_mha, as somebody writes it who has projections of his own. c NULL: all rows at
    once. */
 static void by_hand(const story *s, int l, const way *w, float *y, const float *x, int n, attn_kv *c)
@@ -163,7 +195,8 @@ static void by_hand(const story *s, int l, const way *w, float *y, const float *
     a.out = out, a.q = q, a.k = k, a.v = v, a.kv_heads = kv_heads, a.window_left = s->window;
     a.backend = w->backend, a.exec = w->exec;
     if (!c) a.causal = ATTN_CAUSAL_TOP_LEFT;
-    CHECK((c ? attn_self_step(c, &a) : attn_sdpa(&a)) == ATTN_OK);
+    if (s->how == BY_HAND) CHECK((c ? attn_self_step(c, &a) : attn_sdpa(&a)) == ATTN_OK);
+    else in_pieces(&a, s->how);
     CHECK(attn_linear_run(&m->o, y, out, n, w->exec) == ATTN_OK);
     guard_free(q), guard_free(k), guard_free(v), guard_free(out);
 }
@@ -181,7 +214,7 @@ static void run(const story *s, const way *w, float *logits, const int *tokens, 
     for (int l = 0; l < layers; l++) {
         attn_kv *c = caches ? &caches[l] : NULL;
         model_norm(y, x, n, dim, at.norm + l * dim, NULL);
-        if (s->how == BY_HAND) by_hand(s, l, w, z, y, n, c);
+        if (s->how != BY_LAYER) by_hand(s, l, w, z, y, n, c);
         else CHECK((c ? attn_mha_self_step(&s->attention[l], z, y, 1, n, c, &o)
                       : attn_mha_self(&s->attention[l], z, y, 1, n, &o)) == ATTN_OK);
         for (int i = 0; i < n * dim; i++) x[i] += z[i];
@@ -363,6 +396,37 @@ static void windows(void)
     guard_free(all), guard_free(logits);
 }
 
+/* All tokens at once over the first 128 keys and then the rest, and over both by themselves: with and without a window,
+   the bits of one call. */
+static void carries(void)
+{
+#ifdef ATTN_STATE
+    static const int widths[] = { 0, 40, 150 };
+    attn_backend list[8];
+    story s;
+    prepare();
+    float *all = guard_floats((size_t)(STEPS * vocabulary)), *logits = guard_floats((size_t)(STEPS * vocabulary));
+    const int n = way_backends(list);
+    story_init(&s, ATTN_F32, 0);
+    for (int i = 0; i < 3; i++) {
+        s.window = widths[i], s.how = BY_LAYER;
+        run(&s, &plain, all, tokens, STEPS, NULL);
+        for (s.how = BY_CARRY; s.how <= BY_PARTS; s.how++) {
+            for (int b = 0; b < n; b++) {
+                const way w = { list[b], NULL };
+                run(&s, &w, logits, tokens, STEPS, NULL);
+                CHECKF(same_bits(logits, all, (size_t)(STEPS * vocabulary)), "%s, window %d: other bits by %s",
+                       attn_backend_name(list[b]), widths[i], s.how == BY_CARRY ? "carries" : "parts");
+            }
+        }
+    }
+    story_free(&s);
+    guard_free(all), guard_free(logits);
+#else
+    test_skip("this header has no carry_in and carry_out");
+#endif
+}
+
 /* The first of the 200 steps that tells another token than published; 0: none */
 static int differs_from(const int *told)
 {
@@ -414,6 +478,7 @@ SUITE(stories) = {
     { "one_answer", one_answer, "a prompt, a cut, a thread, a backend or weights in place that change a bit" },
     { "drafts", drafts, "a rejected draft that leaves something in the cache" },
     { "windows", windows, "a window through a cache, or forgotten keys, that differ from a whole call with it" },
+    { "carries", carries, "attention cut into keys 0 to 127 and the others that differs from one call" },
     { "half_storage", half_storage, "weights or caches in 16 bits that lose more than their digits" },
     { 0 }
 };
