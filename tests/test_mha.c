@@ -1190,6 +1190,9 @@ static void wrong_calls(void)
     REFUSES((o.attn.kv_heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "kv_heads");
     REFUSES((o.attn.head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "head_dim");
     REFUSES((o.attn.v_head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v_head_dim");
+    REFUSES((o.attn.carry_in = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.carry_in is set");
+    REFUSES((o.attn.carry_out = out, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.carry_out is set");
+    REFUSES((o.attn.parts = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.parts is set");
     for (int i = 0; i < 3; i++) {
         REFUSES((o.attn.q_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "q_stride");
         REFUSES((o.attn.v_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v_stride");
