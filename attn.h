@@ -429,6 +429,15 @@ typedef struct attn_args {
     size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by
                                              masks */
 
+    /* Attention that stops and goes on: STATES below says what a state is, and where to cut. */
+    const float *carry_in;                /* NULL: from nothing; else the states that the keys
+                                             before these have left */
+    float *carry_out;                     /* NULL: finish; else states out, and no `out`, which may
+                                             be NULL. May be carry_in */
+    int parts;                            /* 0: one state a row; n: carry_out is n times as long,
+                                             [parts][batch][heads][n_q][..], and has the states of
+                                             each chunk of 128 keys by itself */
+
     /* How. */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
@@ -464,6 +473,75 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
    returns how many there are. A name is a literal, "avx2" or "unknown", say. Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
+
+/* ---- STATES -------------------------------------------------------------------------------------
+   Attention that stops and goes on: over more keys than memory holds, from a prefix that many
+   continuations share, over keys that lie on several machines. What the keys so far have left of a
+   row is its state, ATTN_STATE(v_head_dim) floats:
+
+       M       the largest score; -inf before the first one
+       L       the sum of exp(s - M)
+       seen    1; or 0 when the row has seen no key, and then nothing else of the state is read
+       spare   never read, written as 0
+       O       [v_head_dim] the sum of exp(s - M) * v
+
+   carry_in and carry_out are [batch][heads][n_q] such states, contiguous, whatever the layout. They
+   are plain floats: keep them, regroup them, send them to a machine of the same byte order. A row
+   that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or behind the rows of
+   a ragged entry) always are, whatever carry_in says of them. A NaN row has a NaN in both M and L.
+
+       for (x = 0; x < n_k; x += piece) {          // piece: a multiple of 128
+           a.k = k + x*row;  a.v = v + x*row;  a.n_k = n_k - x < piece ? n_k - x : piece;
+           a.q_pos = pos - x;                      // of row 0, seen from the first key given
+           a.carry_in = x > 0 ? states : NULL;  a.carry_out = states;
+           attn_sdpa(&a);
+       }
+       a.carry_in = states;  a.carry_out = NULL;  a.out = out;
+       attn_finish(&a);                            // or leave carry_out NULL for the last piece
+
+   WHERE TO CUT. Parts cut at multiples of 128 keys, counted from the first key that exists, give
+   the bits of one call over all keys: any cuts, on every backend, with plain rows, ragged ones,
+   k_map or caches. Cuts elsewhere are right to rounding.
+   POSITIONS, and columns of mask, keep and bias, count from the first key that is given. A part
+   that begins at key x has q_pos - x, and a mask that begins at column x and keeps its row stride.
+   Or k_starts and k_lengths cut the part out of the whole, and all stays as it is. Bottom-right
+   counts from the end of the keys given: a part says top-left, and q_pos.
+   sinks, lse, masked_rows and probabilities belong to the call that finishes: with carry_out they
+   are ATTN_E_CONFLICT. Without it masked_rows counts the rows that saw no key in any part;
+   probabilities are those of the last keys alone, with the M and L of all. Stages of scores can be
+   asked of every part.
+   parts: chunk i of an entry, counted from its first key on (forgotten keys of a cache left out),
+   leaves its states in part i, from nothing, so that several threads or machines work at once;
+   states of parts that an entry has no chunk for have seen nothing. Fewer parts than the longest
+   entry has chunks: ATTN_E_SIZE. carry_in with it: ATTN_E_CONFLICT. attn_fold puts them together.
+
+   carry_in may be carry_out; no other overlap. n_k may be 0: then states are copied, or finished.
+   Layers and attn_self, attn_cross carry nothing; attn_self_step does. */
+#define ATTN_STATE(v_head_dim) ((size_t)(v_head_dim) + 4)
+
+/* Folds n parts, states [n][batch][heads][n_q][ATTN_STATE(v_head_dim)], in order behind a->carry_in
+   (NULL: behind nothing) into a->carry_out, which may be carry_in but not overlap states. The same
+   bits as the calls that would have folded these chunks at once. n 0: a copy.
+   Of *a it reads batch, n_q, heads, v_head_dim (0: that of kv, else head_dim), q_lengths, q_cum,
+   backend, exec and user. Takes no work and never allocates. Thread safe: writes carry_out alone.
+   Errors: NULL, SIZE, OPTION, LENGTHS, CONFLICT (q_cum and q_lengths), OVERFLOW, OVERLAP, BACKEND,
+   ALIGN. */
+ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
+
+/* What attn_sdpa does behind the last key: makes out, lse and masked_rows of a->carry_in. A call
+   that left states may be given again with carry_out NULL and carry_in set: of *a it reads what
+   attn_fold reads, out, layout, out_stride, sinks, lse, masked_rows, and carry_in. Keys, masks,
+   positions, parts and score stages of weights play no part. Takes no work and never allocates.
+   Thread safe: writes its outputs alone.
+   Errors: those of attn_fold, STRIDE; CONFLICT also: carry_out is set, or weights that are to be
+   probabilities, which need the keys. */
+ATTNDEF attn_status attn_finish(const attn_args *a);
+
+/* to[i] becomes the state of the keys of to[i] and from[i], two sets without a common key, for
+   `states` of them. In no order, so right to rounding: for trees, MPI_Op and the like. The bits are
+   the same on every machine. Thread safe: writes `to` alone, in the thread that calls.
+   Errors: NULL, SIZE (v_head_dim < 1), OVERFLOW, OVERLAP (to == from, too), ALIGN. */
+ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
 /* ---- STORAGE ------------------------------------------------------------------------------------
    What is stored for long and read again and again may take 16 bits instead of 32: reading it is
@@ -1431,6 +1509,21 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
     *to = lo < hi ? (int)(hi - e->start) : 0;
 }
 
+/* Chunks are numbered as if those that a cache has forgotten had never been. Here is the first key
+   of one. */
+static int attn__chunk_key(const attn__entry *e, int chunk)
+{
+    const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
+    return key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
+}
+
+/* And how many of them there are among the first `chunks` of the sequence. */
+static int attn__chunks_there(const attn__entry *e, int chunks)
+{
+    const int from = e->gap_from / ATTN__CHUNK, to = e->gap_to / ATTN__CHUNK;
+    return chunks <= from ? chunks : chunks <= to ? from : chunks - (to - from);
+}
+
 /* RAW and CAPPED scores are wanted of hidden keys, too. */
 ATTN__INLINE int attn__wants_raw(const attn_args *a)
 {
@@ -1523,19 +1616,27 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
     return t;
 }
 
-/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability
-   of key[j], l their sum. A sink is such a chunk without keys. */
-static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
-                              const float *p, int n, float *M, float *L, float *out)
+/* (M, L) of a row and (m, l) of more keys become (M, L) of both; *a and *b are the factors of their
+   outputs. */
+static void attn__scalar_factors(float *M, float *L, float m, float l, float *a, float *b)
 {
     const float top = *M > m ? *M : m;
     /* exp(-inf - -inf) would be NaN. */
-    const float a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
-    const float b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
-    const attn_storage stored = attn__keys_stored(r->a);
-    int j, x;
-    *L = attn__fma(*L, a, l * b);
+    *a = top == -attn__inf() ? 1.0f : attn__exp(*M - top);
+    *b = top == -attn__inf() ? 1.0f : attn__exp(m - top);
+    *L = attn__fma(*L, *a, l * *b);
     *M = top;
+}
+
+/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability
+   of key[j], l their sum. */
+static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
+                              const float *p, int n, float *M, float *L, float *out)
+{
+    const attn_storage stored = attn__keys_stored(r->a);
+    float a, b;
+    int j, x;
+    attn__scalar_factors(M, L, m, l, &a, &b);
     for (x = 0; x < r->s->v_head_dim; x++) {
         float o = 0.0f;
         for (j = 0; j < n; j++)
@@ -1588,15 +1689,77 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
     return shown ? attn__clean(attn__scalar_score(r, key, r->a->weights_stage)) : -attn__inf();
 }
 
-/* Row i of head h of entry b. Returns 1 when the masks leave it nothing to see. */
-static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
-                            int h, int i)
+/* The state of a row as a call takes it over: M, L and, in out, O. Returns 1 when the row has seen
+   keys; else nothing behind `seen` is read. NULL: from nothing. */
+static int attn__carry_get(const float *state, float *M, float *L, float *out, int v_head_dim)
 {
-    const size_t place = attn__place(s, b, h, i);
-    float *out = e->out + h * s->out[2] + i * s->out[1];
-    float *weights = a->weights ? a->weights + place * (size_t)s->n_k : NULL;
-    float M = -attn__inf(), L = 0.0f;
-    int first, j, x, seen = 0;
+    const int seen = state && state[2] != 0.0f;
+    *M = seen ? state[0] : -attn__inf();
+    *L = seen ? state[1] : 0.0f;
+    if (!seen) memset(out, 0, (size_t)v_head_dim * sizeof(float));
+    else if (out != state + 4) memcpy(out, state + 4, (size_t)v_head_dim * sizeof(float));
+    return seen;
+}
+
+/* And as it hands it on, all but O. Kernels may lose a NaN of M, never one of L. */
+static void attn__carry_put(float *state, float M, float L, int seen)
+{
+    state[0] = seen ? attn__clean(L != L ? L : M) : -attn__inf();
+    state[1] = seen ? attn__clean(L) : 0.0f;
+    state[2] = seen ? 1.0f : 0.0f;
+    state[3] = 0.0f;
+}
+
+/* A whole state whose O stands in its place, but is not yet clean. */
+static void attn__carry_close(float *state, float M, float L, int seen, int v_head_dim)
+{
+    int x;
+    attn__carry_put(state, M, L, seen);
+    for (x = 4; x < v_head_dim + 4; x++) state[x] = seen ? attn__clean(state[x]) : 0.0f;
+}
+
+/* Floats of the states of all rows; those of a row begin at its place times ATTN_STATE. */
+ATTN__INLINE size_t attn__carry_floats(const attn__shape *s)
+{
+    return (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q * ATTN_STATE(s->v_head_dim);
+}
+
+/* States of each chunk by itself. Parts without a chunk have seen nothing. */
+static void attn__scalar_parts(const attn__query *r, float *state)
+{
+    const int v_head_dim = r->s->v_head_dim;
+    const int keys = r->e->end - r->e->start;
+    const int chunks = attn__chunks_there(r->e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
+    int part;
+    for (part = 0; part < r->a->parts; part++, state += attn__carry_floats(r->s)) {
+        float M, L;
+        int seen = attn__carry_get(NULL, &M, &L, state + 4, v_head_dim);
+        if (part < chunks)
+            seen = attn__scalar_chunk(r, attn__chunk_key(r->e, part), &M, &L, state + 4);
+        attn__carry_close(state, M, L, seen, v_head_dim);
+    }
+}
+
+/* Behind the last key of a row that has seen one: the sink, the division, lse. A sink is one more
+   key, which has a score and no value. */
+static void attn__scalar_finish(const attn_args *a, const attn__shape *s, int h, size_t place,
+                                float *M, float *L, float *out)
+{
+    int x;
+    if (a->sinks) {
+        float fa, fb;
+        attn__scalar_factors(M, L, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, &fa,
+                             &fb);
+        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
+    }
+    for (x = 0; x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / *L);
+    if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
+}
+
+/* Row i of head h of entry b. */
+static attn__query attn__scalar_query(const attn_args *a, const attn__shape *s,
+                                      const attn__entry *e, int b, int h, int i)
+{
     attn__query r;
     r.a = a;
     r.s = s;
@@ -1608,20 +1771,35 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     r.bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
     r.keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
     attn__visible(a, e, i, &r.from, &r.to);
+    return r;
+}
 
-    for (x = 0; x < s->v_head_dim; x++) out[x] = 0.0f;
-    /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
-    for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
-        seen += attn__scalar_chunk(&r, first, &M, &L, out);
-    /* A sink is one more key, which has a score and no value. An empty row stays empty. */
-    if (a->sinks && seen)
-        attn__scalar_fold(&r, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, NULL, NULL, 0,
-                          &M, &L, out);
+/* Attention of that row. Returns 1 when the masks have left it nothing to see. */
+static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
+                            int h, int i)
+{
+    const attn__query r = attn__scalar_query(a, s, e, b, h, i);
+    const size_t place = attn__place(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
+    float *weights = a->weights ? a->weights + place * (size_t)s->n_k : NULL;
+    float *state = a->carry_out ? a->carry_out + at : NULL;
+    float *out = state ? state + 4 : e->out + h * s->out[2] + i * s->out[1];
+    float M = 0.0f, L = 0.0f;
+    int first, j, seen = 1;
 
-    for (x = 0; seen && x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
+    if (a->parts) {
+        attn__scalar_parts(&r, state);
+    } else {
+        seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
+        /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
+        for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
+            seen += attn__scalar_chunk(&r, first, &M, &L, out);
+        /* An empty row stays empty, with sinks too. */
+        if (state) attn__carry_close(state, M, L, seen, s->v_head_dim);
+        else if (seen) attn__scalar_finish(a, s, h, place, &M, &L, out);
+        else if (a->lse) a->lse[place] = -attn__inf();
+    }
     for (j = 0; weights && j < s->n_k; j++)
         weights[j] = attn__scalar_weight(&r, j - e->start, M, L);
-    if (a->lse) a->lse[place] = seen ? attn__clean(M + attn__log(L)) : -attn__inf();
     return !seen;
 }
 
@@ -2144,8 +2322,9 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
 
 /* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
-   that will stand behind those of kv (attn_self_step). */
-enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS };
+   that will stand behind those of kv (attn_self_step), or states without queries and keys
+   (attn_fold, attn_finish). */
+enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
 /* Refuses a value of an enum that is not one of 0..last. */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
@@ -2506,7 +2685,7 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
 } attn__span;
 
-/* outputs come first; of attn_sdpa 5 can be written and 17 can be read, of a layer 6 and 29 */
+/* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 29 */
 typedef struct attn__spans { int n, outputs; attn__span span[35]; } attn__spans;
 
 /* Notes one argument; nothing is noted where nothing lies. */
@@ -2702,8 +2881,29 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Notes weights, lse, masked_rows and work, which have no strides, and a cache that is appended
-   to. */
+/* Bytes of the states of all rows, once. Returns 1 when no object can be so large. */
+static int attn__carry_bytes(const attn__shape *s, size_t *bytes)
+{
+    return attn__bytes(bytes, s->batch, s->heads, s->n_q, s->v_head_dim + 4, sizeof(float));
+}
+
+/* Notes carry_out, and refuses states that no memory could hold. */
+static attn_status attn__add_carry(const attn_args *a, const attn__shape *s, attn__why *why,
+                                   attn__spans *all)
+{
+    size_t bytes;
+    if (attn__carry_bytes(s, &bytes))
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
+                          a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
+    if (a->parts > 0 && (attn__mul(bytes, (size_t)a->parts, &bytes) || bytes > ATTN__BYTES_MAX))
+        return attn__fail(why, ATTN_E_OVERFLOW, "carry_out is too large for the address space: "
+                          "parts is #", "", a->parts, 0, 0);
+    attn__span_add(all, "carry_out", a->carry_out, bytes);
+    return ATTN_OK;
+}
+
+/* Notes weights, lse, masked_rows and work, which have no strides, states, and a cache that is
+   appended to. */
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
@@ -2719,6 +2919,10 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
             return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "",
                               0, 0, 0);
         attn__span_add(all, "lse", a->lse, bytes);
+    }
+    if (a->carry_in || a->carry_out) {
+        const attn_status status = attn__add_carry(a, s, why, all);
+        if (status != ATTN_OK) return status;
     }
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(all, "work", a->work, a->work_size);
@@ -2736,6 +2940,11 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
+    if (a->carry_in && a->carry_in != a->carry_out) {
+        size_t bytes;
+        (void)attn__carry_bytes(s, &bytes);
+        attn__span_add(all, "carry_in", a->carry_in, bytes);
+    }
     attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
     attn__span_add(all, "sinks", a->sinks, heads);
     attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
@@ -2809,10 +3018,10 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     int i;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
-    if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
-        (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
-        return status;
-    for (i = 1; i < (a->kv && !appends ? 2 : 4); i++)
+    if (a->carry_out) memset(s->out, 0, sizeof s->out);     /* states are written instead */
+    else if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK) return status;
+    if ((status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK) return status;
+    for (i = contents == ATTN__STATES ? 4 : 1; i < (a->kv && !appends ? 2 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
@@ -2825,56 +3034,6 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     if (!contents) return ATTN_OK;
     attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
-}
-
-/* ---- the whole ------------------------------------------------------------------------------- */
-/* Validates all of *a before anything is written and resolves every default into *s. On an error
-   one sentence that names the field and the values goes to `why`.
-   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
-   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
-   contents. */
-static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
-{
-    attn_status status;
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    /* In this order, since each of them relies on what those before it have checked. */
-    if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
-        (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
-        (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
-        (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
-        status = attn__check_places(a, s, why, contents);
-    return status;
-}
-
-/* Is the workspace that the caller gave large enough? */
-static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
-{
-    if (need == (size_t)-1)
-        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
-                          "", 0, 0, 0);
-    if (a->work && a->work_size < need)
-        return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
-                          (long long)a->work_size, (long long)need, 0);
-    return ATTN_OK;
-}
-
-/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
-static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
-                                char **at)
-{
-    *own = NULL;
-    if (mem && mem_size < need) return ATTN_E_WORK;
-    if (!mem) mem = *own = ATTN_MALLOC(user, need);
-    if (!mem) return ATTN_E_MEMORY;
-    *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
-    return ATTN_OK;
-}
-
-/* Frees what an object owns, if anything, and zeroes the object. */
-static void attn__drop(void *object, size_t size, void *user, void *own)
-{
-    if (own) ATTN_FREE(user, own);
-    memset(object, 0, size);
 }
 
 ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
@@ -2920,11 +3079,114 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
         e->pos += e->end - e->rows;
 }
 
+/* ---- states ---------------------------------------------------------------------------------- */
+/* Parts must hold the chunks of the longest entry. */
+static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
+                                     int contents)
+{
+    int b;
+    for (b = 0; b < s->batch; b++) {
+        attn__entry e;
+        int keys, chunks;
+        attn__entry_at(a, s, b, &e);
+        keys = e.end - e.start;
+        if (contents == ATTN__APPENDS) keys += e.rows;
+        chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
+        if (chunks > a->parts)
+            return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
+                              "", a->parts, b, chunks);
+    }
+    return ATTN_OK;
+}
+
+/* Settings that concern states, and where they lie. */
+static attn_status attn__check_carry(const attn_args *a, attn__why *why, int contents)
+{
+    attn_status status;
+    if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
+    if (a->parts && !a->carry_out)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "parts is # but carry_out, for their states, is NULL", "", a->parts, 0,
+                          0);
+    if (a->parts && a->carry_in)
+        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
+                          "with nothing", "", a->parts, 0, 0);
+    if (a->carry_out) {
+        const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
+                         : a->weights && a->weights_stage == ATTN_PROBABILITIES
+                         ? "weights (probabilities)" : NULL;
+        if (last)
+            return attn__fail(why, ATTN_E_CONFLICT, "carry_out and $ are both set, but $ belongs "
+                              "to the call that finishes", last, 0, 0, 0);
+    }
+    if (!contents) return ATTN_OK;
+    if ((status = attn__check_align(why, "carry_in", a->carry_in, ATTN__CELL_ALIGN)) != ATTN_OK)
+        return status;
+    return attn__check_align(why, "carry_out", a->carry_out, ATTN__CELL_ALIGN);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+/* Validates all of *a before anything is written and resolves every default into *s. On an error
+   one sentence that names the field and the values goes to `why`.
+   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
+   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
+   contents. */
+static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
+{
+    attn_status status;
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    /* In this order, since each of them relies on what those before it have checked. */
+    if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
+        (!(a->carry_in || a->carry_out || a->parts) ||
+         (status = attn__check_carry(a, why, contents)) == ATTN_OK) &&
+        (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
+        (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
+        (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
+        status = attn__check_places(a, s, why, contents);
+    if (status == ATTN_OK && a->parts && contents)
+        status = attn__check_parts(a, s, why, contents);
+    return status;
+}
+
+/* Is the workspace that the caller gave large enough? */
+static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+{
+    if (need == (size_t)-1)
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
+                          "", 0, 0, 0);
+    if (a->work && a->work_size < need)
+        return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
+                          (long long)a->work_size, (long long)need, 0);
+    return ATTN_OK;
+}
+
+/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
+static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
+                                char **at)
+{
+    *own = NULL;
+    if (mem && mem_size < need) return ATTN_E_WORK;
+    if (!mem) mem = *own = ATTN_MALLOC(user, need);
+    if (!mem) return ATTN_E_MEMORY;
+    *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
+    return ATTN_OK;
+}
+
+/* Frees what an object owns, if anything, and zeroes the object. */
+static void attn__drop(void *object, size_t size, void *user, void *own)
+{
+    if (own) ATTN_FREE(user, own);
+    memset(object, 0, size);
+}
+
 /* What a call with these (valid) arguments will do, in one line. */
 static void attn__describe(const attn_args *a, const attn__shape *s, size_t work, attn__text *t)
 {
     const struct { int on; const char *name; } feature[] = {
-        { s->n_k == 0, "every row is empty: zeros" },
+        { s->n_k == 0 && !a->carry_in && !a->carry_out, "every row is empty: zeros" },
+        { a->carry_in != NULL, "goes on from states" },
+        { a->carry_out && !a->parts, "writes states" },
+        { a->parts > 0, "writes the states of each chunk" },
         { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" },
         { (attn__bits(a->softcap) & 0x7fffffffu) != 0, "softcap" },
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
@@ -4703,6 +4965,8 @@ typedef struct attn__work {
     float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
+    int parts;                            /* of attn__item_states: items that share the chunks of a
+                                             block */
 } attn__work;
 
 /* A block that a task works on: which rows it has, and its parts of the slot. */
@@ -4890,7 +5154,27 @@ static int attn__band_rows(const attn__block *block, int start)
     return attn__min(block->band, block->rows - start);
 }
 
-/* Before the first chunk: nothing is folded yet. */
+/* Goes on from the states of carry_in. Rows that have seen nothing stay as they are. */
+static void attn__block_load(attn__block *block)
+{
+    const attn__shape *s = block->w->s;
+    const int v_width = block->w->plan->v_width;
+    int start, r, rows, h, i, band = 0;
+    for (start = 0; start < block->rows; start += rows, band++) {
+        rows = attn__band_rows(block, start);
+        for (r = start; r < start + rows; r++) {
+            const int at = band * ATTN__BAND + r - start;
+            attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+            block->seen[r] = attn__carry_get(block->w->a->carry_in +
+                                             attn__place(s, block->batch_at, h, i) *
+                                             ATTN_STATE(s->v_head_dim),
+                                             block->M + at, block->L + at,
+                                             block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
+        }
+    }
+}
+
+/* Before the first chunk: nothing is folded yet, but what the caller carries here. */
 static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
@@ -4903,6 +5187,7 @@ static void attn__block_clear(attn__block *block)
         }
     }
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
+    if (block->w->a->carry_in) attn__block_load(block);
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
@@ -4973,21 +5258,6 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
     row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
     row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
-}
-
-/* Chunks are numbered as if those that a cache has forgotten had never been. Here is the first key
-   of one. */
-static int attn__chunk_key(const attn__entry *e, int chunk)
-{
-    const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
-    return key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
-}
-
-/* And how many of them there are among the first `chunks` of the sequence. */
-static int attn__chunks_there(const attn__entry *e, int chunks)
-{
-    const int from = e->gap_from / ATTN__CHUNK, to = e->gap_to / ATTN__CHUNK;
-    return chunks <= from ? chunks : chunks <= to ? from : chunks - (to - from);
 }
 
 /* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
@@ -5713,6 +5983,15 @@ static void attn__block_before(const attn__block *block, int first, int last)
                          attn__cell_before(block->w->a));
 }
 
+/* States of a row of padding: it has seen nothing, in any part. */
+static void attn__carry_nothing(const attn_args *a, const attn__shape *s, size_t place)
+{
+    float *state = a->carry_out + place * ATTN_STATE(s->v_head_dim);
+    int part;
+    for (part = 0; part == 0 || part < a->parts; part++, state += attn__carry_floats(s))
+        attn__carry_close(state, 0.0f, 0.0f, 0, s->v_head_dim);
+}
+
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
    row that exists, other stages of the weights than probabilities are written already. */
 static void attn__block_nothing(const attn__block *block, int local, int r, int exists)
@@ -5722,7 +6001,9 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
     int h, i, x;
     attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
-    if (exists || !a->q_cum)  /* ragged: out has no room for padding */
+    if (a->carry_out)
+        attn__carry_nothing(a, s, attn__place(s, block->batch_at, h, i));
+    else if (exists || !a->q_cum)  /* ragged: out has no room for padding */
         for (x = 0; x < s->v_head_dim; x++)
             block->entry.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
     if (a->lse) a->lse[attn__place(s, block->batch_at, h, i)] = -attn__inf();
@@ -5770,12 +6051,56 @@ static void attn__block_row(const attn__block *block, int r, float M, float L)
     if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
 }
 
-/* After the last chunk: sinks, the division, and what else is asked for; the rows of padding. */
+/* Writes the states of the rows of a block, O divided by 1 to be clean. */
+static void attn__block_store(const attn__block *block, float *states)
+{
+    const attn__shape *s = block->w->s;
+    const int v_width = block->w->plan->v_width;
+    const size_t size = ATTN_STATE(s->v_head_dim);
+    float one[ATTN__BAND];
+    int start, r, x, n, h, i, axis, rows, band = 0;
+    for (x = 0; x < ATTN__BAND; x++) one[x] = 1.0f;
+    for (start = 0; start < block->rows; start += rows, band++) {
+        const float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
+        rows = attn__band_rows(block, start);
+        for (r = start; r < start + rows; r += n) {
+            float *to;
+            size_t step;
+            n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
+            to = states + attn__place(s, block->batch_at, h, i) * size;
+            step = axis == 2 ? (size_t)s->n_q * size : size;
+            block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
+                                      v_width, one, n, s->v_head_dim);
+            for (x = 0; x < n; x++, to += step) {
+                const int at = r + x - start;
+                if (block->seen[r + x]) attn__carry_put(to, M[at], L[at], 1);
+                else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
+            }
+        }
+    }
+}
+
+/* The rows of padding that this block writes. */
+static void attn__block_padding(const attn__block *block)
+{
+    int local, r;
+    for (local = 0; local < block->kv_heads; local++)
+        for (r = block->pad_from; r < block->pad_to; r++)
+            attn__block_nothing(block, local, r - block->first, 0);
+}
+
+/* After the last chunk: sinks, the division, and what else is asked for, or states that a later
+   call goes on from; the rows of padding. */
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
-    int start, r, n, h, i, axis, rows, local, band = 0;
+    int start, r, n, h, i, axis, rows, band = 0;
+    attn__block_padding(block);
+    if (block->w->a->carry_out) {
+        attn__block_store(block, block->w->a->carry_out);
+        return;
+    }
     for (start = 0; start < block->rows; start += rows, band++) {
         float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
         rows = attn__band_rows(block, start);
@@ -5788,9 +6113,6 @@ static void attn__block_close(attn__block *block)
         }
         for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
     }
-    for (local = 0; local < block->kv_heads; local++)
-        for (r = block->pad_from; r < block->pad_to; r++)
-            attn__block_nothing(block, local, r - block->first, 0);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -5892,6 +6214,36 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
     attn__block_close(&block);
 }
 
+/* An item is a part of a block's chunks, each of which leaves states of its own to the caller. The
+   last part also writes those that nobody has chunks for. */
+static void attn__item_states(const attn__work *w, int item, int slot)
+{
+    const int parts = w->parts, part = item % parts, chunks = w->plan->chunks;
+    attn__block block;
+    attn__band band;
+    int chunk, first, last, lo, hi;
+    item /= parts;
+    if (attn__block_open(&block, w, item, slot)) {
+        attn__band_for(&band, &block);
+        attn__block_chunks(&block, &first, &last);
+        lo = (int)((long long)chunks * part / parts);
+        hi = (int)((long long)chunks * (part + 1) / parts);
+        attn__block_before(&block, part == 0 ? 0 : attn__column(&block, lo),
+                           part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
+        if (part == parts - 1) hi = w->a->parts;
+        for (chunk = lo; chunk < hi; chunk++) {
+            memset(block.seen, 0, (size_t)block.rows * sizeof(int));
+            if (chunk >= first && chunk < last) {
+                attn__block_clear(&block);
+                if (block.few) attn__chunk_few(&block, &band, chunk, NULL);
+                else attn__chunk_many(&block, &band, chunk);
+            }
+            attn__block_store(&block, w->a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
+        }
+    }
+    if (part == 0) attn__block_padding(&block);
+}
+
 /* An item is a block; the specification does it row by row. */
 static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
@@ -5899,16 +6251,14 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     int local, r, h, i;
     attn__block_at(&block, w, item);
     block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
-    for (local = 0; local < block.kv_heads; local++) {
+    for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
             attn__row_at(&block, local, r, &h, &i);
             ATTN__COUNT(SCALAR);
             *block.empty +=
                 (size_t)attn__scalar_row(w->a, w->s, &block.entry, block.batch_at, h, i);
         }
-        for (r = block.pad_from; r < block.pad_to; r++)
-            attn__block_nothing(&block, local, r - block.first, 0);
-    }
+    attn__block_padding(&block);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -5960,7 +6310,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     w.kernels = attn__table(a->backend);
     w.first_item = (int *)(void *)at;
     /* Ragged, out has no rows of padding, but lse and weights have. */
-    w.padding = !a->q_cum || a->lse || a->weights;
+    w.padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     w.slots = (float *)(void *)at + plan->table_floats;
     w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
     items = attn__list_items(&w);
@@ -5969,6 +6319,11 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, attn__item_scalar, items);
+    } else if (a->parts) {
+        /* Four items for each thread, if there are so many chunks. */
+        w.parts = attn__clamp(items ? 4 * plan->slots / items : 1, 1,
+                              plan->chunks > 1 ? plan->chunks : 1);
+        attn__work_run(&w, attn__item_states, items * w.parts);
     } else if (plan->parts > 1) {
         attn__work_run(&w, attn__item_part, items * plan->parts);
         attn__work_run(&w, attn__item_fold, items);
@@ -6112,6 +6467,339 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     a.n_k = n_k;
     a.k_lengths = source_lengths;
     return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
+}
+
+/* ---- states: fold, finish, merge ------------------------------------------------------------- */
+
+/* Rows whose states one task folds or finishes at a time: a vector of the widest kernels. */
+enum { ATTN__STATE_ROWS = 16 };
+
+/* What the tasks of a call share. Rows count as they stand among the states. */
+typedef struct attn__carry_job {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__kernels *kernels;
+    const float *states;                  /* to be folded, n sets of them */
+    size_t rows;                          /* there are */
+    int n;
+} attn__carry_job;
+
+/* The rows of a task: returns how many, *first is the first of them. */
+static int attn__carry_rows(const attn__carry_job *job, int task, size_t *first)
+{
+    *first = (size_t)task * ATTN__STATE_ROWS;
+    return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
+}
+
+/* o = fma(o, a, x * b) for any n. Kernels know whole panels, so the last columns go through one.
+   x NULL: 0 */
+static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
+                             float b, int n)
+{
+    const int whole = n / ATTN__PANEL * ATTN__PANEL;
+    const size_t bytes = (size_t)(n - whole) * sizeof(float);
+    float tail[2][ATTN__PANEL];
+    kernels->fold_out(o, x, a, b, whole);
+    if (whole == n) return;
+    memset(tail, 0, sizeof tail);
+    memcpy(tail[0], o + whole, bytes);
+    if (x) memcpy(tail[1], x + whole, bytes);
+    kernels->fold_out(tail[0], x ? tail[1] : NULL, a, b, ATTN__PANEL);
+    memcpy(o + whole, tail[0], bytes);
+}
+
+/* Folds the states of one row, as the specification does it. */
+static void attn__fold_scalar(const attn__carry_job *job, size_t row)
+{
+    const int v_head_dim = job->s->v_head_dim;
+    const size_t size = ATTN_STATE(v_head_dim);
+    const float *in = job->a->carry_in ? job->a->carry_in + row * size : NULL;
+    float *out = job->a->carry_out + row * size, M, L, a, b;
+    int part, x, seen = attn__carry_get(in, &M, &L, out + 4, v_head_dim);
+    for (part = 0; part < job->n; part++) {
+        const float *state = job->states + ((size_t)part * job->rows + row) * size;
+        if (state[2] == 0.0f) continue;
+        seen = 1;
+        attn__scalar_factors(&M, &L, state[0], state[1], &a, &b);
+        for (x = 4; x < v_head_dim + 4; x++) out[x] = attn__fma(out[x], a, state[x] * b);
+    }
+    attn__carry_close(out, M, L, seen, v_head_dim);
+}
+
+/* Folds the states of up to 16 rows, m and l of all of them at once. */
+static void attn__fold_task(void *arg, int task)
+{
+    const attn__carry_job *job = (const attn__carry_job *)arg;
+    const attn__kernels *kernels = job->kernels;
+    const int v_head_dim = job->s->v_head_dim;
+    const size_t size = ATTN_STATE(v_head_dim);
+    float M[ATTN__STATE_ROWS], L[ATTN__STATE_ROWS], m[ATTN__STATE_ROWS], l[ATTN__STATE_ROWS];
+    float a[ATTN__STATE_ROWS], b[ATTN__STATE_ROWS];
+    int seen[ATTN__STATE_ROWS], r, part;
+    size_t first;
+    const int rows = attn__carry_rows(job, task, &first);
+    if (kernels->backend == ATTN_SCALAR) {
+        for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
+        return;
+    }
+    for (r = 0; r < ATTN__STATE_ROWS; r++) {
+        const size_t at = (first + (size_t)r) * size;
+        M[r] = m[r] = -attn__inf();
+        L[r] = l[r] = 0.0f;
+        if (r < rows)
+            seen[r] = attn__carry_get(job->a->carry_in ? job->a->carry_in + at : NULL, M + r, L + r,
+                                      job->a->carry_out + at + 4, v_head_dim);
+    }
+    for (part = 0; part < job->n; part++) {
+        const float *state = job->states + ((size_t)part * job->rows + first) * size;
+        /* A row that the part has not seen is folded with nothing, which changes nothing. */
+        for (r = 0; r < rows; r++) {
+            const int sees = state[(size_t)r * size + 2] != 0.0f;
+            m[r] = sees ? state[(size_t)r * size] : -attn__inf();
+            l[r] = sees ? state[(size_t)r * size + 1] : 0.0f;
+            seen[r] |= sees ? 2 : 0;
+        }
+        kernels->fold(M, L, m, l, a, b, rows);
+        for (r = 0; r < rows; r++, state += size)
+            if (state[2] != 0.0f)
+                attn__carry_fold(kernels, job->a->carry_out + (first + (size_t)r) * size + 4,
+                                 state + 4, a[r], b[r], v_head_dim);
+    }
+    for (r = 0; r < rows; r++)
+        attn__carry_close(job->a->carry_out + (first + (size_t)r) * size, M[r], L[r], seen[r] != 0,
+                         v_head_dim);
+}
+
+/* Finishes row i of head h, which has seen keys. The columns go through a piece of the stack,
+   because carry_in is not to be changed and kernels read whole vectors. */
+static void attn__finish_row(const attn__carry_job *job, int h, size_t row, float *out)
+{
+    enum { PIECE = 256 };
+    const attn_args *a = job->a;
+    const attn__kernels *kernels = job->kernels;
+    const int v_head_dim = job->s->v_head_dim;
+    const float *state = a->carry_in + row * ATTN_STATE(v_head_dim);
+    float M[ATTN__PANEL], L[ATTN__PANEL], sink[ATTN__PANEL], one[ATTN__PANEL];
+    float fa[ATTN__PANEL], fb[ATTN__PANEL], piece[PIECE];
+    int x, n;
+    for (x = 0; x < ATTN__PANEL; x++) {
+        M[x] = state[0];
+        L[x] = state[1];
+        sink[x] = a->sinks ? a->sinks[h] : -attn__inf();
+        one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
+    }
+    if (a->sinks) kernels->fold(M, L, sink, one, fa, fb, 1);
+    for (x = 0; x < v_head_dim; x += n) {
+        n = attn__min(v_head_dim - x, PIECE);
+        memset(piece, 0, sizeof piece);
+        memcpy(piece, state + 4 + x, (size_t)n * sizeof(float));
+        if (a->sinks)
+            kernels->fold_out(piece, NULL, fa[0], fb[0], (int)attn__up((size_t)n, ATTN__PANEL));
+        kernels->finish(out + x, 0, piece, 0, L, 1, n);
+    }
+    if (a->lse) a->lse[row] = attn__clean(M[0] + attn__log(L[0]));
+}
+
+/* Finishes up to 16 rows. */
+static void attn__finish_task(void *arg, int task)
+{
+    const attn__carry_job *job = (const attn__carry_job *)arg;
+    const attn_args *a = job->a;
+    const attn__shape *s = job->s;
+    const size_t n_q = (size_t)s->n_q;
+    size_t row, end;
+    end = (size_t)attn__carry_rows(job, task, &row);
+    for (end += row; row < end; row++) {
+        const int i = (int)(row % n_q), h = (int)(row / n_q % (size_t)s->heads);
+        const float *state = a->carry_in + row * ATTN_STATE(s->v_head_dim);
+        float *out, M, L;
+        attn__entry e;
+        attn__entry_at(a, s, (int)(row / n_q / (size_t)s->heads), &e);
+        out = i < e.rows || !a->q_cum ? e.out + h * s->out[2] + i * s->out[1] : NULL;
+        if (i >= e.rows || state[2] == 0.0f) {
+            if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
+            if (a->lse) a->lse[row] = -attn__inf();
+        } else if (job->kernels->backend != ATTN_SCALAR) {
+            attn__finish_row(job, h, row, out);
+        } else {
+            (void)attn__carry_get(state, &M, &L, out, s->v_head_dim);
+            attn__scalar_finish(a, s, h, row, &M, &L, out);
+        }
+    }
+}
+
+/* Rows that exist and have seen nothing. */
+static size_t attn__carry_empty(const attn_args *a, const attn__shape *s)
+{
+    const float *state = a->carry_in;
+    size_t empty = 0;
+    int b, h, i;
+    for (b = 0; b < s->batch; b++) {
+        attn__entry e;
+        attn__entry_at(a, s, b, &e);
+        for (h = 0; h < s->heads; h++)
+            for (i = 0; i < s->n_q; i++, state += ATTN_STATE(s->v_head_dim))
+                if (i < e.rows && state[2] == 0.0f) empty++;
+    }
+    return empty;
+}
+
+/* What fold and finish read of *a: none of the keys, nor what is said of them. */
+static attn_args attn__carry_args(const attn_args *a)
+{
+    attn_args own;
+    memset(&own, 0, sizeof own);
+    own.batch = a->batch;
+    own.n_q = a->n_q;
+    own.heads = a->heads;
+    own.v_head_dim = a->v_head_dim;
+    own.head_dim = a->v_head_dim ? 1 : a->kv ? a->kv->shape.v_head_dim : a->head_dim;
+    own.q_lengths = a->q_lengths;
+    own.q_cum = a->q_cum;
+    own.carry_in = a->carry_in;
+    own.carry_out = a->carry_out;
+    own.user = a->user;
+    own.exec = a->exec;
+    own.backend = a->backend;
+    return own;
+}
+
+/* Runs such a call, which has been checked, over all rows; n sets of states are read. A job too
+   small for threads stays here. */
+static attn_status attn__carry_run(attn__carry_job *job, void (*task)(void *arg, int i),
+                                   attn__why *why)
+{
+    const attn__shape *s = job->s;
+    size_t tasks;
+    double work;
+    job->kernels = attn__table(job->a->backend);
+    job->rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
+    tasks = (job->rows + ATTN__STATE_ROWS - 1) / ATTN__STATE_ROWS;
+    work = (double)job->rows * 2.0 * s->v_head_dim * (job->n + 1.0);
+    if (tasks > INT_MAX)
+        return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
+                          0);
+    attn__run(work < (double)ATTN_SERIAL_FLOPS ? NULL : job->a->exec, (int)tasks, task, job);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
+{
+    attn_args own;
+    attn__carry_job job;
+    attn__shape s;
+    attn__why why;
+    attn_status status;
+    size_t bytes, all = 0;
+    attn__why_open(&why, "attn_fold", a ? a->user : NULL);
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    own = attn__carry_args(a);
+    memset(&s, 0, sizeof s);                      /* strides of what does not exist */
+    if ((status = attn__check_size(&why, "n", n, 0)) != ATTN_OK ||
+        (status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK)
+        return status;
+    if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
+    if (!a->carry_out) return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL", "", 0, 0, 0);
+    (void)attn__carry_bytes(&s, &bytes);
+    if (attn__mul(bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
+        return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "
+                          "#", "", n, 0, 0);
+    if ((status = attn__check_given(&why, "states", states, all)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states,
+                                    all)) != ATTN_OK)
+        return status;
+    job.a = &own;
+    job.s = &s;
+    job.states = states;
+    job.n = n;
+    return attn__carry_run(&job, attn__fold_task, &why);
+}
+
+ATTNDEF attn_status attn_finish(const attn_args *a)
+{
+    attn_args own;
+    attn__carry_job job;
+    attn__shape s;
+    attn__why why;
+    attn_status status;
+    attn__why_open(&why, "attn_finish", a ? a->user : NULL);
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if (a->carry_out)
+        return attn__fail(&why, ATTN_E_CONFLICT, "carry_out is set, but this is the end", "", 0, 0,
+                          0);
+    if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
+        return attn__fail(&why, ATTN_E_CONFLICT, "weights (probabilities) are set, but they need "
+                          "the keys: ask the last attn_sdpa for them", "", 0, 0, 0);
+    own = attn__carry_args(a);
+    own.out = a->out;
+    memcpy(own.out_stride, a->out_stride, sizeof own.out_stride);
+    own.layout = a->layout;
+    own.sinks = a->sinks;
+    own.lse = a->lse;
+    own.masked_rows = a->masked_rows;
+    memset(&s, 0, sizeof s);
+    if ((status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK) return status;
+    job.a = &own;
+    job.s = &s;
+    job.states = NULL;
+    job.n = 0;
+    if (s.batch > 0 && s.n_q > 0) {
+        if (!a->carry_in) return attn__fail(&why, ATTN_E_NULL, "carry_in is NULL", "", 0, 0, 0);
+        if ((status = attn__carry_run(&job, attn__finish_task, &why)) != ATTN_OK) return status;
+    }
+    if (a->masked_rows) *a->masked_rows = s.n_q > 0 ? attn__carry_empty(&own, &s) : 0;
+    return ATTN_OK;
+}
+
+/* States of independent keys, merged one by one. */
+typedef struct attn__merge_states {
+    float *to;
+    const float *from;
+    size_t states;
+    int v_head_dim;
+} attn__merge_states;
+
+static void attn__merge_states_task(void *arg, int task)
+{
+    const attn__merge_states *job = (const attn__merge_states *)arg;
+    const int n = job->v_head_dim;
+    float *to = job->to, M, L, a, b;
+    const float *from = job->from;
+    size_t i;
+    int x;
+    (void)task;
+    for (i = 0; i < job->states; i++, to += ATTN_STATE(n), from += ATTN_STATE(n)) {
+        const int seen = attn__carry_get(to, &M, &L, to + 4, n), sees = from[2] != 0.0f;
+        if (sees) {
+            attn__scalar_factors(&M, &L, from[0], from[1], &a, &b);
+            for (x = 4; x < n + 4; x++) to[x] = attn__fma(to[x], a, from[x] * b);
+        }
+        attn__carry_close(to, M, L, seen || sees, n);
+    }
+}
+
+ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim)
+{
+    attn__merge_states job;
+    attn__why why;
+    attn_status status;
+    size_t bytes;
+    attn__why_open(&why, "attn_merge", NULL);
+    if ((status = attn__check_size(&why, "v_head_dim", v_head_dim, 1)) != ATTN_OK) return status;
+    if (attn__mul(states, ATTN_STATE(v_head_dim), &bytes) ||
+        attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX)
+        return attn__fail(&why, ATTN_E_OVERFLOW, "states are too many for the address space", "",
+                          0, 0, 0);
+    if ((status = attn__check_given(&why, "to", to, bytes)) != ATTN_OK ||
+        (status = attn__check_given(&why, "from", from, bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "to", to, bytes, "from", from, bytes)) != ATTN_OK)
+        return status;
+    job.to = to;
+    job.from = from;
+    job.states = states;
+    job.v_head_dim = v_head_dim;
+    attn__run(NULL, 1, attn__merge_states_task, &job);
+    return ATTN_OK;
 }
 
 /* ---- append and attend ----------------------------------------------------------------------- */
@@ -7403,7 +8091,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
               a->v_stride[i] ? "v_stride" : a->out_stride[i] ? "out_stride" : set;
     set = a->out ? "out" : a->q ? "q" : a->k ? "k" : a->v ? "v" : a->batch ? "batch" :
           a->n_q ? "n_q" : a->n_k ? "n_k" : a->heads ? "heads" : a->kv_heads ? "kv_heads" :
-          a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" : set;
+          a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" :
+          a->carry_in ? "carry_in" : a->carry_out ? "carry_out" : a->parts ? "parts" : set;
     if (set)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
                           0, 0, 0);
