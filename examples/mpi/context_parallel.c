@@ -1,7 +1,7 @@
 /* mpi/context_parallel.c: how does one sequence live on several machines, without a bit of the answer changing?
 
    Run:  mpicc -O2 -I. examples/mpi/context_parallel.c && mpirun -n 4 ./a.out
-         -n 1, 2, 3 print the same hashes. --keys N: longer prompts. `make mpi` runs all of it (OpenMPI or MPICH).
+         -n 1, 2, 3 print the same hashes. --keys N: longer prompts. `make mpi` runs all of it (Open MPI or MPICH).
 
    Where people go wrong: every rank finishes its own keys, and answers are merged by log-sum-exp in the order in which
    they come. Then each number of ranks has its own bits. Here keys are cut at multiples of 128 and folded in their
@@ -16,18 +16,18 @@
        4 ranks; prompts of 2000 and 1500 tokens, then 8 tokens each
        prefill: blocks of 256 keys, 458752 bytes each
          rank  keys    bytes sent    by formula   seconds   waiting
-            0   512       2752512       2752512       ###      ### %
-            1   512       2752512       2752512       ###      ### %
-            2   512       2752512       2752512       ###      ### %
-            3   512       2752512       2752512       ###      ### %
+            0   512       2752512       2752512    0.1397    42.8 %
+            1   512       2752512       2752512    0.1402    33.0 %
+            2   512       2752512       2752512    0.1255    35.2 %
+            3   512       2752512       2752512    0.1236    36.3 %
        decode: 2 rows a token, 1664 bytes a row and hop
          rank  keys    bytes sent    by formula   seconds   waiting
-            0   512         26624         26624       ###      ### %
-            1   512         26624         26624       ###      ### %
-            2   512         26624         26624       ###      ### %
-            3   512         73728         73728       ###      ### %
-       prefill eee: the bits of one call
-       decode  eee: the bits of one call
+            0   512         26624         26624    0.0019    87.2 %
+            1   512         26624         26624    0.0018    74.9 %
+            2   512         26624         26624    0.0021    73.2 %
+            3   512         73728         73728    0.0019    80.6 %
+       prefill 57d7d103ffb573f5: the bits of one call
+       decode  44b442f9596ca5ef: the bits of one call
 
    Rank 3 finishes, and sends 4 v_head_dim heads bytes a row to each of the others: the next token depends on them.
 
@@ -40,14 +40,14 @@
           keys machines   1 Gbit/s    10 Gbit/s   100 Gbit/s       1 Gbit/s    10 Gbit/s   100 Gbit/s
         131072      1     172.6  0 %    172.6  0 %    172.6  0 %      1083  0 %     1083  0 %     1083  0 %
        ...
-        131072      4      75.7 42 %     48.9 10 %     44.6  2 %       345 22 %      272  0 %      271  0 %
+        131072      4      75.7 42 %     48.9 10 %     44.6  2 %       351 23 %      272  1 %      271  0 %
        ...
-        131072     16     164.9 93 %     34.5 67 %     15.4 25 %       305 78 %       73  8 %       68  0 %
+        131072     16     164.9 93 %     34.5 67 %     15.4 25 %       337 80 %       77 12 %       68  1 %
        1048576      1    1380.7  0 %   1380.7  0 %   1380.7  0 %     69286  0 %    69286  0 %    69286  0 %
        ...
-       1048576      4     381.9  8 %    355.0  1 %    350.8  0 %     17396  0 %    17323  0 %    17322  0 %
+       1048576      4     381.9  8 %    355.0  1 %    350.8  0 %     17402  0 %    17323  0 %    17322  0 %
        ...
-       1048576     16     245.6 62 %    115.2 20 %     96.0  4 %      4640  7 %     4336  0 %     4331  0 %
+       1048576     16     245.6 62 %    115.2 20 %     96.0  4 %      4672  7 %     4339  0 %     4331  0 %
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -75,6 +75,7 @@ static void give_up(const char *why)
 {
     fprintf(stderr, "rank %d: %s\n", rank, why);
     MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
 }
 static void ok(attn_status s) { if (s) give_up("attn.h refused a call"); }         /* ATTN_DEBUG has said why */
 
@@ -82,7 +83,7 @@ static float *floats(size_t n)                               /* NaN: what nobody
 {
     float *x = malloc((n + 1) * sizeof *x);                  /* + 1: what --long sends is memory, too */
     if (!x) give_up("no memory");
-    else for (size_t i = 0; i <= n; i++) x[i] = NAN;
+    for (size_t i = 0; i <= n; i++) x[i] = NAN;
     return x;
 }
 
@@ -144,8 +145,8 @@ static void wait_for(MPI_Request *request, int n)
     if (came != n) give_up("a message is too short");
 }
 
-/* Rows row .. row + n_q - 1 of all entries, over the keys first .. first + n - 1 of the sequence. A position counts from
-   the first key of the call. there[0] and there[1] become the numbers of rows and keys that an entry has there. */
+/* Rows row .. row + n_q - 1 of all entries, over the keys first .. first + n - 1 of the sequence. Positions count from
+   the first key of a call. there[0] and there[1] become the numbers of these rows and keys that each entry has. */
 static attn_args rows_over(const float *q, int row, int n_q, const float *keys, int first, int n, int (*there)[BATCH])
 {
     attn_args a = attn_args_for(BATCH, n_q, n, HEADS, D);
@@ -169,7 +170,9 @@ static attn_args rows_over(const float *q, int row, int n_q, const float *keys, 
     return a;
 }
 
-/* ---- prefill: rows stay, keys travel ---- */
+/* ---- prefill: rows stay, keys travel ----
+   A rank that waits for a block waits for its left neighbour to begin that block, and one that waits for its room waits
+   for its right neighbour to begin an earlier block: so the rank with the earliest block always goes on. */
 static bits64 prefill(const float *own)
 {
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, block_floats = BLOCK * KEY;
@@ -205,7 +208,7 @@ static bits64 prefill(const float *own)
     }
     wait_for(&going, -1);
     for (int s = rank, i = 0; s < stripes; s += ranks, i++) {
-        attn_args a = rows_over(q, s * STRIPE, STRIPE, NULL, 0, 0, there);
+        attn_args a = rows_over(q, s * STRIPE, STRIPE, own, 0, 0, there);
         a.carry_in = state + i * STRIPE * BATCH * STATE;
         a.out = out;
         ok(attn_finish(&a));

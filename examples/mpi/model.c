@@ -10,19 +10,18 @@
    Output:
        one core: 130 GFLOP/s; a key 0.95 us; the fold of a chunk 0.77 us
        bytes a layer: 16896 a hop, whatever the keys; 8192 a key that travels
-
                           a token, ms; network's share of it     the prompt, s; waiting's share of it
           keys machines   1 Gbit/s    10 Gbit/s   100 Gbit/s       1 Gbit/s    10 Gbit/s   100 Gbit/s
         131072      1     172.6  0 %    172.6  0 %    172.6  0 %      1083  0 %     1083  0 %     1083  0 %
-        131072      2      98.4 12 %     88.8  2 %     87.1  0 %       576  6 %      542  0 %      541  0 %
-        131072      4      75.7 42 %     48.9 10 %     44.6  2 %       345 22 %      272  0 %      271  0 %
-        131072      8      94.7 76 %     33.3 33 %     24.1  8 %       288 53 %      138  2 %      135  0 %
-        131072     16     164.9 93 %     34.5 67 %     15.4 25 %       305 78 %       73  8 %       68  0 %
+        131072      2      98.4 12 %     88.8  2 %     87.1  0 %       578  6 %      542  0 %      541  0 %
+        131072      4      75.7 42 %     48.9 10 %     44.6  2 %       351 23 %      272  1 %      271  0 %
+        131072      8      94.7 76 %     33.3 33 %     24.1  8 %       303 55 %      140  3 %      136  0 %
+        131072     16     164.9 93 %     34.5 67 %     15.4 25 %       337 80 %       77 12 %       68  1 %
        1048576      1    1380.7  0 %   1380.7  0 %   1380.7  0 %     69286  0 %    69286  0 %    69286  0 %
-       1048576      2     705.2  2 %    695.6  0 %    693.9  0 %     34678  0 %    34643  0 %    34643  0 %
-       1048576      4     381.9  8 %    355.0  1 %    350.8  0 %     17396  0 %    17323  0 %    17322  0 %
-       1048576      8     250.5 29 %    189.2  6 %    180.0  1 %      8813  2 %     8663  0 %     8661  0 %
-       1048576     16     245.6 62 %    115.2 20 %     96.0  4 %      4640  7 %     4336  0 %     4331  0 %
+       1048576      2     705.2  2 %    695.6  0 %    693.9  0 %     34680  0 %    34644  0 %    34643  0 %
+       1048576      4     381.9  8 %    355.0  1 %    350.8  0 %     17402  0 %    17323  0 %    17322  0 %
+       1048576      8     250.5 29 %    189.2  6 %    180.0  1 %      8829  2 %     8665  0 %     8661  0 %
+       1048576     16     245.6 62 %    115.2 20 %     96.0  4 %      4672  7 %     4339  0 %     4331  0 %
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -32,7 +31,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LAYERS = 32, HEADS = 32, KV_HEADS = 8, D = 128, BLOCK = 1024, CHUNK = 128,
+enum { LAYERS = 32, HEADS = 32, KV_HEADS = 8, D = 128, BLOCK = 1024, CHUNK = 128, MOST = 16,       /* machines */
        KEY_BYTES = 4 * KV_HEADS * 2 * D, HOP_BYTES = 4 * (D + 4) * HEADS, OUT_BYTES = 4 * D * HEADS };
 
 /* of a machine: given */
@@ -41,7 +40,7 @@ static const struct { double bytes, latency; } network[3] =                     
     { { 1e9 / 8, 50e-6 }, { 10e9 / 8, 20e-6 }, { 100e9 / 8, 5e-6 } };
 
 /* of one core: measured */
-static double flops = 130e9;              /* a second, many rows over keys */
+static double flops = 130e9;             /* a second, many rows over keys */
 static double key_seconds = 0.95e-6;       /* one row over one key, all heads of a layer */
 static double fold_seconds = 0.77e-6;      /* the states of one chunk folded, all heads of a layer */
 
@@ -60,25 +59,36 @@ static double send_token(int machines, int net)              /* the carry, hop b
     return machines == 1 ? 0 : (machines - 1) * (hop + OUT_BYTES / network[net].bytes) + network[net].latency;
 }
 
-/* Seconds a layer. Block by block: the rows behind it are computed while the next one comes; *computing is the part in
-   which something is computed. */
+/* Seconds a layer, by the clocks of all ranks. As in context_parallel.c a rank begins a block when the one before is
+   done and this one has come; then it passes it on, and has room for the next. *computing: what each computes. */
 static double prefill(double keys, int machines, int net, double *computing)
 {
-    const double come = machines == 1 ? 0 : network[net].latency + (double)BLOCK * KEY_BYTES / network[net].bytes;
-    double all = (machines - 1) * come;                      /* the first block on its way round the ring */
+    const double come = network[net].latency + (double)BLOCK * KEY_BYTES / network[net].bytes;
+    double began[MOST] = { 0 }, done[MOST] = { 0 }, came[MOST] = { 0 }, all = 0;
     *computing = 0;
     for (double first = 0; first < keys; first += BLOCK) {
-        const double pairs = (keys - first - BLOCK / 2) * BLOCK;       /* rows x keys that they see */
+        const double pairs = (keys - first - BLOCK / 2.0) * BLOCK;     /* rows x keys that they see */
         const double compute = pairs * HEADS * 4 * D / (flops * cores * machines);
+        const int owner = (int)(first / keys * machines);
         *computing += compute;
-        all += first + BLOCK < keys ? larger(compute, come) : compute;
+        for (int i = 0; i < machines; i++) {
+            const int r = (owner + i) % machines, previous = (r + machines - 1) % machines;
+            double begin = done[r];
+            if (i > 0) {
+                came[r] = larger(came[r], larger(began[previous], began[r])) + come;
+                begin = larger(begin, came[r]);
+            }
+            began[r] = begin;
+            done[r] = begin + compute;
+            all = larger(all, done[r]);
+        }
     }
     return all;
 }
 
 static void show(int keys)
 {
-    for (int machines = 1; machines <= 16; machines *= 2) {
+    for (int machines = 1; machines <= MOST; machines *= 2) {
         printf("%7d %6d ", keys, machines);
         for (int net = 0; net < 3; net++) {
             const double send = send_token(machines, net), all = compute_token(keys, machines) + send;
@@ -146,7 +156,7 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "--measure")) measure();
     printf("one core: %.0f GFLOP/s; a key %.2f us; the fold of a chunk %.2f us\n",
            flops / 1e9, 1e6 * key_seconds, 1e6 * fold_seconds);
-    printf("bytes a layer: %d a hop, whatever the keys; %d a key that travels\n\n", HOP_BYTES, KEY_BYTES);
+    printf("bytes a layer: %d a hop, whatever the keys; %d a key that travels\n", HOP_BYTES, KEY_BYTES);
     printf("%15s%-39s  %s\n", "", "    a token, ms; network's share of it", "  the prompt, s; waiting's share of it");
     printf("   keys machines");
     for (int i = 0; i < 2; i++) printf("   1 Gbit/s    10 Gbit/s   100 Gbit/s%s", i ? "\n" : "    ");
