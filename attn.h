@@ -2626,6 +2626,12 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
     return ATTN_OK;
 }
 
+/* Rows of entry b that exist. */
+ATTN__INLINE int attn__rows_of(const attn_args *a, const attn__shape *s, int b)
+{
+    return a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : s->n_q;
+}
+
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no
    array is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full:
    no less than a call will need. */
@@ -2649,8 +2655,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
         int end = 0;
         if ((status = attn__check_entry(a, s, b, &end, why)) != ATTN_OK) return status;
         if (contents == ATTN__APPENDS) {
-            const int rows = a->q_cum ? a->q_cum[b + 1] - a->q_cum[b]
-                           : a->q_lengths ? a->q_lengths[b] : s->n_q;
+            const int rows = attn__rows_of(a, s, b);
             if ((status = attn__check_room(why, a->kv, b, rows)) != ATTN_OK) return status;
             end += rows;
         }
@@ -2887,19 +2892,69 @@ static int attn__carry_bytes(const attn__shape *s, size_t *bytes)
     return attn__bytes(bytes, s->batch, s->heads, s->n_q, s->v_head_dim + 4, sizeof(float));
 }
 
-/* Notes carry_out, and refuses states that no memory could hold. */
-static attn_status attn__add_carry(const attn_args *a, const attn__shape *s, attn__why *why,
-                                   attn__spans *all)
+/* Settings that states exclude. */
+static attn_status attn__carry_conflicts(const attn_args *a, attn__why *why)
 {
+    const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
+                     : a->weights && a->weights_stage == ATTN_PROBABILITIES
+                     ? "weights (probabilities)" : NULL;
+    if (a->parts && !a->carry_out)
+        return attn__fail(why, ATTN_E_CONFLICT,
+                          "parts is # but carry_out, for their states, is NULL", "", a->parts, 0,
+                          0);
+    if (a->parts && a->carry_in)
+        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
+                          "with nothing", "", a->parts, 0, 0);
+    if (a->carry_out && last)
+        return attn__fail(why, ATTN_E_CONFLICT, "carry_out and $ are both set, but $ belongs to "
+                          "the call that finishes", last, 0, 0, 0);
+    return ATTN_OK;
+}
+
+/* There must be a part for each chunk of the longest entry. */
+static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
+                                     int contents)
+{
+    int b;
+    for (b = 0; b < s->batch; b++) {
+        const int from = a->k_map ? a->k_map[b] : b;
+        const int *gap = a->kv ? a->kv->gaps + 2 * (ptrdiff_t)from : NULL;
+        int keys = a->k_lengths ? a->k_lengths[b] : a->kv ? a->kv->lengths[from]
+                 : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b]
+                 : s->n_k - (a->k_starts ? a->k_starts[b] : 0);
+        attn__entry e;
+        int chunks;
+        e.gap_from = gap ? gap[0] : 0;
+        e.gap_to = gap ? gap[1] : 0;
+        if (contents == ATTN__APPENDS) keys += attn__rows_of(a, s, b);
+        chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
+        if (chunks > a->parts)
+            return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
+                              "", a->parts, b, chunks);
+    }
+    return ATTN_OK;
+}
+
+/* All that concerns states but overlaps; notes carry_out. Out of line: most calls have none. */
+static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const attn__shape *s,
+                                                    attn__why *why, attn__spans *all, int contents)
+{
+    attn_status status;
     size_t bytes;
+    if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
+    if ((status = attn__carry_conflicts(a, why)) != ATTN_OK) return status;
+    if (contents &&
+        ((status = attn__check_align(why, "carry_in", a->carry_in, ATTN__CELL_ALIGN)) != ATTN_OK ||
+         (status = attn__check_align(why, "carry_out", a->carry_out, ATTN__CELL_ALIGN)) != ATTN_OK))
+        return status;
     if (attn__carry_bytes(s, &bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
-    if (a->parts > 0 && (attn__mul(bytes, (size_t)a->parts, &bytes) || bytes > ATTN__BYTES_MAX))
+    if (a->parts && (attn__mul(bytes, (size_t)a->parts, &bytes) || bytes > ATTN__BYTES_MAX))
         return attn__fail(why, ATTN_E_OVERFLOW, "carry_out is too large for the address space: "
                           "parts is #", "", a->parts, 0, 0);
     attn__span_add(all, "carry_out", a->carry_out, bytes);
-    return ATTN_OK;
+    return a->parts && contents ? attn__check_parts(a, s, why, contents) : ATTN_OK;
 }
 
 /* Notes weights, lse, masked_rows and work, which have no strides, states, and a cache that is
@@ -2920,8 +2975,8 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
                               0, 0, 0);
         attn__span_add(all, "lse", a->lse, bytes);
     }
-    if (a->carry_in || a->carry_out) {
-        const attn_status status = attn__add_carry(a, s, why, all);
+    if (a->carry_in || a->carry_out || a->parts) {
+        const attn_status status = attn__check_carry(a, s, why, all, contents);
         if (status != ATTN_OK) return status;
     }
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -3004,11 +3059,13 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
                      : !a->k_cum ? s->n_k : some && contents ? a->k_cum[s->batch] : some;
     const int k_batch = !some || q_rows == 0 ? 0 : appends ? q_batch   /* 0: nobody looks */
                       : a->k_cum ? 1 : s->k_batch;
+    const int outs = a->carry_out ? 0 : q_batch;  /* states are written instead */
+    const int queries = contents == ATTN__STATES ? 0 : q_batch;
     const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
     const size_t cell = sizeof(float);
     const attn__tensor tensor[4] = {
-        { "out", a->out, a->out_stride, s->out, { q_batch, q_rows, s->heads }, v_dim, inner, cell },
-        { "q", a->q, a->q_stride, s->q, { q_batch, q_rows, s->heads }, dim, inner, cell },
+        { "out", a->out, a->out_stride, s->out, { outs, q_rows, s->heads }, v_dim, inner, cell },
+        { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell }
     };
@@ -3018,10 +3075,10 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     int i;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
-    if (a->carry_out) memset(s->out, 0, sizeof s->out);     /* states are written instead */
-    else if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK) return status;
-    if ((status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK) return status;
-    for (i = contents == ATTN__STATES ? 4 : 1; i < (a->kv && !appends ? 2 : 4); i++)
+    if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
+        (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
+        return status;
+    for (i = 1; i < (a->kv && !appends ? 2 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
@@ -3036,95 +3093,6 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     return attn__check_overlap(why, &spans);
 }
 
-ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
-{
-    return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
-}
-
-/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
-   to the K/V entry. Bottom-right puts the
-   last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
-   are still those in the buffer. */
-static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
-{
-    /* Ragged entries begin at a row. */
-    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
-
-    e->rows = a->q_cum ? a->q_cum[b + 1] - first : a->q_lengths ? a->q_lengths[b] : s->n_q;
-    e->q = attn__at(a->q, first * s->q[d]);
-    e->out = a->out ? a->out + first * s->out[d] : NULL;
-
-    e->kv = a->k_map ? a->k_map[b] : b;
-    e->start = a->k_starts ? a->k_starts[b] : 0;
-    e->end = s->n_k;
-    e->k = e->v = NULL;
-    e->gap_from = e->gap_to = 0;
-    if (a->kv) {
-        const int *gap = a->kv->gaps + 2 * (ptrdiff_t)e->kv;
-        e->end = a->kv->lengths[e->kv];
-        e->gap_from = gap[0];
-        e->gap_to = gap[1];
-    } else if (a->k_cum) {
-        e->end = a->k_cum[b + 1] - a->k_cum[b];
-        e->k = attn__at(a->k, a->k_cum[b] * s->k[1]);
-        e->v = attn__at(a->v, a->k_cum[b] * s->v[1]);
-    } else {
-        e->k = attn__at(a->k, e->kv * s->k[0]);
-        e->v = attn__at(a->v, e->kv * s->v[0]);
-    }
-    if (a->k_lengths) e->end = e->start + a->k_lengths[b];
-
-    e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
-    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
-        e->pos += e->end - e->rows;
-}
-
-/* ---- states ---------------------------------------------------------------------------------- */
-/* Parts must hold the chunks of the longest entry. */
-static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
-                                     int contents)
-{
-    int b;
-    for (b = 0; b < s->batch; b++) {
-        attn__entry e;
-        int keys, chunks;
-        attn__entry_at(a, s, b, &e);
-        keys = e.end - e.start;
-        if (contents == ATTN__APPENDS) keys += e.rows;
-        chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
-        if (chunks > a->parts)
-            return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
-                              "", a->parts, b, chunks);
-    }
-    return ATTN_OK;
-}
-
-/* Settings that concern states, and where they lie. */
-static attn_status attn__check_carry(const attn_args *a, attn__why *why, int contents)
-{
-    attn_status status;
-    if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
-    if (a->parts && !a->carry_out)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "parts is # but carry_out, for their states, is NULL", "", a->parts, 0,
-                          0);
-    if (a->parts && a->carry_in)
-        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
-                          "with nothing", "", a->parts, 0, 0);
-    if (a->carry_out) {
-        const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
-                         : a->weights && a->weights_stage == ATTN_PROBABILITIES
-                         ? "weights (probabilities)" : NULL;
-        if (last)
-            return attn__fail(why, ATTN_E_CONFLICT, "carry_out and $ are both set, but $ belongs "
-                              "to the call that finishes", last, 0, 0, 0);
-    }
-    if (!contents) return ATTN_OK;
-    if ((status = attn__check_align(why, "carry_in", a->carry_in, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
-    return attn__check_align(why, "carry_out", a->carry_out, ATTN__CELL_ALIGN);
-}
-
 /* ---- the whole ------------------------------------------------------------------------------- */
 /* Validates all of *a before anything is written and resolves every default into *s. On an error
    one sentence that names the field and the values goes to `why`.
@@ -3137,14 +3105,10 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     /* In this order, since each of them relies on what those before it have checked. */
     if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
-        (!(a->carry_in || a->carry_out || a->parts) ||
-         (status = attn__check_carry(a, why, contents)) == ATTN_OK) &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
-    if (status == ATTN_OK && a->parts && contents)
-        status = attn__check_parts(a, s, why, contents);
     return status;
 }
 
@@ -3177,6 +3141,49 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
 {
     if (own) ATTN_FREE(user, own);
     memset(object, 0, size);
+}
+
+ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
+{
+    return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
+}
+
+/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
+   to the K/V entry. Bottom-right puts the
+   last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
+   are still those in the buffer. */
+static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+{
+    /* Ragged entries begin at a row. */
+    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
+
+    e->rows = attn__rows_of(a, s, b);
+    e->q = attn__at(a->q, first * s->q[d]);
+    e->out = a->out ? a->out + first * s->out[d] : NULL;
+
+    e->kv = a->k_map ? a->k_map[b] : b;
+    e->start = a->k_starts ? a->k_starts[b] : 0;
+    e->end = s->n_k;
+    e->k = e->v = NULL;
+    e->gap_from = e->gap_to = 0;
+    if (a->kv) {
+        const int *gap = a->kv->gaps + 2 * (ptrdiff_t)e->kv;
+        e->end = a->kv->lengths[e->kv];
+        e->gap_from = gap[0];
+        e->gap_to = gap[1];
+    } else if (a->k_cum) {
+        e->end = a->k_cum[b + 1] - a->k_cum[b];
+        e->k = attn__at(a->k, a->k_cum[b] * s->k[1]);
+        e->v = attn__at(a->v, a->k_cum[b] * s->v[1]);
+    } else {
+        e->k = attn__at(a->k, e->kv * s->k[0]);
+        e->v = attn__at(a->v, e->kv * s->v[0]);
+    }
+    if (a->k_lengths) e->end = e->start + a->k_lengths[b];
+
+    e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
+    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
+        e->pos += e->end - e->rows;
 }
 
 /* What a call with these (valid) arguments will do, in one line. */
@@ -5011,8 +5018,7 @@ static int attn__list_items(const attn__work *w)
     const attn_args *a = w->a;
     int b, items = 0;
     for (b = 0; b < w->s->batch; b++) {
-        const int rows = w->s->group * (a->q_cum ? a->q_cum[b + 1] - a->q_cum[b]
-                                        : a->q_lengths ? a->q_lengths[b] : w->s->n_q);
+        const int rows = w->s->group * attn__rows_of(a, w->s, b);
         const attn__cut *cut = attn__cut_of(w->plan, rows);
         w->first_item[b] = items;
         if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
@@ -5155,7 +5161,7 @@ static int attn__band_rows(const attn__block *block, int start)
 }
 
 /* Goes on from the states of carry_in. Rows that have seen nothing stay as they are. */
-static void attn__block_load(attn__block *block)
+static ATTN__NOINLINE void attn__block_load(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
@@ -6052,7 +6058,7 @@ static void attn__block_row(const attn__block *block, int r, float M, float L)
 }
 
 /* Writes the states of the rows of a block, O divided by 1 to be clean. */
-static void attn__block_store(const attn__block *block, float *states)
+static ATTN__NOINLINE void attn__block_store(const attn__block *block, float *states)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
@@ -6606,17 +6612,17 @@ static void attn__finish_task(void *arg, int task)
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const attn_args *a = job->a;
     const attn__shape *s = job->s;
-    const size_t n_q = (size_t)s->n_q;
+    const size_t n_q = (size_t)s->n_q, heads = (size_t)s->heads;
     size_t row, end;
     end = (size_t)attn__carry_rows(job, task, &row);
     for (end += row; row < end; row++) {
-        const int i = (int)(row % n_q), h = (int)(row / n_q % (size_t)s->heads);
+        const int b = (int)(row / n_q / heads), h = (int)(row / n_q % heads), i = (int)(row % n_q);
         const float *state = a->carry_in + row * ATTN_STATE(s->v_head_dim);
-        float *out, M, L;
-        attn__entry e;
-        attn__entry_at(a, s, (int)(row / n_q / (size_t)s->heads), &e);
-        out = i < e.rows || !a->q_cum ? e.out + h * s->out[2] + i * s->out[1] : NULL;
-        if (i >= e.rows || state[2] == 0.0f) {
+        const int exists = i < attn__rows_of(a, s, b);
+        const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
+        float *out = exists || !a->q_cum ? a->out + first + h * s->out[2] + i * s->out[1] : NULL;
+        float M, L;
+        if (!exists || state[2] == 0.0f) {
             if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
             if (a->lse) a->lse[row] = -attn__inf();
         } else if (job->kernels->backend != ATTN_SCALAR) {
@@ -6634,13 +6640,10 @@ static size_t attn__carry_empty(const attn_args *a, const attn__shape *s)
     const float *state = a->carry_in;
     size_t empty = 0;
     int b, h, i;
-    for (b = 0; b < s->batch; b++) {
-        attn__entry e;
-        attn__entry_at(a, s, b, &e);
+    for (b = 0; b < s->batch; b++)
         for (h = 0; h < s->heads; h++)
             for (i = 0; i < s->n_q; i++, state += ATTN_STATE(s->v_head_dim))
-                if (i < e.rows && state[2] == 0.0f) empty++;
-    }
+                if (i < attn__rows_of(a, s, b) && state[2] == 0.0f) empty++;
     return empty;
 }
 
@@ -6694,7 +6697,6 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     own = attn__carry_args(a);
-    memset(&s, 0, sizeof s);                      /* strides of what does not exist */
     if ((status = attn__check_size(&why, "n", n, 0)) != ATTN_OK ||
         (status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK)
         return status;
@@ -6737,7 +6739,6 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     own.sinks = a->sinks;
     own.lse = a->lse;
     own.masked_rows = a->masked_rows;
-    memset(&s, 0, sizeof s);
     if ((status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK) return status;
     job.a = &own;
     job.s = &s;
