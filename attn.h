@@ -6225,7 +6225,9 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
    last part also writes those that nobody has chunks for. */
 static void attn__item_states(const attn__work *w, int item, int slot)
 {
-    const int parts = w->parts, part = item % parts, chunks = w->plan->chunks;
+    const int parts = w->parts, part = item % parts;
+    /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
+    const int chunks = attn__min(w->plan->chunks, w->a->parts);
     attn__block block;
     attn__band band;
     int chunk, first, last, lo, hi;
@@ -6491,8 +6493,23 @@ typedef struct attn__carry_job {
     int n;
 } attn__carry_job;
 
+/* Does the row exist? Rows of padding have seen nothing, whatever is said of them. */
+static int attn__carry_exists(const attn__carry_job *job, size_t row)
+{
+    const size_t n_q = (size_t)job->s->n_q;
+    const int b = (int)(row / n_q / (size_t)job->s->heads);
+    return (int)(row % n_q) < attn__rows_of(job->a, job->s, b);
+}
+
+/* What a row goes on from; NULL: from nothing. */
+static const float *attn__carry_from(const attn__carry_job *job, size_t row)
+{
+    if (!job->a->carry_in || !attn__carry_exists(job, row)) return NULL;
+    return job->a->carry_in + row * ATTN_STATE(job->s->v_head_dim);
+}
+
 /* The rows of a task: returns how many, *first is the first of them. */
-static int attn__carry_rows(const attn__carry_job *job, int task, size_t *first)
+static int attn__carry_count(const attn__carry_job *job, int task, size_t *first)
 {
     *first = (size_t)task * ATTN__STATE_ROWS;
     return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
@@ -6520,10 +6537,10 @@ static void attn__fold_scalar(const attn__carry_job *job, size_t row)
 {
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
-    const float *in = job->a->carry_in ? job->a->carry_in + row * size : NULL;
+    const int parts = attn__carry_exists(job, row) ? job->n : 0;
     float *out = job->a->carry_out + row * size, M, L, a, b;
-    int part, x, seen = attn__carry_get(in, &M, &L, out + 4, v_head_dim);
-    for (part = 0; part < job->n; part++) {
+    int part, x, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
+    for (part = 0; part < parts; part++) {
         const float *state = job->states + ((size_t)part * job->rows + row) * size;
         if (state[2] == 0.0f) continue;
         seen = 1;
@@ -6533,48 +6550,62 @@ static void attn__fold_scalar(const attn__carry_job *job, size_t row)
     attn__carry_close(out, M, L, seen, v_head_dim);
 }
 
-/* Folds the states of up to 16 rows, m and l of all of them at once. */
+/* Up to 16 rows, folded at once as far as M and L go. */
+typedef struct attn__carry_rows {
+    float M[ATTN__STATE_ROWS], L[ATTN__STATE_ROWS];
+    int seen[ATTN__STATE_ROWS], exists[ATTN__STATE_ROWS];
+} attn__carry_rows;
+
+/* Folds one part of them; `state` is that of the first row, `out` where it goes. */
+static void attn__fold_part(const attn__carry_job *job, attn__carry_rows *all, const float *state,
+                            float *out, int rows)
+{
+    const int v_head_dim = job->s->v_head_dim;
+    const size_t size = ATTN_STATE(v_head_dim);
+    float m[ATTN__STATE_ROWS], l[ATTN__STATE_ROWS], a[ATTN__STATE_ROWS], b[ATTN__STATE_ROWS];
+    int sees[ATTN__STATE_ROWS], r;
+    for (r = 0; r < ATTN__STATE_ROWS; r++) {
+        const float *from = r < rows ? state + (size_t)r * size : state;
+        /* A row that has not seen the part is folded with nothing, which changes nothing. */
+        sees[r] = r < rows && all->exists[r] && from[2] != 0.0f;
+        m[r] = sees[r] ? from[0] : -attn__inf();
+        l[r] = sees[r] ? from[1] : 0.0f;
+        if (sees[r]) all->seen[r] = 1;
+    }
+    job->kernels->fold(all->M, all->L, m, l, a, b, rows);
+    for (r = 0; r < rows; r++, state += size, out += size)
+        if (sees[r]) attn__carry_fold(job->kernels, out + 4, state + 4, a[r], b[r], v_head_dim);
+}
+
+/* Folds the states of up to 16 rows. */
 static void attn__fold_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
-    const attn__kernels *kernels = job->kernels;
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
-    float M[ATTN__STATE_ROWS], L[ATTN__STATE_ROWS], m[ATTN__STATE_ROWS], l[ATTN__STATE_ROWS];
-    float a[ATTN__STATE_ROWS], b[ATTN__STATE_ROWS];
-    int seen[ATTN__STATE_ROWS], r, part;
+    attn__carry_rows all;
     size_t first;
-    const int rows = attn__carry_rows(job, task, &first);
-    if (kernels->backend == ATTN_SCALAR) {
+    const int rows = attn__carry_count(job, task, &first);
+    float *out = job->a->carry_out + first * size;
+    int r, part;
+    if (job->kernels->backend == ATTN_SCALAR) {
         for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
         return;
     }
     for (r = 0; r < ATTN__STATE_ROWS; r++) {
-        const size_t at = (first + (size_t)r) * size;
-        M[r] = m[r] = -attn__inf();
-        L[r] = l[r] = 0.0f;
-        if (r < rows)
-            seen[r] = attn__carry_get(job->a->carry_in ? job->a->carry_in + at : NULL, M + r, L + r,
-                                      job->a->carry_out + at + 4, v_head_dim);
+        const size_t row = first + (size_t)r;
+        all.M[r] = -attn__inf();
+        all.L[r] = 0.0f;
+        if (r >= rows) continue;
+        all.exists[r] = attn__carry_exists(job, row);
+        all.seen[r] = attn__carry_get(attn__carry_from(job, row), all.M + r, all.L + r,
+                                      out + (size_t)r * size + 4, v_head_dim);
     }
-    for (part = 0; part < job->n; part++) {
-        const float *state = job->states + ((size_t)part * job->rows + first) * size;
-        /* A row that the part has not seen is folded with nothing, which changes nothing. */
-        for (r = 0; r < rows; r++) {
-            const int sees = state[(size_t)r * size + 2] != 0.0f;
-            m[r] = sees ? state[(size_t)r * size] : -attn__inf();
-            l[r] = sees ? state[(size_t)r * size + 1] : 0.0f;
-            seen[r] |= sees ? 2 : 0;
-        }
-        kernels->fold(M, L, m, l, a, b, rows);
-        for (r = 0; r < rows; r++, state += size)
-            if (state[2] != 0.0f)
-                attn__carry_fold(kernels, job->a->carry_out + (first + (size_t)r) * size + 4,
-                                 state + 4, a[r], b[r], v_head_dim);
-    }
-    for (r = 0; r < rows; r++)
-        attn__carry_close(job->a->carry_out + (first + (size_t)r) * size, M[r], L[r], seen[r] != 0,
-                         v_head_dim);
+    for (part = 0; part < job->n; part++)
+        attn__fold_part(job, &all, job->states + ((size_t)part * job->rows + first) * size, out,
+                        rows);
+    for (r = 0; r < rows; r++, out += size)
+        attn__carry_close(out, all.M[r], all.L[r], all.seen[r], v_head_dim);
 }
 
 /* Finishes row i of head h, which has seen keys. The columns go through a piece of the stack,
@@ -6615,11 +6646,11 @@ static void attn__finish_task(void *arg, int task)
     const attn__shape *s = job->s;
     const size_t n_q = (size_t)s->n_q, heads = (size_t)s->heads;
     size_t row, end;
-    end = (size_t)attn__carry_rows(job, task, &row);
+    end = (size_t)attn__carry_count(job, task, &row);
     for (end += row; row < end; row++) {
         const int b = (int)(row / n_q / heads), h = (int)(row / n_q % heads), i = (int)(row % n_q);
         const float *state = a->carry_in + row * ATTN_STATE(s->v_head_dim);
-        const int exists = i < attn__rows_of(a, s, b);
+        const int exists = attn__carry_exists(job, row);
         const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
         float *out = exists || !a->q_cum ? a->out + first + h * s->out[2] + i * s->out[1] : NULL;
         float M, L;
@@ -6698,11 +6729,12 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     own = attn__carry_args(a);
+    if (!a->carry_out && a->batch != 0 && (a->n_q != 0 || a->q_cum))
+        return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL", "", 0, 0, 0);
     if ((status = attn__check_size(&why, "n", n, 0)) != ATTN_OK ||
         (status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK)
         return status;
     if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
-    if (!a->carry_out) return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL", "", 0, 0, 0);
     (void)attn__carry_bytes(&s, &bytes);
     if (attn__mul(bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "

@@ -50,7 +50,7 @@ ORACLE oracle_shape answer_shape(const attn_args *a)
 
 /* Calls with outputs of its own: weights, lse and masked_rows of `a` only say whether they are asked for. Checks that
    nothing is written between the rows, and nothing at all when the call fails. */
-ORACLE answer answer_of(const attn_args *a)
+ORACLE answer answer_by(const attn_args *a, attn_status (*call)(const attn_args *))
 {
     const oracle_shape s = answer_shape(a);
     size_t rows = (size_t)s.batch * (size_t)s.heads * (size_t)s.n_q, width = (size_t)s.v_head_dim, foreign = 0;
@@ -64,7 +64,7 @@ ORACLE answer answer_of(const attn_args *a)
     r.lse = a->lse ? answer_floats(r.n_lse) : NULL;
     float *raw = guard_floats(extent);
     mine.out = raw, mine.weights = r.weights, mine.lse = r.lse, mine.masked_rows = a->masked_rows ? &r.masked : NULL;
-    r.status = attn_sdpa(&mine);
+    r.status = call(&mine);
     for (int b = 0; b < s.batch; b++)
         for (int h = 0; h < s.heads; h++)
             for (int i = 0; i < s.n_q; i++) {
@@ -82,6 +82,8 @@ ORACLE answer answer_of(const attn_args *a)
     guard_free(raw);
     return r;
 }
+
+ORACLE answer answer_of(const attn_args *a) { return answer_by(a, attn_sdpa); }
 
 /* 1 when a is b bit for bit, as far as both were asked for */
 ORACLE int answer_same(const answer *a, const answer *b)
