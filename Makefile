@@ -44,6 +44,9 @@ strict: ## compile under every standard, compiler and flag there is here: silent
 examples: ## build every example with its own cc line, compare with the output it shows
 	@sh tests/examples.sh
 
+mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
+	@sh tests/mpi.sh
+
 readme: ## build and run every block of code in README.md
 	@sh tests/readme.sh
 
@@ -126,4 +129,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count models new-isa fuzz clean FORCE
+.PHONY: bench bench-peers count models mpi new-isa fuzz clean FORCE
