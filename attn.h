@@ -833,7 +833,8 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 
 /* Bytes of attn.work for such a call with these sizes; SIZE_MAX if they are wrong.
    n_q  n of self and self_step; not used by CROSS_FILL
-   n_k  of cross and cross_fill; the capacity of the cache for steps; not used by SELF
+   n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length where
+        forgotten keys make that more; not used by SELF
    Depends on sizes and on which options are set, and never shrinks as sizes grow: ask once with the
    largest. */
 typedef enum attn_mha_call {

@@ -26,10 +26,17 @@ threads='pool threads shared company split several steps backends'
 build() # name, compiler, flags for attn.h alone, flags for all
 {
     files=$tests
-    case $1 in asan|msan) files=${small:-$tests} own=$kernels ;; *) own= ;; esac
-    rm -f $out/$1
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $3 -I. -Itests -DATTN_SERIAL_FLOPS=0 -c tests/attn_impl.c -o $out/$1.o && \
-    $2 -std=c99 -O1 -g -fno-omit-frame-pointer $4 $own -I. -Itests -DATTN_SERIAL_FLOPS=0 $files $out/$1.o -o $out/$1 -lm -pthread
+    own=
+    case $1 in
+    asan|msan|valgrind) files=${small:-$tests} own=$kernels ;;
+    tsan) files=${small:+$small tests/test_pool.c} files=${files:-$tests} own=$kernels ;;   # the pool has its kernels
+    esac
+    rm -rf $out/$1 $out/$1.d
+    mkdir $out/$1.d
+    flags="-std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests -DATTN_SERIAL_FLOPS=0"
+    { echo "$flags $3 -c tests/attn_impl.c -o $out/$1.d/attn_impl.o"
+      for file in $files; do [ $file = tests/test_pool.c ] && own=; echo "$flags $own -c $file -o $out/$1.d/$(basename $file .c).o"; done; } |
+        xargs -P2 -L1 $2 && $2 $4 $out/$1.d/*.o -o $out/$1 -lm -pthread
 }
 
 have() # tool, flags: can it compile and link with them?

@@ -311,10 +311,54 @@ static void ragged_memories(void)
     }
 }
 
+/* A sentence of 400 rows through a cache for 256 that forgets what the window has left: the rows of one call, and
+   weights as wide as the sentence, in work memory of the size that attn_mha_workspace asks for. */
+static void forgetting(void)
+{
+    enum { N = 400, PIECE = 50, WINDOW = 60, CAPACITY = 256 };
+    rng r = rng_make(test_seed + 33);
+    layer l;
+    attn_kv c;
+    attn_mha_opts o;
+    layer_make(&l, &r, WITH_ROPE);
+    cache_make(&c, &l, 1, CAPACITY);
+    memset(&o, 0, sizeof o);
+    o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
+    o.attn.window_left = WINDOW;
+    const int d = l.a.d_model;
+    float *x = normal(&r, (size_t)(N * d), 1.0), *whole = floats((size_t)(N * d));
+    float *out = guard_floats((size_t)(PIECE * d));
+    float *weights = guard_floats((size_t)(N * N)), *mean = guard_floats((size_t)(PIECE * N));
+    o.attn.weights = weights;
+    o.weights_mean = 1;
+    CHECK(attn_mha_self(&l.m, whole, x, 1, N, &o) == ATTN_OK);
+    o.attn.causal = ATTN_CAUSAL_NONE;
+    o.attn.weights = mean;
+    for (int i = 0; i < N; i += PIECE) {
+        const int length = i + PIECE, most = length > CAPACITY ? length : CAPACITY;
+        void *work;
+        o.attn.work_size = attn_mha_workspace(&l.m, ATTN_MHA_SELF_STEP, 1, PIECE, most, &o);
+        o.attn.work = work = guard_alloc(o.attn.work_size);
+        CHECKF(attn_mha_self_step(&l.m, out, x + i * d, 1, PIECE, &c, &o) == ATTN_OK, "row %d", i);
+        CHECKF(same_bits(out, whole + i * d, (size_t)(PIECE * d)), "rows from %d", i);
+        for (int row = 0; row < PIECE; row++)
+            CHECKF(same_bits(mean + row * length, weights + (i + row) * N, (size_t)length), "weights of row %d",
+                   i + row);
+        guard_free(work);
+        CHECK(attn_kv_forget(&c, 0, 0, length - WINDOW + 1) == ATTN_OK);
+    }
+    CHECK(c.lengths[0] == N);
+    attn_kv_free(&c);
+    free(x); free(whole);
+    guard_free(out); guard_free(weights); guard_free(mean);
+    layer_free(&l);
+}
+
 extern const test_case suite_steps[];
 SUITE(steps) = {
     {"self", self_steps, "decoding that differs from prefill: positions, rotation, counts, padding"},
     {"cross", cross_steps, "a filled memory that differs from a projected one, or is read by the wrong query"},
     {"padded batches", padded_batches, "a sentence whose bits depend on padding or neighbours"},
+    {"forgetting", forgetting, "a sliding cache in a layer: rotation, the width of weights, work too small"},
     {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
     {0}};

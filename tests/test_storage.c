@@ -70,18 +70,24 @@ static void check_narrow(const way *w, attn_storage storage, float x, unsigned w
     test_checks++;
 }
 
-static void widen_all(void)
+/* x[i]: what one way makes of the 16 bits i, for all 65,536 */
+static void widen_every(const way *w, attn_storage storage, float *x)
 {
     static unsigned short h[65536];
+    for (int i = 0; i < 65536; i++) h[i] = (unsigned short)i;
+    with_f16c(w->f16c);
+    w->kernels->widen(x, h, 65536, storage);
+}
+
+static void widen_all(void)
+{
     static float x[65536];
     way ways[17];
     const int n = all_ways(ways);
-    for (int i = 0; i < 65536; i++) h[i] = (unsigned short)i;
     for (int w = 0; w < n; w++)
         for (int f = 0; f < FORMATS; f++) {
             const attn_storage storage = formats[f];
-            with_f16c(ways[w].f16c);
-            ways[w].kernels->widen(x, h, 65536, storage);
+            widen_every(&ways[w], storage, x);
             for (unsigned i = 0; i < 65536 && !test_failed(); i++) {
                 const int nan = (i & 0x7FFF) > infinite[storage];
                 /* a NaN of half moves up its 10 bits and becomes quiet; bfloat16 is half of a float already */
@@ -96,17 +102,15 @@ static void widen_all(void)
 
 static void narrow_back(void)
 {
-    static unsigned short h[65536], back[65536];
+    static unsigned short back[65536];
     static float x[65536];
     way ways[17];
     const int n = all_ways(ways);
-    for (int i = 0; i < 65536; i++) h[i] = (unsigned short)i;
     for (int w = 0; w < n; w++)
         for (int f = 0; f < FORMATS; f++) {
             const attn_storage storage = formats[f];
             const unsigned quiet = 1u << (digits[storage] - 1);
-            with_f16c(ways[w].f16c);
-            ways[w].kernels->widen(x, h, 65536, storage);
+            widen_every(&ways[w], storage, x);
             ways[w].kernels->narrow(back, x, 65536, storage);
             for (unsigned i = 0; i < 65536 && !test_failed(); i++) {
                 const unsigned want = (i & 0x7FFF) > infinite[storage] ? i | quiet : i;
