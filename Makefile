@@ -44,12 +44,18 @@ strict: ## compile under every standard, compiler and flag there is here: silent
 examples: ## build every example with its own cc line, compare with the output it shows
 	@sh tests/examples.sh
 
+mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
+	@sh tests/mpi.sh
+
 readme: ## build and run every block of code in README.md
 	@sh tests/readme.sh
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
 	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
+
+models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
+	@sh tests/models.sh $(ARGS)
 
 golden: ## outputs hashed under other compilers and flags: the same bits
 	@sh tests/golden.sh
@@ -75,7 +81,7 @@ count: ## instructions a call beside the committed table: none may grow by 2 % (
 size: ## bytes of code per backend, and compile times
 	@sh tests/size.sh
 
-bench: build/bench/bench ## attn.h against every library that is here: build/bench.csv, bench.svg (ARGS='--quick')
+bench: build/bench/bench ## attn.h against every library here: build/bench.csv, bench.svg (ARGS=--quick; --cold --half --small)
 	@build/bench/bench $(ARGS)
 	@build/bench/plot build/bench.csv build/bench.svg
 
@@ -123,4 +129,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count new-isa fuzz clean FORCE
+.PHONY: bench bench-peers count models mpi new-isa fuzz clean FORCE

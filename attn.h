@@ -5404,6 +5404,10 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->panels = v_width / 16;
         source->v_tail = NULL;
         source->not_finite = -1;
+        /* Heads lie kilobytes apart, where no prefetching of the processor follows: asked for
+           together, their first lines and the translations of their addresses come together. */
+        ATTN__FETCH(source->k);
+        ATTN__FETCH(source->v);
     }
     if (kv->shape.storage != ATTN_F32 && block->per_head > ATTN__STORED_ROWS)
         attn__widen_sources(block, view);

@@ -6,6 +6,7 @@
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
+ *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
  *
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
  * them. Every peer must agree with attn.h within 1e-4 before it is timed. What counts is medians and ratios within a
@@ -24,7 +25,7 @@
 
 #include "bench.h"
 
-enum { MOST = 32, MOST_ROUNDS = 200 };
+enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS };
 
 static const bench_peer *const peers[] = {
     &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
@@ -35,9 +36,10 @@ enum { PEERS = sizeof peers / sizeof *peers };
 
 static struct options {
     const char *shapes, *threads, *isa, *only, *csv;
-    int quick, rounds, cpu, first, scaling, busy;
+    int quick, rounds, cpu, first, scaling, busy, walk;     /* MB */
     double seconds;                       /* for one shape */
-} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0 };
+    int tables[BENCH_SMALL + 1];
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 0, { 0 } };
 
 /* Is name one of the words of a comma-separated list? No list: everything is. */
 static int listed(const char *list, const char *name)
@@ -148,17 +150,6 @@ static void calibrate(entry *e, const bench_setup *s, double least)
     e->warm = t * e->calls < 0.02;
 }
 
-static double difference(const float *x, const float *y, size_t n)
-{
-    double worst = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double d = fabs((double)x[i] - (double)y[i]);
-        if (!(d <= worst)) worst = d;     /* NaN counts as the worst */
-        if (d != d) return HUGE_VAL;
-    }
-    return worst;
-}
-
 static const char *time_text(char *to, size_t size, double seconds)
 {
     if (seconds < 1e-3) snprintf(to, size, "%8.2f us", seconds * 1e6);
@@ -197,7 +188,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
             memcpy(reference, c->a.out, c->out_floats * sizeof(float));
             have_reference = 1;
         } else {
-            const double d = difference(reference, c->a.out, c->out_floats);
+            const double d = bench_difference(reference, c->a.out, c->out_floats);
             if (d > 1e-4) {
                 printf("  %s differs from %s by %.2g on %s: not timed\n", e->name, list[0].name, d, c->name);
                 e->p->release(e->job);
@@ -336,7 +327,7 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
         if (why && *why) printf("  MISSING %s: %s\n", peers[i]->name, why);
     }
     for (int i = 0; i < bench_case_count(); i++)
-        if (listed(opt.shapes, bench_case_name(i))) run_shape(i, &s, here, csv);
+        if (opt.shapes ? listed(opt.shapes, bench_case_name(i)) : bench_case_table(i) == BENCH_PEERS) run_shape(i, &s, here, csv);
     for (int i = 0; i < PEERS; i++) if (here[i] && peers[i]->close) peers[i]->close(peers[i]);
     attn_pool_destroy(pool);
 }
@@ -491,11 +482,22 @@ static void scaling(void)
     }
 }
 
+static void tables(const char *folder)
+{
+    bench_setup s = { 1, opt.isa && !strcmp(opt.isa, "avx2"), NULL, folder };
+    pin(1);
+    bench_cpu_time = opt.busy;
+    for (int t = BENCH_COLD; t <= BENCH_SMALL; t++)
+        if (opt.tables[t])
+            bench_table_print((bench_table)t, &s, opt.rounds ? opt.rounds : opt.quick ? 5 : 0, (size_t)opt.walk << 20);
+}
+
 /* ---- main ------------------------------------------------------------------------------------------------------ */
 static void usage(void)
 {
     printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
-           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n");
+           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n"
+           "      [--cold] [--half] [--small] [--walk MB]\n");
 }
 
 int main(int argc, char **argv)
@@ -511,6 +513,9 @@ int main(int argc, char **argv)
         if (!strcmp(o, "-q") || !strcmp(o, "--quick")) opt.quick = 1;
         else if (!strcmp(o, "--first")) opt.first = 1;
         else if (!strcmp(o, "--scaling")) opt.scaling = 1;
+        else if (!strcmp(o, "--cold")) opt.tables[BENCH_COLD] = 1;
+        else if (!strcmp(o, "--half")) opt.tables[BENCH_HALF] = 1;
+        else if (!strcmp(o, "--small")) opt.tables[BENCH_SMALL] = 1;
         else if (!strcmp(o, "--busy")) opt.busy = 1;
         else if (!strcmp(o, "--last")) last = 1;            /* one of several runs: rows are appended */
         else if (!strcmp(o, "-l") || !strcmp(o, "--list")) {
@@ -528,6 +533,7 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "-r")) opt.rounds = atoi(argv[++i]);
         else if (!strcmp(o, "-b")) opt.seconds = atof(argv[++i]);
         else if (!strcmp(o, "--cpu")) opt.cpu = atoi(argv[++i]);
+        else if (!strcmp(o, "--walk")) opt.walk = atoi(argv[++i]);
         else { usage(); return 2; }
     }
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
@@ -537,6 +543,10 @@ int main(int argc, char **argv)
         bench_cpu_time = opt.busy;
         if (opt.first) first_calls();
         if (opt.scaling) scaling();
+        return 0;
+    }
+    if (opt.tables[BENCH_COLD] || opt.tables[BENCH_HALF] || opt.tables[BENCH_SMALL]) {
+        tables(folder);
         return 0;
     }
     if (!opt.isa) opt.isa = yard512_here() ? "native,avx2" : "native";
@@ -573,6 +583,10 @@ int main(int argc, char **argv)
             waitpid(child, NULL, 0);
         }
     }
-    if (!last) summary(opt.csv);
+    if (last) return 0;
+    summary(opt.csv);
+    if (opt.shapes || opt.only) return 0;
+    opt.tables[BENCH_COLD] = opt.tables[BENCH_HALF] = opt.tables[BENCH_SMALL] = 1;
+    tables(folder);
     return 0;
 }

@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+/* Which table a case belongs to: everybody's (bench.c), or one of attn.h's steps (tables.c). */
+typedef enum bench_table { BENCH_PEERS, BENCH_COLD, BENCH_HALF, BENCH_SMALL } bench_table;
 enum { LAYER_NONE, LAYER_SELF, LAYER_CROSS_STEP, LAYER_SELF_STEP };
 
 /* What is computed. a holds the attention, tensors packed as [batch][row][head][head_dim]; a.exec says how many threads.
@@ -22,6 +24,7 @@ typedef struct bench_case {
     attn_args a;
     int decode;                           /* 1: measured from attn_kv, too */
     int layer, d_model;
+    attn_storage storage;                 /* of attn.h's caches and weights */
     const float *x, *w_in, *b_in, *w_o, *b_o;             /* w_in [3*d_model][d_model], w_o [d_model][d_model] */
     size_t out_floats;
     double flops, bytes;                  /* visible pairs only; every tensor once */
@@ -78,6 +81,7 @@ void  compose_release(void *job);
 int  bench_case_count(void);
 const char *bench_case_name(int i);
 const char *bench_case_text(int i);
+bench_table bench_case_table(int i);
 bench_case *bench_case_make(int i, const attn_exec *exec);
 void bench_case_free(bench_case *c);
 
@@ -96,6 +100,9 @@ double yard512_flops(int calls);
 /* Reads n floats, `streams` (1 or 4) places at once. The result only keeps the reads alive. */
 float  yard_read(const float *x, size_t n, int streams);
 
+/* tables.c: prints one of them; rounds 0: as many as it takes. walked: bytes of a cold table, 0: by the last cache */
+void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walked);
+
 /* util.c */
 double bench_now(void);                   /* seconds */
 extern int bench_cpu_time;                /* 1: bench_clock tells what this thread has used */
@@ -109,6 +116,17 @@ int    bench_position(const attn_args *a, int b);         /* of its row 0 */
 void bench_range(const attn_args *a, int b, int i, int *lo, int *hi);
 void   bench_parallel(const attn_exec *exec, int n, void (*task)(void *arg, int i), void *arg);
 double bench_median(double *x, int n);    /* sorts */
+double bench_difference(const float *x, const float *y, size_t n);      /* the largest; HUGE_VAL where one is NaN */
+enum { BENCH_ROUNDS = 200 };
+typedef struct bench_turn {               /* somebody who takes turns with others */
+    void (*run)(void *job);
+    void (*ready)(void *job);             /* before a sample, not timed; NULL: nothing to do */
+    void *job;
+    int calls;                            /* of one sample */
+    double sample[BENCH_ROUNDS], median;  /* seconds a call */
+} bench_turn;
+/* Rounds of samples of at least so many seconds. cold: what is called before each sample, of one call then; or NULL */
+void   bench_turns(bench_turn *t, int n, int rounds, double least, void (*cold)(void));
 float *bench_scratch(size_t floats);      /* of this thread, kept */
 
 #ifdef __cplusplus

@@ -7,38 +7,66 @@
 
 static const int s5_lengths[4] = { 512, 448, 384, 320 };
 
+/* A few rows over a cache, rows x keys, heads x head_dim. */
+#define STEP(name, text, table, heads, n_q, n_k, head_dim) \
+    { name, text, table, 1, heads, heads, n_q, n_k, head_dim, 0, 0, 0, 0, 0, 1, 0, 0, 0 }
+
 /* Ratios aimed at: what makes a difference to a user. Decode shapes: from rows, from attn_kv. */
 static const struct shape {
     const char *name, *text;
+    bench_table table;                    /* BENCH_PEERS, or a table of tables.c alone */
     int batch, heads, kv_heads, n_q, n_k, head_dim;
     int causal, left, right, lengths, mask, decode, layer;
     double aim, aim_kv;
 } shapes[] = {
-    { "S1",  "512 x 512, a sentence",           1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
-    { "S2",  "2048 x 2048, a document",         1, 8, 8, 2048, 2048, 64,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
-    { "S3",  "2048 x 2048 causal",              1, 8, 8, 2048, 2048, 64,   1, 0, 0, 0, 0, 0, 0, 1.4, 0 },
-    { "S4",  "1024 x 1024, 16 wide heads",      1, 16, 16, 1024, 1024, 128, 0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
-    { "S5",  "4 x 32 x 512 cross, padded",      4, 8, 8, 32, 512, 64,      0, 0, 0, 1, 0, 0, 0, 1.3, 0 },
-    { "S6",  "1 x 1500 step, speech",           1, 8, 8, 1, 1500, 64,      0, 0, 0, 0, 0, 1, 0, 1.05, 1.3 },
-    { "S7",  "1 x 4096 step, 32 heads on 8",    1, 32, 8, 1, 4096, 128,    0, 0, 0, 0, 0, 1, 0, 1.0, 1.0 },
-    { "S8",  "1 x 65536 step",                  1, 8, 8, 1, 65536, 64,     0, 0, 0, 0, 0, 1, 0, 1.0, 1.0 },
-    { "S9",  "16 x 16, a toy",                  1, 4, 4, 16, 16, 16,       0, 0, 0, 0, 0, 0, 0, 3.0, 0 },
-    { "S10", "8192 x 8192, one head",           1, 1, 1, 8192, 8192, 64,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
-    { "S11", "197 x 197, an image",             1, 12, 12, 197, 197, 64,   0, 0, 0, 0, 0, 0, 0, 1.2, 0 },
-    { "S12", "8 x 7 x 7 with mask matrices",    8, 8, 8, 7, 7, 64,         0, 0, 0, 0, 2, 0, 0, 3.0, 0 },
-    { "S13", "1024 x 1024, heads of 80",        1, 8, 8, 1024, 1024, 80,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
-    { "S14", "2048 x 2048, window 256",         1, 8, 8, 2048, 2048, 64,   0, 256, 256, 0, 0, 0, 0, 4.0, 0 },
-    { "S14c", "2048 x 2048, causal window 256", 1, 8, 8, 2048, 2048, 64,   1, 256, 0, 0, 0, 0, 0, 0, 0 },
-    { "S15", "2048 x 2048, a full mask",        1, 8, 8, 2048, 2048, 64,   0, 0, 0, 0, 1, 0, 0, 1.5, 0 },
-    { "M1",  "layer, 512 rows",                 1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, LAYER_SELF, 1.02, 0 },
-    { "M2",  "layer, cross step over 512",      1, 8, 8, 1, 512, 64,       0, 0, 0, 0, 0, 0, LAYER_CROSS_STEP, 1.2, 0 },
-    { "M3",  "layer, self step over 1024",      1, 8, 8, 1, 1025, 64,      0, 0, 0, 0, 0, 0, LAYER_SELF_STEP, 1.2, 0 },
+    { "S1",  "512 x 512, a sentence",           BENCH_PEERS, 1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S2",  "2048 x 2048, a document",         BENCH_PEERS, 1, 8, 8, 2048, 2048, 64,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S3",  "2048 x 2048 causal",              BENCH_PEERS, 1, 8, 8, 2048, 2048, 64,   1, 0, 0, 0, 0, 0, 0, 1.4, 0 },
+    { "S4",  "1024 x 1024, 16 wide heads",      BENCH_PEERS, 1, 16, 16, 1024, 1024, 128, 0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S5",  "4 x 32 x 512 cross, padded",      BENCH_PEERS, 4, 8, 8, 32, 512, 64,      0, 0, 0, 1, 0, 0, 0, 1.3, 0 },
+    { "S6",  "1 x 1500 step, speech",           BENCH_PEERS, 1, 8, 8, 1, 1500, 64,      0, 0, 0, 0, 0, 1, 0, 1.05, 1.3 },
+    { "S7",  "1 x 4096 step, 32 heads on 8",    BENCH_PEERS, 1, 32, 8, 1, 4096, 128,    0, 0, 0, 0, 0, 1, 0, 1.0, 1.0 },
+    { "S8",  "1 x 65536 step",                  BENCH_PEERS, 1, 8, 8, 1, 65536, 64,     0, 0, 0, 0, 0, 1, 0, 1.0, 1.0 },
+    { "S9",  "16 x 16, a toy",                  BENCH_PEERS, 1, 4, 4, 16, 16, 16,       0, 0, 0, 0, 0, 0, 0, 3.0, 0 },
+    { "S10", "8192 x 8192, one head",           BENCH_PEERS, 1, 1, 1, 8192, 8192, 64,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S11", "197 x 197, an image",             BENCH_PEERS, 1, 12, 12, 197, 197, 64,   0, 0, 0, 0, 0, 0, 0, 1.2, 0 },
+    { "S12", "8 x 7 x 7 with mask matrices",    BENCH_PEERS, 8, 8, 8, 7, 7, 64,         0, 0, 0, 0, 2, 0, 0, 3.0, 0 },
+    { "S13", "1024 x 1024, heads of 80",        BENCH_PEERS, 1, 8, 8, 1024, 1024, 80,   0, 0, 0, 0, 0, 0, 0, 1.08, 0 },
+    { "S14", "2048 x 2048, window 256",         BENCH_PEERS, 1, 8, 8, 2048, 2048, 64,   0, 256, 256, 0, 0, 0, 0, 4.0, 0 },
+    { "S14c", "2048 x 2048, causal window 256", BENCH_PEERS, 1, 8, 8, 2048, 2048, 64,   1, 256, 0, 0, 0, 0, 0, 0, 0 },
+    { "S15", "2048 x 2048, a full mask",        BENCH_PEERS, 1, 8, 8, 2048, 2048, 64,   0, 0, 0, 0, 1, 0, 0, 1.5, 0 },
+    { "M1",  "layer, 512 rows",                 BENCH_PEERS, 1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, LAYER_SELF, 1.02, 0 },
+    { "M2",  "layer, cross step over 512",      BENCH_PEERS, 1, 8, 8, 1, 512, 64,       0, 0, 0, 0, 0, 0, LAYER_CROSS_STEP, 1.2, 0 },
+    { "M3",  "layer, self step over 1024",      BENCH_PEERS, 1, 8, 8, 1, 1025, 64,      0, 0, 0, 0, 0, 0, LAYER_SELF_STEP, 1.2, 0 },
+    STEP("C1", "1 x 16, 12 x 64", BENCH_COLD, 12, 1, 16, 64),
+    STEP("C2", "1 x 128, 12 x 64", BENCH_COLD, 12, 1, 128, 64),
+    STEP("C3", "1 x 1024, 12 x 64", BENCH_COLD, 12, 1, 1024, 64),
+    STEP("C4", "1 x 256, 8 x 64", BENCH_COLD, 8, 1, 256, 64),
+    STEP("C5", "1 x 512, 8 x 128", BENCH_COLD, 8, 1, 512, 128),
+    STEP("N1", "1 x 1, 1 x 64", BENCH_SMALL, 1, 1, 1, 64),
+    STEP("N2", "1 x 4, 1 x 64", BENCH_SMALL, 1, 1, 4, 64),
+    STEP("N3", "1 x 8, 8 x 8", BENCH_SMALL, 8, 1, 8, 8),
+    STEP("N4", "1 x 16, 8 x 64", BENCH_SMALL, 8, 1, 16, 64),
+    STEP("N5", "1 x 32, 8 x 64", BENCH_SMALL, 8, 1, 32, 64),
+    STEP("N6", "1 x 50, 6 x 48", BENCH_SMALL, 6, 1, 50, 48),
+    STEP("N7", "4 x 6, 2 x 4", BENCH_SMALL, 2, 4, 6, 4),
+    STEP("H1", "1 x 1500, 8 x 64", BENCH_HALF, 8, 1, 1500, 64),
+    { "H2", "1 x 4096, 32 on 8 x 128", BENCH_HALF, 1, 32, 8, 1, 4096, 128, 0, 0, 0, 0, 0, 1, 0, 0, 0 },
+    STEP("H3", "1 x 65,536, 8 x 64", BENCH_HALF, 8, 1, 65536, 64),
+    STEP("H4", "1 x 256, 8 x 64", BENCH_HALF, 8, 1, 256, 64),
+    STEP("H5", "8 x 1024, 8 x 64", BENCH_HALF, 8, 8, 1024, 64),
+    STEP("H6", "16 x 1024, 8 x 64", BENCH_HALF, 8, 16, 1024, 64),
+    STEP("H7", "512 x 512, 8 x 64", BENCH_HALF, 8, 512, 512, 64),
+    { "H8", "layer of 512, self step over 1024", BENCH_HALF, 1, 8, 8, 1, 1025, 64, 0, 0, 0, 0, 0, 0, LAYER_SELF_STEP, 0, 0 },
+    { "H9", "layer of 512, cross step over 512", BENCH_HALF, 1, 8, 8, 1, 512, 64, 0, 0, 0, 0, 0, 0, LAYER_CROSS_STEP, 0, 0 },
 };
+#undef STEP
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 int bench_case_count(void) { return SHAPES; }
 const char *bench_case_name(int i) { return shapes[i].name; }
 const char *bench_case_text(int i) { return shapes[i].text; }
+bench_table bench_case_table(int i) { return shapes[i].table; }
 
 static float *random_floats(size_t n, unsigned seed, float by)
 {

@@ -47,6 +47,7 @@ static void ours_fill(ours *o, int keys)
     shape.kv_heads = a->kv_heads;
     shape.head_dim = a->head_dim;
     shape.capacity = a->n_k;
+    shape.storage = o->c->storage;
     must("attn_kv_init", attn_kv_init(&o->kv, &shape));
     must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL, 0));
 }
@@ -68,6 +69,7 @@ static void *ours_prepare(const bench_peer *p, const bench_case *c)
         m.b_in = c->b_in;
         m.w_o = c->w_o;
         m.b_o = c->b_o;
+        m.storage = c->storage;
         must("attn_mha_init", attn_mha_init(&o->mha, &m));
         o->opts.attn.backend = k->backend;
         o->opts.attn.exec = c->a.exec;

@@ -156,8 +156,9 @@ static void call_end(call *c)
     free((void *)(size_t)c->a.sinks);
 }
 
-static void ours(const call *c)
+static void ours(void *job)
 {
+    const call *c = (const call *)job;
     char why[200];
     if (attn_sdpa(&c->a) == ATTN_OK) return;
     attn_check(&c->a, why, sizeof why);
@@ -165,36 +166,24 @@ static void ours(const call *c)
     exit(1);
 }
 
-static void theirs(const call *c)
+static void theirs(void *job)
 {
+    const call *c = (const call *)job;
     attn_args a = c->a;
     a.out = c->reference;
     bench_loops_now->attend(&a);
 }
 
 /* Median seconds of a call of each, taking turns. */
-static void measure(const call *c, int rounds, double least, double *us, double *them)
+static void measure(call *c, int rounds, double least, double *us, double *them)
 {
-    double x[2][32];
-    int calls[2] = { 1, 1 };
-    void (*const run[2])(const call *) = { ours, theirs };
-    for (int k = 0; k < 2; k++)
-        for (;;) {
-            double t = bench_clock(), more;
-            for (int i = 0; i < calls[k]; i++) run[k](c);
-            t = bench_clock() - t;
-            if (t >= least || calls[k] > 100000) break;
-            more = t > 0 ? 1.3 * least / t : 10;
-            calls[k] = (int)(calls[k] * (more > 10 ? 10 : more)) + 1;
-        }
-    for (int r = 0; r < rounds; r++)
-        for (int k = 0; k < 2; k++) {
-            double t = bench_clock();
-            for (int i = 0; i < calls[k]; i++) run[k](c);
-            x[k][r] = (bench_clock() - t) / calls[k];
-        }
-    *us = bench_median(x[0], rounds);
-    *them = bench_median(x[1], rounds);
+    static bench_turn t[2];
+    t[0].run = ours;
+    t[1].run = theirs;
+    t[0].job = t[1].job = c;
+    bench_turns(t, 2, rounds, least, NULL);
+    *us = t[0].median;
+    *them = t[1].median;
 }
 
 static void call_random(call *c)
@@ -262,14 +251,9 @@ static void call_random(call *c)
 
 static double difference(const call *c)
 {
-    double worst = 0;
-    size_t n = c->out_floats;
-    if (c->a.q_cum) n = (size_t)c->q_cum[c->a.batch] * (size_t)(c->a.heads * c->a.head_dim);
-    for (size_t i = 0; i < n; i++) {
-        const double d = fabs((double)c->a.out[i] - (double)c->reference[i]);
-        if (!(d <= worst)) worst = d == d ? d : HUGE_VAL;
-    }
-    return worst;
+    const size_t rows = c->a.q_cum ? (size_t)c->q_cum[c->a.batch] : 0;
+    const size_t n = c->a.q_cum ? rows * (size_t)(c->a.heads * c->a.head_dim) : c->out_floats;
+    return bench_difference(c->a.out, c->reference, n);
 }
 
 /* Where the losses are: rows, by the keys that a row sees. */
@@ -368,9 +352,8 @@ static void features(int batch, int heads, int n_q, int n_k)
 {
     static call c[FEATURES];
     static size_t masked;
-    double t[FEATURES][15], cost[FEATURES];
-    const int rounds = 9;
-    int calls[FEATURES];
+    static bench_turn t[FEATURES];
+    double cost[FEATURES];
     for (int f = 0; f < FEATURES; f++) {
         attn_args *a = &c[f].a;
         state = 42;
@@ -403,25 +386,13 @@ static void features(int batch, int heads, int n_q, int n_k)
         default: break;
         }
         call_ready(&c[f]);
-        calls[f] = 1;
-        for (double used = 0; used < 0.5e-3;) {
-            used = bench_clock();
-            for (int i = 0; i < calls[f]; i++) ours(&c[f]);
-            used = bench_clock() - used;
-            if (used < 0.5e-3) calls[f] *= 2;
-        }
+        t[f].run = ours;
+        t[f].job = &c[f];
     }
-    for (int r = 0; r < rounds; r++)
-        for (int k = 0; k < FEATURES; k++) {
-            const int f = (k + r) % FEATURES;
-            ours(&c[f]);
-            t[f][r] = bench_clock();
-            for (int i = 0; i < calls[f]; i++) ours(&c[f]);
-            t[f][r] = (bench_clock() - t[f][r]) / calls[f];
-        }
+    bench_turns(t, FEATURES, 9, 0.5e-3, NULL);
     printf("%d entries, %d heads of 64, %d x %d:\n", batch, heads, n_q, n_k);
     for (int f = 0; f < FEATURES; f++) {
-        const double median = bench_median(t[f], rounds), pairs = visible_pairs(&c[f]);
+        const double median = t[f].median, pairs = visible_pairs(&c[f]);
         cost[f] = median / pairs;
         printf("  %-24s %9.3f ms  %8.4f ns a visible score  %5.2f%s\n", feature_names[f], median * 1e3, cost[f] * 1e9,
                cost[f] / cost[PLAIN], cost[f] > 1.5 * cost[PLAIN] ? "  ABOVE 1.5" : "");

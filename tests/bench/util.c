@@ -1,5 +1,6 @@
 /* util.c: clock, memory, random numbers, and which keys a row may see. */
 #define _POSIX_C_SOURCE 200809L
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,43 @@ double bench_median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, rising);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+double bench_difference(const float *x, const float *y, size_t n)
+{
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)x[i] - (double)y[i]);
+        if (!(d <= worst)) worst = d;     /* NaN counts as the worst */
+        if (d != d) return HUGE_VAL;
+    }
+    return worst;
+}
+
+static double turn(const bench_turn *t)
+{
+    const double begin = bench_clock();
+    for (int i = 0; i < t->calls; i++) t->run(t->job);
+    return bench_clock() - begin;
+}
+
+void bench_turns(bench_turn *t, int n, int rounds, double least, void (*cold)(void))
+{
+    for (int i = 0; i < n; i++)
+        for (t[i].calls = 1; !cold && t[i].calls < 1 << 20;) {
+            const double used = turn(&t[i]), more = used > 0 ? 1.2 * least / used : 8;
+            if (used >= least) break;
+            t[i].calls = (int)(t[i].calls * (more > 8 ? 8 : more)) + 1;
+        }
+    for (int r = 0; r < rounds; r++)
+        for (int k = 0; k < n; k++) {
+            bench_turn *of = &t[(k + r) % n];
+            if (of->ready) of->ready(of->job);
+            if (cold) cold();
+            else of->run(of->job);
+            of->sample[r] = turn(of) / of->calls;
+        }
+    for (int i = 0; i < n; i++) t[i].median = bench_median(t[i].sample, rounds);
 }
 
 static int entry_keys(const attn_args *a, int b)

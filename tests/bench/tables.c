@@ -1,0 +1,280 @@
+/* tables.c: what a decoder calls between its matrices, a line a shape, as Markdown: one row over few and over many keys
+ * with all caches cold, small calls, and 16-bit storage against float storage of attn.h itself.
+ *
+ *   build/bench/bench --cold [--walk 160]      before each call so many MB are walked, as a model's weights would be
+ *   build/bench/bench --small
+ *   build/bench/bench --half
+ *
+ * One thread, medians; all who stand in a line take turns. ONNX Runtime lives in a process of its own, whose caches a
+ * walk here leaves warm: it is no peer in these tables. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+static void must(attn_status s)
+{
+    if (s == ATTN_OK) return;
+    fprintf(stderr, "bench: %s\n", attn_status_str(s));
+    exit(1);
+}
+
+/* ---- cold caches ------------------------------------------------------------------------------------------------- */
+static struct walked {
+    float *x;
+    size_t n;
+    volatile float sink;
+} walked;
+
+static void walk(void) { walked.sink = yard_read(walked.x, walked.n, 1); }
+
+/* bytes 0: a quarter more than the last cache has, as far as the system says; 160 to 512 MB. */
+static void walk_begin(size_t bytes)
+{
+    enum { MB = 1 << 20 };
+    long last = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    last = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    if (!bytes) {
+        const size_t more = last > 0 ? (size_t)last / 4 * 5 : 0;
+        bytes = more < 160 * (size_t)MB ? 160 * (size_t)MB : more > 512 * (size_t)MB ? 512 * (size_t)MB : more;
+    }
+    walked.n = bytes / 256 * 64;
+    walked.x = (float *)bench_alloc(walked.n * sizeof(float));
+    memset(walked.x, 0, walked.n * sizeof(float));
+    printf("\nBefore a cold call %lu MB are walked", (unsigned long)(bytes / MB));
+    if (last > 0) printf("; the last cache has %ld MB", last / MB);
+    printf(".\n");
+}
+
+/* One row is appended in the middle of a panel; or copied to where a cache of plain rows would have it. */
+typedef struct append {
+    attn_kv kv;
+    const float *k, *v;
+    float *rows, *k_to, *v_to;            /* the plain ones; where the new row goes */
+    int at, floats;                       /* keys that are there; floats of a row */
+} append;
+
+static void append_begin(append *p, const bench_case *c)
+{
+    const int heads = c->a.kv_heads;
+    attn_kv_args shape = { 0 };
+    shape.batch = 1;
+    shape.kv_heads = heads;
+    shape.head_dim = c->a.head_dim;
+    shape.capacity = c->a.n_k;
+    p->k = c->a.k;
+    p->v = c->a.v;
+    p->at = c->a.n_k - 8;
+    p->floats = heads * c->a.head_dim;
+    p->rows = (float *)bench_alloc(2 * (size_t)c->a.n_k * (size_t)p->floats * sizeof(float));
+    p->k_to = p->rows + (size_t)p->at * (size_t)p->floats;
+    p->v_to = p->k_to + (size_t)c->a.n_k * (size_t)p->floats;
+    must(attn_kv_init(&p->kv, &shape));
+    must(attn_kv_append(&p->kv, p->k, p->v, p->at, NULL, 0));
+}
+
+static void append_end(append *p)
+{
+    attn_kv_free(&p->kv);
+    free(p->rows);
+}
+
+static void append_ready(void *job)
+{
+    append *p = (append *)job;
+    must(attn_kv_truncate(&p->kv, 0, p->at));
+}
+
+static void append_run(void *job)
+{
+    append *p = (append *)job;
+    must(attn_kv_append(&p->kv, p->k, p->v, 1, NULL, 0));
+}
+
+static void copy_run(void *job)
+{
+    append *p = (append *)job;
+    memcpy(p->k_to, p->k, (size_t)p->floats * sizeof(float));
+    memcpy(p->v_to, p->v, (size_t)p->floats * sizeof(float));
+}
+
+/* ---- attn.h beside a plain loop and the peers of this process -------------------------------------------------------- */
+enum { LOOP, ROWS, CACHE, PEER, PEERS = 4, APPEND = PEER + PEERS, COPY, TURNS };
+
+/* The first of two that is there: on a machine with AVX-512, "AVX2 alone" is somebody else. */
+static const bench_peer *either(const bench_peer *a, const bench_peer *b, const bench_setup *s)
+{
+    return a->open(a, s) ? b->open(b, s) ? NULL : b : a;
+}
+
+static void compare_case(int index, const bench_peer *const *peers, int rounds, int cold)
+{
+    static bench_turn turns[TURNS];
+    bench_turn *all[TURNS] = { NULL };
+    bench_case *c = bench_case_make(index, NULL);
+    const double unit = cold ? 1e6 : 1e9;
+    float *reference = (float *)bench_alloc(c->out_floats * sizeof(float));
+    append row;
+    int n = 0, best = 0;
+    memset(turns, 0, sizeof turns);
+    for (int i = 0; i < APPEND; i++) {
+        void *job = peers[i] ? peers[i]->prepare(peers[i], c) : NULL;
+        if (!job) continue;
+        peers[i]->run(job);
+        if (i == LOOP) memcpy(reference, c->a.out, c->out_floats * sizeof(float));
+        if (bench_difference(reference, c->a.out, c->out_floats) > 1e-4) {
+            printf("%s differs on %s: not timed\n", peers[i]->name, c->text);
+            peers[i]->release(job);
+            continue;
+        }
+        all[i] = &turns[n++];
+        all[i]->run = peers[i]->run;
+        all[i]->job = job;
+    }
+    if (cold) {
+        append_begin(&row, c);
+        for (int i = APPEND; i <= COPY; i++) {
+            all[i] = &turns[n++];
+            all[i]->run = i == APPEND ? append_run : copy_run;
+            all[i]->ready = i == APPEND ? append_ready : NULL;
+            all[i]->job = &row;
+        }
+    }
+    bench_turns(turns, n, rounds, 0.5e-3, cold ? walk : NULL);
+    printf("| %s |", c->text);
+    for (int i = 0; i < PEER; i++) printf(all[i] ? cold ? " %.1f |" : " %.0f |" : " |", all[i] ? all[i]->median * unit : 0);
+    for (int i = PEER; i < APPEND; i++) if (all[i] && (!best || all[i]->median < all[best]->median)) best = i;
+    if (best) printf(" %.1f %s |", all[best]->median * unit, peers[best]->name);
+    else printf(" |");
+    if (cold) printf(" %.1f | %.1f |", all[APPEND]->median * unit, all[COPY]->median * unit);
+    printf("\n");
+    fflush(stdout);
+    for (int i = 0; i < APPEND; i++) if (all[i]) peers[i]->release(all[i]->job);
+    if (cold) append_end(&row);
+    free(reference);
+    bench_case_free(c);
+}
+
+static void compare(bench_table table, const bench_setup *s, int rounds)
+{
+    static const bench_peer *const others[PEERS] = { &peer_openblas, &peer_blis, &peer_eigen, &peer_onednn };
+    const int cold = table == BENCH_COLD;
+    const bench_peer *peers[APPEND] = { NULL };
+    peers[LOOP] = either(&peer_plain, &peer_plain, s);
+    peers[ROWS] = either(&peer_attn, &peer_attn_avx2, s);
+    peers[CACHE] = either(&peer_attn_kv, &peer_attn_kv_avx2, s);
+    for (int i = 0; i < PEERS; i++) peers[PEER + i] = either(others[i], others[i], s);
+    printf("\n%s, medians of %d, %s:\n\n", cold ? "Caches cold" : "Small calls", rounds,
+           cold ? "microseconds" : "nanoseconds");
+    printf("| rows x keys, heads x head_dim | plain loop | plain rows | `attn_kv` | best peer |%s\n|---|---|---|---|---|%s\n",
+           cold ? " append of one row | copying it |" : "", cold ? "---|---|" : "");
+    for (int i = 0; i < bench_case_count(); i++)
+        if (bench_case_table(i) == table) compare_case(i, peers, rounds, cold);
+    for (int i = 0; i < APPEND; i++) if (peers[i] && peers[i]->close) peers[i]->close(peers[i]);
+}
+
+/* ---- 16 bits ------------------------------------------------------------------------------------------------------ */
+enum { STORAGES = 3, BACKENDS = 2 };      /* of a line; backend 1 is AVX2 where the machine has more */
+
+/* Times of float storage, and how many times faster the others are. */
+static void half_line(const char *text, bench_turn *t, int n, int rounds, int cold)
+{
+    bench_turns(t, n, rounds, 2e-3, cold ? walk : NULL);
+    printf("| %s |", text);
+    for (int i = 0; i < n; i++) {
+        if (i % STORAGES == 0) printf(" %.1f us |", t[i].median * 1e6);
+        else printf(" %.2f |", t[i / STORAGES * STORAGES].median / t[i].median);
+    }
+    for (int i = n; i < STORAGES * BACKENDS; i++) printf(" |");
+    printf("\n");
+    fflush(stdout);
+}
+
+static void half_case(int index, const bench_peer *const *rows, const bench_peer *const *caches, int rounds)
+{
+    static bench_turn t[STORAGES * BACKENDS];
+    const bench_peer *of[STORAGES * BACKENDS];
+    bench_case *c = bench_case_make(index, NULL), each[STORAGES];
+    int n = 0;
+    memset(t, 0, sizeof t);
+    for (int b = 0; b < BACKENDS && rows[b]; b++)
+        for (int i = 0; i < STORAGES; i++, n++) {
+            each[i] = *c;
+            each[i].storage = (attn_storage)i;
+            of[n] = c->layer ? rows[b] : caches[b];
+            t[n].run = of[n]->run;
+            t[n].job = of[n]->prepare(of[n], &each[i]);
+        }
+    half_line(c->text, t, n, rounds, 0);
+    if (!strcmp(c->name, "H1")) half_line("the same, caches cold", t, n, rounds, 1);
+    for (int i = 0; i < n; i++) of[i]->release(t[i].job);
+    bench_case_free(c);
+}
+
+typedef struct linear_job {
+    attn_linear l;
+    float *x, *y;
+} linear_job;
+
+static void linear_run(void *job)
+{
+    linear_job *j = (linear_job *)job;
+    must(attn_linear_run(&j->l, j->y, j->x, 1, NULL));
+}
+
+/* A linear has no backend of its own choice: one column. */
+static void half_linear(const char *text, int n_in, int n_out, int rounds)
+{
+    static bench_turn t[STORAGES];
+    const size_t weights = (size_t)n_in * (size_t)n_out, rest = (size_t)n_in + (size_t)n_out;
+    float *x = (float *)bench_alloc((weights + rest) * sizeof(float));
+    linear_job jobs[STORAGES];
+    attn_linear_args f = { 0 };
+    bench_fill(x, weights + rest, 1);
+    memset(t, 0, sizeof t);
+    f.n_in = n_in;
+    f.n_out = n_out;
+    f.w = x + rest;
+    for (int i = 0; i < STORAGES; i++) {
+        f.storage = (attn_storage)i;
+        must(attn_linear_init(&jobs[i].l, &f));
+        jobs[i].x = x;
+        jobs[i].y = x + n_in;
+        t[i].run = linear_run;
+        t[i].job = &jobs[i];
+    }
+    half_line(text, t, STORAGES, rounds, 0);
+    for (int i = 0; i < STORAGES; i++) attn_linear_free(&jobs[i].l);
+    free(x);
+}
+
+static void half(const bench_setup *s, int rounds)
+{
+    const bench_peer *rows[BACKENDS] = { &peer_attn, &peer_attn_avx2 };
+    const bench_peer *caches[BACKENDS] = { &peer_attn_kv, &peer_attn_kv_avx2 };
+    for (int b = BACKENDS; b-- > 0;)                        /* one backend alone becomes the first */
+        if (rows[b]->open(rows[b], s)) {
+            if (b == 0) rows[0] = rows[1], caches[0] = caches[1];
+            rows[1] = NULL;
+        }
+    printf("\n16-bit storage: time of float storage, and how many times faster half and bfloat16 are; medians of %d:\n\n",
+           rounds);
+    printf("| rows x keys, heads x head_dim | floats | half | bfloat16 | AVX2: floats | half | bfloat16 |\n"
+           "|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < bench_case_count(); i++)
+        if (bench_case_table(i) == BENCH_HALF) half_case(i, rows, caches, rounds);
+    half_linear("linear 512 to 2048, one row", 512, 2048, rounds);
+    half_linear("linear 4096 to 4096, one row", 4096, 4096, rounds);
+}
+
+void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walk_bytes)
+{
+    if (table != BENCH_SMALL && !walked.x) walk_begin(walk_bytes);
+    if (table == BENCH_HALF) half(s, rounds ? rounds : 15);
+    else compare(table, s, rounds ? rounds : table == BENCH_COLD ? 41 : 25);
+}

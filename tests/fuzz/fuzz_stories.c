@@ -1,0 +1,135 @@
+/* fuzz_stories.c: the storyteller of examples/14_stories.c with files from anybody: a checkpoint and a tokenizer, drawn as
+ * they should be and then damaged, in memory that ends where they do. Refused with a sentence; or every weight lies in
+ * the file, a text becomes tokens that exist, and a few steps are told, whatever the weights are. */
+#include "fuzz.h"
+
+/* What a terminal would obey is never printed. */
+#undef putchar
+#define putchar(c) MUST((unsigned char)(c) >= ' ' || (c) == '\n' || (c) == '\t')
+#define main stories_main
+#define ATTN__IMPLEMENTED
+#include "../../examples/14_stories.c"
+#undef main
+
+static void put(unsigned char *at, uint32_t word) { memcpy(at, &word, 4); }
+
+/* size bytes of which the first n are kept, on the heap and not one more */
+static unsigned char *cut(unsigned char *bytes, size_t n)
+{
+    unsigned char *exact = (unsigned char *)malloc(n ? n : 1);
+    if (!exact) abort();
+    memcpy(exact, bytes, n);
+    free(bytes);
+    return exact;
+}
+
+static unsigned char *checkpoint(input *in, size_t *size, int *words)
+{
+    static const uint32_t odd[] = {0x7FC00000u, 0x7F800000u, 0x7F7FFFFFu, 0xFF7FFFFFu, 0x00000001u, 0x80000000u};
+    const int kv_heads = from_to(in, 1, 3), heads = kv_heads * from_to(in, 1, 3), head = from_to(in, 1, 6);
+    const int dim = heads * head, hidden = from_to(in, 1, 20), layers = from_to(in, 1, 2), own = coin(in);
+    const int positions = from_to(in, 1, 40), n = from_to(in, 0, 40), kind = from_to(in, 0, 3);
+    const size_t all = (size_t)(n * dim * (1 + own) + layers * (2 * dim + 2 * dim * dim + 2 * dim * kv_heads * head +
+                                                                3 * dim * hidden) + dim + positions * head);
+    unsigned char *bytes = (unsigned char *)malloc(28 + 4 * all + 4);
+    const int header[7] = {dim, hidden, layers, heads, kv_heads, own ? -n : n, positions};
+    size_t i;
+    if (!bytes) abort();
+    for (i = 0; i < 7; i++) put(bytes + 4 * i, (uint32_t)header[i]);
+    for (i = 0; i <= all; i++) {
+        const float x = number(in) * (kind == 1 ? 1e30f : 1);
+        memcpy(bytes + 28 + 4 * i, &x, 4);
+        if (kind == 2 && in->noise % 97u == 0) put(bytes + 28 + 4 * i, odd[in->noise / 97u % 6u]);
+    }
+    *size = 28 + 4 * all;
+    switch (from_to(in, 0, 7)) {
+    case 0: put(bytes + 4 * (u8(in) % 7u), (uint32_t)odd_size(in)); break;
+    case 1: *size = u16(in) % (*size + 5); break;
+    case 2: bytes[u8(in) % 28u] ^= (unsigned char)(1u << u8(in) % 8u); break;
+    default: break;
+    }
+    *words = n;
+    return cut(bytes, *size);
+}
+
+static unsigned char *pieces_of_text(input *in, size_t *size, int words)
+{
+    static const char *const some[] = {"a", "b", "ab", " ", " a", "aba", "\n", "<0x1B>", "<0x41>", "\033[2J",
+                                       "\xC3\xA4", "<0x", "", "abab", "\xE2\x80", "b a"};
+    unsigned char *bytes = (unsigned char *)malloc(8 + (size_t)words * 16), *at = bytes + 4;
+    int i, damaged = from_to(in, 0, 5);
+    if (!bytes) abort();
+    put(bytes, u8(in));
+    for (i = 0; i < words; i++) {
+        const char *text = some[(in->noise = in->noise * 1664525u + 1013904223u) >> 28];
+        const float score = number(in);
+        const uint32_t length = (uint32_t)strlen(text);
+        memcpy(at, &score, 4);
+        put(at + 4, damaged == 0 && u8(in) % 4u == 0 ? (uint32_t)odd_size(in) : length);
+        memcpy(at + 8, text, length);
+        at += 8 + length;
+    }
+    *size = (size_t)(at - bytes);
+    if (damaged == 1) *size = u16(in) % (*size + 4);
+    return cut(bytes, *size);
+}
+
+static void use(input *in, teller *t, const tokenizer *words)
+{
+    static const float temperatures[] = {0, 1e-30f, 0.7f, 1e30f};
+    char text[24];
+    int ids[24 + 2], steps, i, n = from_to(in, 0, 23);
+    chance *list = (chance *)room((size_t)t->m.words, sizeof *list);
+    unsigned long long seed = 1 + u8(in);
+    for (i = 0; i < n; i++) text[i] = (char)(coin(in) ? "ab \n"[u8(in) % 4u] : (int)(1 + u8(in) % 255u));
+    text[n] = 0;
+    n = encode(words, text, ids);
+    MUST(n >= 1 && (size_t)n <= strlen(text) + 2);
+    for (i = 0; i < n; i++) {
+        MUST(ids[i] >= 0 && ids[i] < t->m.words);
+        print_token(words, ids[i], i == 1);
+    }
+    steps = n + 4 < t->m.positions ? n + 4 : t->m.positions;
+    if (n <= steps) {
+        const attn_storage storage = coin(in) ? ATTN_F16 : ATTN_F32;
+        teller_init(t, steps, storage, storage == ATTN_F32 && coin(in), NULL);
+        step(t, ids, n);
+        for (i = n; i < steps; i++) {
+            int next = pick(t->logits, t->m.words, temperatures[u8(in) % 4u], (double)(u8(in) % 12u) / 10, list, &seed);
+            MUST(next >= 0 && next < t->m.words);
+            step(t, &next, 1);
+        }
+        teller_free(t);
+    }
+    free(list);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in;
+    teller t;
+    tokenizer words;
+    const char *why;
+    unsigned char *bytes, *pieces;
+    size_t n, n_pieces;
+    int drawn;
+    in.at = data, in.end = data + size, in.noise = (uint32_t)size;
+    memset(&the_heap, 0, sizeof the_heap);
+    memset(&t, 0, sizeof t);
+    bytes = checkpoint(&in, &n, &drawn);
+    why = model_parse(&t.m, bytes, n);
+    MUST(!why || (strlen(why) > 10 && strlen(why) < 160));
+    if (!why) {
+        const unsigned char *end = (const unsigned char *)(t.m.classifier + (size_t)t.m.words * (size_t)t.m.dim);
+        MUST(end <= bytes + n && (const unsigned char *)t.m.embedding == bytes + 28);
+        pieces = pieces_of_text(&in, &n_pieces, drawn);
+        why = tokenizer_parse(&words, t.m.words, pieces, n_pieces);
+        MUST(!why || (strlen(why) > 10 && strlen(why) < 160));
+        if (!why) use(&in, &t, &words);
+        tokenizer_free(&words);
+        free(pieces);
+    }
+    free(bytes);
+    MUST(the_heap.live == 0);
+    return 0;
+}
