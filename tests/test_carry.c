@@ -811,6 +811,17 @@ static void test_nothing(void)
     CHECK(attn_sdpa(&w->a) == ATTN_OK && same_bits(w->in, w->to, 16));
     CHECK(w->to[0] == 0.0f && w->to[1] == 1.0f && w->to[3] == 0.0f && w->to[7] == 7.0f);
     CHECK(w->to[8] == -INFINITY && w->to[9] == 0.0f && w->to[12] == 0.0f && w->to[15] == 0.0f);
+    /* lengths may leave fewer chunks than n_k has, and then fewer parts are enough, for many tasks too */
+    {
+        const int length = 150;
+        attn_exec exec = test_exec(4);
+        float *parts = guard_floats(2 * 16);
+        wrong_make(w, before);
+        w->a.carry_in = NULL, w->a.carry_out = parts, w->a.parts = 2, w->a.k_lengths = &length, w->a.exec = &exec;
+        w->a.n_k = 1000;
+        CHECK(attn_sdpa(&w->a) == ATTN_OK && parts[2] == 1.0f && parts[16 + 2] == 1.0f && parts[16 + 1] == 22.0f);
+        guard_free(parts);
+    }
     /* the call that has shown its scores may be given again, and does not write them once more */
     wrong_make(w, before);
     w->a.carry_out = NULL, w->a.out = w->out, w->a.weights = w->weights, w->a.weights_stage = ATTN_SCORES_RAW;
