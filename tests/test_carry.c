@@ -714,7 +714,7 @@ static void test_wrong(void)
 
     WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
           wide ? "attn_sdpa_workspace: carry_out is too large for the address space: parts is 2147483647"
-               : "attn_sdpa_workspace: out is too large",
+               : "attn_sdpa_workspace: carry_out is too large",
           w->a.n_q = 1 << 20; w->a.heads = 1 << 8; w->a.parts = INT_MAX; w->a.carry_in = NULL; w->a.n_k = 0);
     WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
           wide ? "attn_sdpa_workspace: carry_in is too large for the address space" : "attn_sdpa_workspace: out is",
