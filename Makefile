@@ -81,7 +81,7 @@ count: ## instructions a call beside the committed table: none may grow by 2 % (
 size: ## bytes of code per backend, and compile times
 	@sh tests/size.sh
 
-bench: build/bench/bench ## attn.h against every library here: build/bench.csv, bench.svg (ARGS=--quick; --cold --half --small)
+bench: build/bench/bench ## attn.h against the libraries here: bench.csv, bench.svg (ARGS='--quick', '--cold --half')
 	@build/bench/bench $(ARGS)
 	@build/bench/plot build/bench.csv build/bench.svg
 

@@ -371,8 +371,8 @@ static void wrong_shapes(void)
     REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* or of V */
     good.v_head_dim = 0;
     good.kv_heads = 1 << 26;
-    good.head_dim = 1 << 29;
-    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 67108864");     /* 2^62 numbers, four bytes each */
+    good.head_dim = 1 << 28;
+    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 67108864");     /* 2^62 numbers of both, in floats */
     good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1;
     good.capacity = 1 << 20;
