@@ -57,6 +57,9 @@ core.UndefinedBinaryOperatorResult  m->length[b] + (counts ? counts   `counts` h
 core.uninitialized.Assign           const int j = left[x]             of n keys no more than n stay
 core.uninitialized.Assign           lo = band->softmax.lo             a chunk that was opened has keys for every head
 core.uninitialized.Assign           k = (const float *)view->source   a block has a K/V head, which has a source
+core.NullDereference                t = attn__fma(r->q[c]             q may be NULL where there are no rows, only
+core.NonNullParamChecker            if (!seen) memset(out, 0          the same of out, or where states take its place
+core.UndefinedBinaryOperatorResult  source->v + lo * source->v_step   every K/V head of a block has its source
 core.NullDereference                out[x]                            out may be NULL where q_cum leaves no rows, only
 core.NullDereference                if (row->bias)                    `row` is NULL where there are no arrays, only
 core.NullDereference                if (row->weights                  the same

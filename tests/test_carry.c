@@ -621,8 +621,9 @@ static void test_merge(void)
                 CHECK(float_bits(to[3]) == 0);
                 for (int x = 1; x < S; x++) {
                     const double want = (a > 0.0 ? a * other[x] : 0.0) + (b > 0.0 ? b * from[x] : 0.0);
+                    const double size = a * fabs((double)other[x]) + b * fabs((double)from[x]);
                     if (x == 2 || x == 3) continue;
-                    CHECKF(fabs(to[x] - want) <= 1e-6 * (a * fabs(other[x]) + b * fabs(from[x])) + 2e-38,
+                    CHECKF(fabs(to[x] - want) <= 1e-6 * size + 2e-38,
                            "%d with %d, seen %d: float %d is %.9g, not %.9g", i, j, seen, x, (double)to[x], want);
                 }
 #ifdef HAVE_CONTROL
