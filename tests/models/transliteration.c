@@ -382,7 +382,8 @@ static double off_by(const translator *t, const way *w)
     return most;
 }
 
-static void log_probabilities(void)
+/* The translator in floats, on every backend. */
+static void every_backend(void (*look)(const translator *t, const way *w))
 {
     attn_backend list[8];
     translator t;
@@ -391,13 +392,20 @@ static void log_probabilities(void)
     const int n = test_all_backends(list, 8);
     for (int i = 0; i < n; i++) {
         const way w = { list[i], NULL };
-        const double most = off_by(&t, &w);
-        CHECKF(most <= TOLERANCE, "%s: off by %.2g", attn_backend_name(list[i]), most);
-        if (i == 0) printf("     log-probabilities of %d letters: off by %.1g at most\n",
-                           given_lengths[0] + given_lengths[1], most);
+        look(&t, &w);
     }
     translator_free(&t);
 }
+
+static void published_probabilities(const translator *t, const way *w)
+{
+    const double most = off_by(t, w);
+    CHECKF(most <= TOLERANCE, "%s: off by %.2g", attn_backend_name(w->backend), most);
+    printf("     %s: log-probabilities of %d letters off by %.1g at most\n", attn_backend_name(w->backend),
+           given_lengths[0] + given_lengths[1], most);
+}
+
+static void log_probabilities(void) { every_backend(published_probabilities); }
 
 /* ---- searching ------------------------------------------------------------------------------------------------ */
 typedef struct beam { int ids[MOST + 1], n; double sum; } beam;
@@ -517,19 +525,7 @@ static void outputs(const translator *t, const way *w)
     }
 }
 
-static void searches(void)
-{
-    attn_backend list[8];
-    translator t;
-    prepare();
-    translator_init(&t, ATTN_F32, 0);
-    const int n = test_all_backends(list, 8);
-    for (int i = 0; i < n; i++) {
-        const way w = { list[i], NULL };
-        outputs(&t, &w);
-    }
-    translator_free(&t);
-}
+static void searches(void) { every_backend(outputs); }
 
 static void half_storage(void)
 {
