@@ -1,0 +1,758 @@
+/* embed.c: search by meaning: what does anybody's sentence-embedding model need beside attn.h?
+
+   Build:  cc -O2 -I. examples/embed/embed.c -o embed
+           cc -O2 -I. -DATTN_THREADS -pthread examples/embed/embed.c -o embed          for -j 2 and more
+   Run:    ./embed folder lines.txt -q "how do I get back into my account?"
+
+   The folder holds what Hugging Face has of a BERT-type encoder, as it is published: model.safetensors and vocab.txt;
+   config.json, tokenizer_config.json, sentence_bert_config.json and 1_Pooling/config.json are read if they are there.
+   all-MiniLM-L6-v2, bge-small-en-v1.5, gte-small, e5-small-v2 and their larger sisters run unconverted: README.md.
+
+   Where people go wrong: padding. A short sentence in a batch must get the vector that it gets alone, so padding is
+   hidden from attention (k_lengths), and left out of the mean. And pooling: some models want the mean, some the first
+   token, some a word of their own before the text ("query: "); the wrong one gives vectors that look just as good.
+*/
+#define ATTN_DEBUG
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include "wordpiece.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+
+enum { BLOCK = 128 };                                            /* rows at a time */
+
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+
+static void refuse(const char *name, const char *why) { fprintf(stderr, "embed: %s: %s\n", name, why);  exit(1); }
+
+static void *room(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+    if (!p) refuse("this model", "there is not enough memory");
+    return p;
+}
+
+/* ---- files: never trusted. Whatever is wrong with one ends in a sentence. ------------------------------------- */
+
+typedef struct file { unsigned char *bytes; size_t size; int mapped; } file;
+
+/* Mapped where the system can, else read. Returns 0 when there is no such file. */
+static int file_open(file *f, const char *path)
+{
+    memset(f, 0, sizeof *f);
+#if defined(__unix__) || defined(__APPLE__)
+    struct stat s;
+    const int d = open(path, O_RDONLY);
+    if (d >= 0 && fstat(d, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0) {
+        void *p = mmap(NULL, f->size = (size_t)s.st_size, PROT_READ, MAP_PRIVATE, d, 0);
+        if (p != MAP_FAILED) { f->bytes = (unsigned char *)p;  f->mapped = 1; }
+    }
+    if (d >= 0) close(d);
+    if (f->mapped) return 1;
+#endif
+    FILE *in = fopen(path, "rb");
+    if (!in) return 0;
+    for (size_t got = 1, space = 0; got; f->size += got) {       /* a pipe has no length */
+        if (f->size == space) {
+            f->bytes = (unsigned char *)realloc(f->bytes, space = space ? 2 * space : 65536);
+            if (!f->bytes) refuse(path, "there is not enough memory");
+        }
+        got = fread(f->bytes + f->size, 1, space - f->size, in);
+    }
+    if (ferror(in)) refuse(path, "it cannot be read");
+    fclose(in);
+    return 1;
+}
+
+static void file_close(file *f)
+{
+#if defined(__unix__) || defined(__APPLE__)
+    if (f->mapped) { munmap(f->bytes, f->size);  return; }
+#endif
+    free(f->bytes);
+}
+
+/* ---- the model: its shapes are those of its tensors ----------------------------------------------------------- */
+
+typedef struct norm { float *weight, *bias; } norm;
+
+typedef struct layer { attn_mha attention; attn_linear up, down; norm attended, out; } layer;
+
+typedef struct model {
+    tensors file;
+    const char *prefix;                                          /* of all names: "bert." or nothing */
+    const tensor *words;
+    int width, hidden, heads, layers, positions;
+    float eps;
+    attn_storage storage;                                        /* of the packed weights */
+    layer *layer;
+    norm first;
+    float *place;                                                /* [positions][width], token type 0 added */
+    float *x, *y, *h;                                            /* [rows][width] twice, [BLOCK][hidden] */
+    int *lengths, *begins;                                       /* of the lines of a batch */
+    attn_mha_opts options;
+} model;
+
+/* The tensor of this name and shape (columns 0: a vector; rows 0: any number), with numbers in it. Otherwise NULL, and
+   why is set. It is not looked for when something has been wrong before. */
+static const tensor *need(model *m, const char *name, int of_layer, size_t rows, size_t columns)
+{
+    char full[SHOWN], what[96];
+    float some[512];
+    if (m->file.why[0]) return NULL;
+    int n = snprintf(full, sizeof full, "%s", m->prefix);
+    if (of_layer >= 0) n += snprintf(full + n, sizeof full - (size_t)n, "encoder.layer.%d.", of_layer);
+    n += snprintf(full + n, sizeof full - (size_t)n, "%s", name);
+    const tensor *t = tensors_find(&m->file, full);
+    if (!t && n > 16 && !strcmp(full + n - 16, "LayerNorm.weight")) strcpy(full + n - 6, "gamma");    /* of old */
+    else if (!t && n > 14 && !strcmp(full + n - 14, "LayerNorm.bias")) strcpy(full + n - 4, "beta");
+    if (!t) t = tensors_find(&m->file, full);
+    const text shown = { full, strlen(full) };
+    if (!t) return about(&m->file, shown, "is missing"), NULL;
+    if (!t->usable) return about(&m->file, shown, "is neither of F32 nor F16 nor BF16"), NULL;
+    const size_t want = columns ? columns : 1, all = t->shape[0] * t->shape[1];
+    if ((rows && t->shape[0] != rows) || t->shape[1] != want || !all) {
+        snprintf(what, sizeof what, "is %llu x %llu, where %llu x %llu was expected", (unsigned long long)t->shape[0],
+                 (unsigned long long)t->shape[1], (unsigned long long)rows, (unsigned long long)want);
+        return about(&m->file, shown, what), NULL;
+    }
+    for (size_t i = 0, now; i < all; i += now) {
+        unsigned bits, worst = 0;
+        now = all - i < 512 ? all - i : 512;
+        tensor_floats(&m->file, t, i, now, some);
+        for (size_t k = 0; k < now; k++) {
+            memcpy(&bits, &some[k], sizeof bits);
+            bits &= 0x7F800000;
+            worst = bits > worst ? bits : worst;
+        }
+        if (worst == 0x7F800000) return about(&m->file, shown, "has NaN or infinity in it"), NULL;
+    }
+    return t;
+}
+
+/* The same as floats, in memory of their own or at `to`. */
+static float *need_floats(model *m, const char *name, int of_layer, int rows, int columns, float *to)
+{
+    const tensor *t = need(m, name, of_layer, (size_t)rows, (size_t)columns);
+    if (!t) return NULL;
+    const size_t n = t->shape[0] * t->shape[1];
+    if (!to) to = (float *)room(n, sizeof *to);
+    tensor_floats(&m->file, t, 0, n, to);
+    return to;
+}
+
+static norm need_norm(model *m, const char *weight, const char *bias, int of_layer)
+{
+    norm n;
+    n.weight = need_floats(m, weight, of_layer, m->width, 0, NULL);
+    n.bias = need_floats(m, bias, of_layer, m->width, 0, NULL);
+    return n;
+}
+
+/* Sizes from the shapes. NULL, or what is wrong. */
+static const char *model_parse(model *m, const unsigned char *bytes, size_t size)
+{
+    const unsigned one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    memset(m, 0, sizeof *m);
+    if (low != 1) return "its numbers are little-endian, and this machine is not";
+    const char *why = tensors_parse(&m->file, bytes, size);
+    if (why) return why;
+    m->prefix = tensors_find(&m->file, "bert.embeddings.word_embeddings.weight") ? "bert." : "";
+    m->eps = 1e-12f;
+    char name[64];
+    const tensor *t = NULL;
+    for (snprintf(name, sizeof name, "%sembeddings.LayerNorm.weight", m->prefix); !t; ) {
+        t = tensors_find(&m->file, name);
+        if (!t && !strcmp(name + strlen(name) - 6, "weight")) strcpy(name + strlen(name) - 6, "gamma");
+        else break;
+    }
+    if (!t) { need(m, "embeddings.LayerNorm.weight", -1, 0, 0);  return m->file.why; }
+    if (t->shape[0] > 1 << 14) return "it is wider than any encoder";
+    m->width = (int)t->shape[0];
+    m->words = need(m, "embeddings.word_embeddings.weight", -1, 0, t->shape[0]);
+    t = need(m, "embeddings.position_embeddings.weight", -1, 0, t->shape[0]);
+    if (t && t->shape[0] > 1 << 16) return "it has more positions than any encoder";
+    if (t) m->positions = (int)t->shape[0];
+    need(m, "embeddings.token_type_embeddings.weight", -1, 0, (size_t)m->width);
+    t = need(m, "intermediate.dense.weight", 0, 0, (size_t)m->width);
+    if (t && t->shape[0] > 1 << 17) return "it has a feed-forward wider than any encoder's";
+    if (t) m->hidden = (int)t->shape[0];
+    t = need(m, "attention.self.query.weight", 0, (size_t)m->width, (size_t)m->width);
+    if (m->file.why[0]) return m->file.why;
+    m->storage = t->storage;
+    for (;; m->layers++) {
+        snprintf(name, sizeof name, "%sencoder.layer.%d.attention.self.query.weight", m->prefix, m->layers);
+        if (!tensors_find(&m->file, name)) return m->positions < 3 ? "it has too few positions" : NULL;
+    }
+}
+
+static void linear(attn_linear *l, int n_in, int n_out, const float *w, const float *b, attn_storage storage)
+{
+    attn_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.n_in = n_in;  a.n_out = n_out;  a.w = w;  a.b = b;  a.storage = storage;
+    ok(attn_linear_init(l, &a));
+}
+
+/* Packs a layer; room for its weights as floats is at `some`. */
+static void layer_init(model *m, int l, float *some)
+{
+    static const char *const names[4][2] = {
+        { "attention.self.query.weight", "attention.self.query.bias" },
+        { "attention.self.key.weight", "attention.self.key.bias" },
+        { "attention.self.value.weight", "attention.self.value.bias" },
+        { "attention.output.dense.weight", "attention.output.dense.bias" }
+    };
+    layer *to = &m->layer[l];
+    const float *w[4], *b[4];
+    const int width = m->width, hidden = m->hidden;
+    float *at = some;
+    for (int i = 0; i < 4; i++) {
+        w[i] = need_floats(m, names[i][0], l, width, width, at);
+        at += (size_t)width * (size_t)width;
+        b[i] = need_floats(m, names[i][1], l, width, 0, at);
+        at += width;
+    }
+    attn_mha_args a;
+    memset(&a, 0, sizeof a);
+    a.d_model = width;  a.heads = m->heads;  a.storage = m->storage;
+    a.w_q = w[0];  a.w_k = w[1];  a.w_v = w[2];  a.w_o = w[3];
+    a.b_q = b[0];  a.b_k = b[1];  a.b_v = b[2];  a.b_o = b[3];
+    if (!m->file.why[0]) ok(attn_mha_init(&to->attention, &a));
+    at = some + (size_t)width * (size_t)hidden;
+    w[0] = need_floats(m, "intermediate.dense.weight", l, hidden, width, some);
+    b[0] = need_floats(m, "intermediate.dense.bias", l, hidden, 0, at);
+    if (!m->file.why[0]) linear(&to->up, width, hidden, w[0], b[0], m->storage);
+    w[0] = need_floats(m, "output.dense.weight", l, width, hidden, some);
+    b[0] = need_floats(m, "output.dense.bias", l, width, 0, at);
+    if (!m->file.why[0]) linear(&to->down, hidden, width, w[0], b[0], m->storage);
+    to->attended = need_norm(m, "attention.output.LayerNorm.weight", "attention.output.LayerNorm.bias", l);
+    to->out = need_norm(m, "output.LayerNorm.weight", "output.LayerNorm.bias", l);
+}
+
+/* Behind model_parse, and when heads and storage are set. NULL, or what is wrong with the weights. */
+static const char *model_init(model *m)
+{
+    const size_t width = (size_t)m->width, most = width > (size_t)m->hidden ? width : (size_t)m->hidden;
+    if (m->heads < 1 || m->width % m->heads) return "its heads do not divide its width: -H";
+    m->layer = (layer *)room((size_t)m->layers, sizeof *m->layer);
+    float *some = (float *)room(4 * (most + 1) * (width + 1), sizeof *some);
+    for (int l = 0; l < m->layers && !m->file.why[0]; l++) layer_init(m, l, some);
+    m->first = need_norm(m, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias", -1);
+    m->place = need_floats(m, "embeddings.position_embeddings.weight", -1, m->positions, m->width, NULL);
+    if (m->place) tensor_floats(&m->file, need(m, "embeddings.token_type_embeddings.weight", -1, 0, width), 0, width, some);
+    for (size_t i = 0; m->place && i < (size_t)m->positions * width; i++) m->place[i] += some[i % width];
+    free(some);
+    return m->file.why[0] ? m->file.why : NULL;
+}
+
+/* Room for batches of so many lines and rows (tokens, or places for them). */
+static void model_room(model *m, int lines, int longest, const attn_exec *exec)
+{
+    const size_t rows = (size_t)lines * (size_t)longest, width = (size_t)m->width;
+    attn_args *o = &m->options.attn;
+    m->x = (float *)room(2 * rows * width, sizeof *m->x);
+    m->y = m->x + rows * width;
+    m->h = (float *)room(BLOCK * (size_t)m->hidden, sizeof *m->h);
+    m->lengths = (int *)room(2 * (size_t)lines + 1, sizeof *m->lengths);
+    m->begins = m->lengths + lines;
+    o->exec = exec;
+    for (int ragged = 0; ragged < 2; ragged++) {
+        o->q_cum = ragged ? m->begins : NULL;
+        o->q_lengths = o->k_lengths = ragged ? NULL : m->lengths;
+        const size_t size = attn_mha_workspace(&m->layer[0].attention, ATTN_MHA_SELF, lines, longest, 0, &m->options);
+        if (size > o->work_size) o->work_size = size;
+    }
+    o->work = room(o->work_size, 1);
+}
+
+static void model_free(model *m)
+{
+    for (int l = 0; m->layer && l < m->layers; l++) {
+        layer *a = &m->layer[l];
+        attn_mha_free(&a->attention);
+        attn_linear_free(&a->up);  attn_linear_free(&a->down);
+        free(a->attended.weight);  free(a->attended.bias);  free(a->out.weight);  free(a->out.bias);
+    }
+    free(m->layer);  free(m->first.weight);  free(m->first.bias);  free(m->place);  free(m->x);  free(m->h);
+    free(m->lengths);  free(m->options.attn.work);  free(m->file.list);
+}
+
+/* ---- norm and GELU: plain loops, compiled for the processors that may be here ---------------------------------- */
+
+static double root_of(double x)                                  /* Heron's method, from above; no -lm */
+{
+    double y = x > 1 ? x : 1, last;
+    do { last = y;  y = (last + x / last) / 2; } while (y < last);
+    return last;
+}
+
+/* No product is contracted with a sum, and sums have 16 lanes whatever the vectors: every processor has the same bits. */
+#if defined(__clang__)
+#define EXACTLY _Pragma("STDC FP_CONTRACT OFF")
+#define COMPILED
+#define INLINE static inline __attribute__((always_inline))
+#elif defined(__GNUC__)
+#define EXACTLY
+#define COMPILED __attribute__((optimize("O3", "fp-contract=off")))
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define EXACTLY
+#define COMPILED
+#define INLINE static
+#endif
+
+/* x = LayerNorm(x + y); y NULL: of x alone. */
+INLINE void norm_row(float *x, const float *y, const float *weight, const float *bias, int n, float eps)
+{
+    EXACTLY
+    float sum[16] = {0}, squares[16] = {0}, mean = 0, variance = 0;
+    const int whole = n & ~15;
+    for (int i = 0; y && i < n; i++) x[i] += y[i];
+    for (int i = 0; i < whole; i += 16) for (int j = 0; j < 16; j++) sum[j] += x[i + j];
+    for (int i = whole; i < n; i++) sum[i - whole] += x[i];
+    for (int j = 0; j < 16; j++) mean += sum[j];
+    mean /= (float)n;
+    for (int i = 0; i < whole; i += 16) for (int j = 0; j < 16; j++) {
+        const float d = x[i + j] - mean;
+        squares[j] += d * d;
+    }
+    for (int i = whole; i < n; i++) squares[i - whole] += (x[i] - mean) * (x[i] - mean);
+    for (int j = 0; j < 16; j++) variance += squares[j];
+    const float factor = (float)(1 / root_of((double)(variance / (float)n) + (double)eps));
+    for (int i = 0; i < n; i++) x[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+}
+
+/* x * (1 + erf(x / sqrt 2)) / 2. The half of erf is x * P(x^2) / Q(x^2), fitted on -5.7 .. 5.7 to 1.3e-8, beyond which
+   it is a half. */
+INLINE void gelu_row(float *x, int n)
+{
+    EXACTLY
+    for (int i = 0; i < n; i++) {
+        float c = x[i] < -5.7f ? -5.7f : x[i];
+        c = c > 5.7f ? 5.7f : c;
+        const float u = c * c;
+        const float p = ((((2.16319921e-8f * u + 6.32210834e-6f) * u + 1.76127731e-4f) * u + 4.72115901e-3f) * u +
+                         3.46521539e-2f) * u + 0.398942264f;
+        const float q = ((((1.16254252e-6f * u + 7.55557874e-5f) * u + 1.92650483e-3f) * u + 2.90899632e-2f) * u +
+                         0.25352614f) * u + 1;
+        float half = c * p / q;
+        half = half < -0.5f ? -0.5f : half;
+        half = half > 0.5f ? 0.5f : half;
+        x[i] *= 0.5f + half;
+    }
+}
+
+/* Rows of x, [..][n], that some loop goes over. */
+typedef struct rows { float *x; const float *y; const norm *by; int n; float eps; } rows;
+
+typedef void loop(const rows *r, size_t row);
+
+#define LOOPS(name, target) \
+    target COMPILED static void norm_##name(const rows *r, size_t row) \
+    { \
+        const size_t at = row * (size_t)r->n; \
+        norm_row(r->x + at, r->y ? r->y + at : NULL, r->by->weight, r->by->bias, r->n, r->eps); \
+    } \
+    target COMPILED static void gelu_##name(const rows *r, size_t row) { gelu_row(r->x + row * (size_t)r->n, r->n); }
+
+LOOPS(plain, )
+#if defined(__x86_64__) && defined(__GNUC__)
+LOOPS(avx2, __attribute__((target("avx2"))))
+LOOPS(avx512, __attribute__((target("avx512f"))))
+#endif
+
+static void choose(loop **normalize, loop **gelu)
+{
+    *normalize = norm_plain;
+    *gelu = gelu_plain;
+#if defined(__x86_64__) && defined(__GNUC__)
+    attn_backend best;
+    attn_backends(&best, 1);                                     /* attn.h has looked at the processor already */
+    if (best == ATTN_AVX2) { *normalize = norm_avx2;  *gelu = gelu_avx2; }
+    if (best == ATTN_AVX512) { *normalize = norm_avx512;  *gelu = gelu_avx512; }
+#endif
+}
+
+enum { TASK = 8 };                                               /* rows of a task */
+
+typedef struct job { loop *run; const rows *r; int n; } job;
+
+static void job_task(void *arg, int i)
+{
+    const job *j = (const job *)arg;
+    for (int row = i * TASK; row < (i + 1) * TASK && row < j->n; row++) j->run(j->r, (size_t)row);
+}
+
+static void each_row(loop *run, const rows *r, int n, const attn_exec *exec)
+{
+    job j = { run, r, n };
+    const int tasks = (n + TASK - 1) / TASK;
+    if (exec && tasks > 1) exec->run(exec->pool, tasks, job_task, &j);
+    else for (int i = 0; i < tasks; i++) job_task(&j, i);
+}
+
+/* ---- sentences as vectors ------------------------------------------------------------------------------------- */
+
+typedef struct line { text t; int *ids, n, number; float *vector, score; } line;
+
+/* x [rows][width] through all layers. */
+static void layers(model *m, int lines, int longest, int n)
+{
+    const attn_exec *exec = m->options.attn.exec;
+    loop *normalize, *gelu;
+    choose(&normalize, &gelu);
+    rows r = { m->x, NULL, &m->first, m->width, m->eps };
+    each_row(normalize, &r, n, exec);
+    for (const layer *l = m->layer; l < m->layer + m->layers; l++) {
+        ok(attn_mha_self(&l->attention, m->y, m->x, lines, longest, &m->options));
+        rows sum = { m->x, m->y, &l->attended, m->width, m->eps };
+        each_row(normalize, &sum, n, exec);
+        for (int at = 0, now; at < n; at += now) {               /* so many rows at a time that they stay in L2 */
+            now = n - at < BLOCK ? n - at : BLOCK;
+            float *x = m->x + (size_t)at * (size_t)m->width, *y = m->y + (size_t)at * (size_t)m->width;
+            ok(attn_linear_run(&l->up, m->h, x, now, exec));
+            rows h = { m->h, NULL, NULL, m->hidden, 0 };
+            each_row(gelu, &h, now, exec);
+            ok(attn_linear_run(&l->down, y, m->h, now, exec));
+            rows block = { x, y, &l->out, m->width, m->eps };
+            each_row(normalize, &block, now, exec);
+        }
+    }
+}
+
+/* The vectors of a batch. padded: all lines are as long as the longest, and what is too much is hidden from attention.
+   Else they stand one behind the other, and nothing is computed for nobody. The same bits. */
+static void encode(model *m, line *const *lines, int batch, int padded, int first_token)
+{
+    const size_t width = (size_t)m->width;
+    int longest = 0, n = 0;
+    attn_args *o = &m->options.attn;
+    for (int b = 0; b < batch; b++) if (lines[b]->n > longest) longest = lines[b]->n;
+    for (int b = 0; b < batch; b++) {
+        m->lengths[b] = lines[b]->n;
+        m->begins[b] = n;
+        n += padded ? longest : lines[b]->n;
+    }
+    m->begins[batch] = n;
+    o->q_cum = padded ? NULL : m->begins;
+    o->q_lengths = o->k_lengths = padded ? m->lengths : NULL;
+    if (padded) memset(m->x, 0, (size_t)n * width * sizeof *m->x);
+    for (int b = 0; b < batch; b++) {
+        for (int i = 0; i < lines[b]->n; i++) {
+            float *x = m->x + (size_t)(m->begins[b] + i) * width;
+            const float *place = m->place + (size_t)i * width;
+            tensor_floats(&m->file, m->words, (size_t)lines[b]->ids[i] * width, width, x);
+            for (size_t c = 0; c < width; c++) x[c] += place[c];
+        }
+    }
+    layers(m, batch, longest, n);
+    for (int b = 0; b < batch; b++) {
+        const float *x = m->x + (size_t)m->begins[b] * width;
+        float *v = lines[b]->vector;
+        double squares = 0;
+        memcpy(v, x, width * sizeof *v);
+        for (int i = 1; i < lines[b]->n && !first_token; i++) {
+            x += width;
+            for (size_t c = 0; c < width; c++) v[c] += x[c];
+        }
+        for (size_t c = 0; c < width; c++) squares += (double)v[c] * (double)v[c];
+        if (!(squares > 0 && squares < 1e300)) refuse("this model", "its weights lead to infinities, or to nothing");
+        const double factor = 1 / root_of(squares);
+        for (size_t c = 0; c < width; c++) v[c] = (float)((double)v[c] * factor);
+    }
+}
+
+/* ---- the program ---------------------------------------------------------------------------------------------- */
+
+typedef struct wish {
+    const char *folder, *file, *question, *out, *before_question, *before_line, *pooling;
+    int nearest, heads, most, batch, threads, bits, padded, tokens;
+} wish;
+
+static int wish_parse(wish *w, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = argv[i + 1];                         /* NULL behind the last one */
+        if (argv[i][0] != '-' || !argv[i][1]) {
+            if (w->file) return 0;
+            *(w->folder ? &w->file : &w->folder) = argv[i];
+            continue;
+        }
+        if (!strcmp(argv[i], "-16")) { w->bits = 16;  continue; }
+        if (!strcmp(argv[i], "-32")) { w->bits = 32;  continue; }
+        if (!strcmp(argv[i], "-P")) { w->padded = 1;  continue; }
+        if (!strcmp(argv[i], "-t")) { w->tokens = 1;  continue; }
+        if (!value || strlen(argv[i]) != 2) return 0;
+        switch (argv[i++][1]) {
+        case 'q': w->question = value; break;
+        case 'o': w->out = value; break;
+        case 'x': w->before_question = value; break;
+        case 'd': w->before_line = value; break;
+        case 'p': w->pooling = value; break;
+        case 'k': w->nearest = (int)strtol(value, NULL, 10); break;
+        case 'H': w->heads = (int)strtol(value, NULL, 10); break;
+        case 'n': w->most = (int)strtol(value, NULL, 10); break;
+        case 'b': w->batch = (int)strtol(value, NULL, 10); break;
+        case 'j': w->threads = (int)strtol(value, NULL, 10); break;
+        default: return 0;
+        }
+    }
+    return w->file && w->nearest > 0 && w->batch > 0 && w->batch <= 4096 && w->threads > 0 && w->most >= 0 &&
+           w->heads >= 0 && (!w->pooling || !strcmp(w->pooling, "mean") || !strcmp(w->pooling, "first"));
+}
+
+static double seconds(void)
+{
+#ifdef TIME_UTC
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#else
+    return (double)clock() / CLOCKS_PER_SEC;                     /* of all threads together */
+#endif
+}
+
+/* What a JSON file of the folder says of a key, as text in `to`; 0 when there is no such file or key. */
+static int setting(const char *folder, const char *name, const char *key, char to[64])
+{
+    char path[1200];
+    file f;
+    text value;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!file_open(&f, path)) return 0;
+    const text all = { (const char *)f.bytes, f.size };
+    const int found = json_find(all, key, &value) && value.n < 64;
+    if (found) { memcpy(to, value.at, value.n);  to[value.n] = 0; }
+    file_close(&f);
+    return found;
+}
+
+/* What the folder says of the model beside its shapes; what the command line says goes before. */
+static void settings(model *m, wish *w)
+{
+    static const char *const must[][3] = {
+        { "config.json", "model_type", "bert" }, { "config.json", "hidden_act", "gelu" },
+        { "config.json", "position_embedding_type", "absolute" }, { "tokenizer_config.json", "do_lower_case", "true" }
+    };
+    char s[64], why[200];
+    for (size_t i = 0; i < sizeof must / sizeof *must; i++) {
+        if (!setting(w->folder, must[i][0], must[i][1], s) || !strcmp(s, must[i][2])) continue;
+        for (char *c = s; *c; c++) if (*c < ' ' || *c > '~') *c = '?';
+        snprintf(why, sizeof why, "%s says %s is %s; only %s can be computed here", must[i][0], must[i][1], s, must[i][2]);
+        refuse(w->folder, why);
+    }
+    m->heads = w->heads;
+    if (!m->heads && setting(w->folder, "config.json", "num_attention_heads", s)) m->heads = (int)strtol(s, NULL, 10);
+    if (!m->heads) {
+        m->heads = m->width / (m->width == 384 ? 32 : 64);
+        fprintf(stderr, "embed: no config.json says how many heads there are: %d of %d? (-H)\n", m->heads,
+                m->width / (m->heads ? m->heads : 1));
+    }
+    if (setting(w->folder, "config.json", "layer_norm_eps", s)) m->eps = (float)strtod(s, NULL);
+    if (!w->pooling && setting(w->folder, "1_Pooling/config.json", "pooling_mode_cls_token", s)) {
+        w->pooling = !strcmp(s, "true") ? "first" : "mean";
+    }
+    if (!w->pooling) w->pooling = "mean";
+    if (!w->most && setting(w->folder, "sentence_bert_config.json", "max_seq_length", s)) w->most = (int)strtol(s, NULL, 10);
+    if (w->most < 1 || w->most > m->positions) w->most = m->positions;
+    if (w->most < 3) refuse("-n", "a text has at least 3 tokens, of which two are [CLS] and [SEP]");
+    if (w->bits) m->storage = w->bits == 32 ? ATTN_F32 : m->storage == ATTN_F32 ? ATTN_F16 : m->storage;
+}
+
+/* Nothing that a terminal would obey is printed. */
+static void print_text(text t)
+{
+    for (size_t i = 0; i < t.n; i++) putchar((unsigned char)t.at[i] < ' ' || t.at[i] == 127 ? ' ' : t.at[i]);
+    putchar('\n');
+}
+
+static void line_init(line *l, const vocabulary *v, const wish *w, const char *before, text t)
+{
+    char *whole = (char *)room(strlen(before) + t.n, 1);
+    const size_t most = strlen(before) + 2 * t.n + 2;            /* a letter may become three, but of three bytes */
+    l->t = t;
+    if (strlen(before)) memcpy(whole, before, strlen(before));
+    if (t.n) memcpy(whole + strlen(before), t.at, t.n);
+    const text all = { whole, strlen(before) + t.n };
+    l->ids = (int *)room(most < (size_t)w->most ? most + 2 : (size_t)w->most, sizeof *l->ids);
+    l->n = tokenize(v, all, l->ids, w->most);
+    free(whole);
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const line *p = *(line *const *)a, *r = *(line *const *)b;
+    return p->n != r->n ? r->n - p->n : p->number - r->number;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const line *p = *(line *const *)a, *r = *(line *const *)b;
+    return p->score != r->score ? (p->score < r->score) - (p->score > r->score) : p->number - r->number;
+}
+
+static float dot(const float *a, const float *b, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+    return (float)sum;
+}
+
+/* All lines, the longest first: what stands in a batch together is then of one length, nearly. */
+static void encode_all(model *m, line **order, int n, const wish *w)
+{
+    const double begin = seconds();
+    double shown = begin;
+    long tokens = 0;
+    qsort(order, (size_t)n, sizeof *order, by_length);
+    for (int i = 0, now; i < n; i += now) {
+        now = n - i < w->batch ? n - i : w->batch;
+        encode(m, order + i, now, w->padded, !strcmp(w->pooling, "first"));
+        for (int b = i; b < i + now; b++) tokens += order[b]->n;
+        const double t = seconds();
+        if (t - shown < 1 && !(shown > begin && i + now == n)) continue;
+        fprintf(stderr, "\rembed: %d of %d lines%s", i + now, n, i + now == n ? "\n" : "");
+        shown = t;
+    }
+    const double took = seconds() - begin + 1e-9;
+    fprintf(stderr, "%d texts, %ld tokens, %.0f tokens a second\n", n, tokens, (double)tokens / took);
+}
+
+static void show(const model *m, line *all, line **order, int n, const wish *w)
+{
+    if (w->question) {                                           /* which stands behind the lines */
+        for (int i = 0; i < n; i++) all[i].score = dot(all[i].vector, all[n].vector, m->width);
+        for (int i = 0; i < n; i++) order[i] = &all[i];
+        qsort(order, (size_t)n, sizeof *order, by_score);
+        for (int i = 0; i < n && i < w->nearest; i++) { printf("%6.3f  ", (double)order[i]->score);  print_text(order[i]->t); }
+    } else if (!w->out) {
+        for (int i = 0; i < n; i++) {
+            for (int k = 0; k < n; k++) printf("%6.3f ", (double)dot(all[i].vector, all[k].vector, m->width));
+            putchar(' ');
+            print_text(all[i].t);
+        }
+    }
+}
+
+static void write_vectors(const char *path, const float *v, size_t n)
+{
+    FILE *out = fopen(path, "wb");
+    if (!out || fwrite(v, sizeof *v, n, out) != n || fclose(out)) refuse(path, "it cannot be written");
+}
+
+/* The lines of a text, the question behind them. */
+static int lines_of(line **all, const file *f, const vocabulary *v, const wish *w)
+{
+    size_t n = 0, space = 1;
+    const char *at = (const char *)f->bytes, *end = at + f->size;
+    for (size_t i = 0; i < f->size; i++) space += f->bytes[i] == '\n';
+    if (space > 1 << 28) refuse(w->file, "it has too many lines");
+    *all = (line *)room(space + 1, sizeof **all);
+    while (at < end) {
+        const char *stop = (const char *)memchr(at, '\n', (size_t)(end - at));
+        if (!stop) stop = end;
+        text t = { at, (size_t)(stop - at) };
+        if (t.n && at[t.n - 1] == '\r') t.n--;
+        line_init(&(*all)[n], v, w, w->before_line, t);
+        (*all)[n].number = (int)n;
+        n++;
+        at = stop + 1;
+    }
+    if (w->question) {
+        const text t = { w->question, strlen(w->question) };
+        (*all)[n].number = (int)n;
+        line_init(&(*all)[n], v, w, w->before_question, t);
+    }
+    return (int)n;
+}
+
+/* Everything between a model that is read and an answer. */
+static void work(model *m, const vocabulary *v, const file *f, const wish *w, const attn_exec *exec)
+{
+    line *all;
+    const int n = lines_of(&all, f, v, w), texts = n + (w->question != NULL);
+    line **order = (line **)room((size_t)texts, sizeof *order);
+    float *vectors = (float *)room((size_t)texts * (size_t)m->width, sizeof *vectors);
+    int longest = 0;
+    for (int i = 0; i < texts; i++) {
+        all[i].vector = vectors + (size_t)i * (size_t)m->width;
+        order[i] = &all[i];
+        if (all[i].n > longest) longest = all[i].n;
+    }
+    for (int i = 0; i < texts && w->tokens; i++) {
+        for (int k = 0; k < all[i].n; k++) printf("%d%c", all[i].ids[k], k + 1 < all[i].n ? ' ' : '\n');
+    }
+    if (texts && !w->tokens) {
+        model_room(m, texts < w->batch ? texts : w->batch, longest, exec);
+        encode_all(m, order, texts, w);
+        if (w->out) write_vectors(w->out, vectors, (size_t)n * (size_t)m->width);
+        show(m, all, order, n, w);
+    }
+    for (int i = 0; i < texts; i++) free(all[i].ids);
+    free(vectors);  free(order);  free(all);
+}
+
+int main(int argc, char **argv)
+{
+    static const char usage[] =
+        "usage: embed folder lines.txt [options]     (- for lines.txt: standard input)\n"
+        "  -q text   a question: the lines nearest to it; without one, how near each line is to each\n"
+        "  -k 10     so many of them                    -o file   vectors, float32, line by line\n"
+        "  -d text   before every line (\"passage: \")    -x text   before the question (\"query: \")\n"
+        "  -p mean   pooling: mean or first             -H 12     heads, where no config.json says it\n"
+        "  -n 256    tokens of a line at most           -b 32     lines at a time\n"
+        "  -16 -32   weights in 16 bits, or as floats   -P        pad the lines of a batch to one length\n"
+        "  -j 1      threads (-DATTN_THREADS -pthread)  -t        token numbers instead of vectors\n";
+    wish w;
+    model m;
+    vocabulary v;
+    file weights, words, lines;
+    char path[1200], rows[100];
+    const attn_exec *exec = NULL;
+    memset(&w, 0, sizeof w);
+    w.nearest = 10;  w.batch = 32;  w.threads = 1;
+    w.before_question = w.before_line = "";
+    if (argc < 2) return fputs(usage, stdout) < 0;
+    if (!wish_parse(&w, argc, argv)) return fputs(usage, stderr), 2;
+
+    snprintf(path, sizeof path, "%s/model.safetensors", w.folder);
+    if (!file_open(&weights, path)) refuse(path, "it cannot be opened");
+    const char *why = model_parse(&m, weights.bytes, weights.size);
+    if (why) refuse(path, why);
+    settings(&m, &w);
+    if ((why = model_init(&m)) != NULL) refuse(path, why);
+
+    snprintf(path, sizeof path, "%s/vocab.txt", w.folder);
+    if (!file_open(&words, path)) refuse(path, "it cannot be opened");
+    if ((why = vocabulary_parse(&v, words.bytes, words.size)) != NULL) refuse(path, why);
+    snprintf(rows, sizeof rows, "it has %d words, the model only %llu", v.words, (unsigned long long)m.words->shape[0]);
+    if ((size_t)v.words > m.words->shape[0]) refuse(path, rows);
+    if (!file_open(&lines, strcmp(w.file, "-") ? w.file : "/dev/stdin")) refuse(w.file, "it cannot be opened");
+#ifdef ATTN_THREADS
+    attn_pool *pool = attn_pool_create(w.threads);
+    if (!pool) refuse("-j", "the system does not give so many threads");
+    const attn_exec threads = attn_pool_exec(pool);
+    exec = &threads;
+#else
+    if (w.threads > 1) refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
+#endif
+    work(&m, &v, &lines, &w, exec);
+#ifdef ATTN_THREADS
+    attn_pool_destroy(pool);
+#endif
+    model_free(&m);
+    free(v.table);
+    file_close(&lines);  file_close(&words);  file_close(&weights);
+    return 0;
+}
