@@ -27,7 +27,7 @@
 #include <unistd.h>
 #endif
 
-enum { BLOCK = 128 };                                            /* rows at a time */
+enum { BLOCK = 192 };                                            /* rows at a time */
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
 
@@ -101,20 +101,46 @@ typedef struct model {
     attn_mha_opts options;
 } model;
 
+/* The tensor of this name, of a layer or (-1) of none; its whole name is left in full. Norms were called gamma and beta
+   in old checkpoints. */
+static const tensor *find(const model *m, const char *name, int of_layer, char full[SHOWN])
+{
+    int n = snprintf(full, SHOWN, "%s", m->prefix);
+    if (of_layer >= 0) n += snprintf(full + n, SHOWN - (size_t)n, "encoder.layer.%d.", of_layer);
+    n += snprintf(full + n, SHOWN - (size_t)n, "%s", name);
+    const tensor *t = tensors_find(&m->file, full);
+    if (t) return t;
+    char old[SHOWN];
+    strcpy(old, full);
+    if (n > 16 && !strcmp(old + n - 16, "LayerNorm.weight")) strcpy(old + n - 6, "gamma");
+    else if (n > 14 && !strcmp(old + n - 14, "LayerNorm.bias")) strcpy(old + n - 4, "beta");
+    return tensors_find(&m->file, old);
+}
+
+/* 1 if a number is NaN or infinite. */
+static int not_finite(const tensors *from, const tensor *t, size_t all)
+{
+    float some[512];
+    unsigned bits, worst = 0;
+    for (size_t i = 0, now; i < all && worst < 0x7F800000; i += now) {
+        now = all - i < 512 ? all - i : 512;
+        tensor_floats(from, t, i, now, some);
+        for (size_t k = 0; k < now; k++) {
+            memcpy(&bits, &some[k], sizeof bits);
+            bits &= 0x7F800000;
+            worst = bits > worst ? bits : worst;
+        }
+    }
+    return worst == 0x7F800000;
+}
+
 /* The tensor of this name and shape (columns 0: a vector; rows 0: any number), with numbers in it. Otherwise NULL, and
    why is set. It is not looked for when something has been wrong before. */
 static const tensor *need(model *m, const char *name, int of_layer, size_t rows, size_t columns)
 {
-    char full[SHOWN], what[96];
-    float some[512];
+    char full[SHOWN], what[120];
     if (m->file.why[0]) return NULL;
-    int n = snprintf(full, sizeof full, "%s", m->prefix);
-    if (of_layer >= 0) n += snprintf(full + n, sizeof full - (size_t)n, "encoder.layer.%d.", of_layer);
-    n += snprintf(full + n, sizeof full - (size_t)n, "%s", name);
-    const tensor *t = tensors_find(&m->file, full);
-    if (!t && n > 16 && !strcmp(full + n - 16, "LayerNorm.weight")) strcpy(full + n - 6, "gamma");    /* of old */
-    else if (!t && n > 14 && !strcmp(full + n - 14, "LayerNorm.bias")) strcpy(full + n - 4, "beta");
-    if (!t) t = tensors_find(&m->file, full);
+    const tensor *t = find(m, name, of_layer, full);
     const text shown = { full, strlen(full) };
     if (!t) return about(&m->file, shown, "is missing"), NULL;
     if (!t->usable) return about(&m->file, shown, "is neither of F32 nor F16 nor BF16"), NULL;
@@ -124,17 +150,7 @@ static const tensor *need(model *m, const char *name, int of_layer, size_t rows,
                  (unsigned long long)t->shape[1], (unsigned long long)rows, (unsigned long long)want);
         return about(&m->file, shown, what), NULL;
     }
-    for (size_t i = 0, now; i < all; i += now) {
-        unsigned bits, worst = 0;
-        now = all - i < 512 ? all - i : 512;
-        tensor_floats(&m->file, t, i, now, some);
-        for (size_t k = 0; k < now; k++) {
-            memcpy(&bits, &some[k], sizeof bits);
-            bits &= 0x7F800000;
-            worst = bits > worst ? bits : worst;
-        }
-        if (worst == 0x7F800000) return about(&m->file, shown, "has NaN or infinity in it"), NULL;
-    }
+    if (not_finite(&m->file, t, all)) return about(&m->file, shown, "has NaN or infinity in it"), NULL;
     return t;
 }
 
@@ -169,14 +185,9 @@ static const char *model_parse(model *m, const unsigned char *bytes, size_t size
     if (why) return why;
     m->prefix = tensors_find(&m->file, "bert.embeddings.word_embeddings.weight") ? "bert." : "";
     m->eps = 1e-12f;
-    char name[64];
-    const tensor *t = NULL;
-    for (snprintf(name, sizeof name, "%sembeddings.LayerNorm.weight", m->prefix); !t; ) {
-        t = tensors_find(&m->file, name);
-        if (!t && !strcmp(name + strlen(name) - 6, "weight")) strcpy(name + strlen(name) - 6, "gamma");
-        else break;
-    }
-    if (!t) { need(m, "embeddings.LayerNorm.weight", -1, 0, 0);  return m->file.why; }
+    char name[SHOWN];
+    const tensor *t = need(m, "embeddings.LayerNorm.weight", -1, 0, 0);
+    if (!t) return m->file.why;
     if (t->shape[0] > 1 << 14) return "it is wider than any encoder";
     m->width = (int)t->shape[0];
     m->words = need(m, "embeddings.word_embeddings.weight", -1, 0, t->shape[0]);
@@ -190,10 +201,8 @@ static const char *model_parse(model *m, const unsigned char *bytes, size_t size
     t = need(m, "attention.self.query.weight", 0, (size_t)m->width, (size_t)m->width);
     if (m->file.why[0]) return m->file.why;
     m->storage = t->storage;
-    for (;; m->layers++) {
-        snprintf(name, sizeof name, "%sencoder.layer.%d.attention.self.query.weight", m->prefix, m->layers);
-        if (!tensors_find(&m->file, name)) return m->positions < 3 ? "it has too few positions" : NULL;
-    }
+    while (find(m, "attention.self.query.weight", m->layers, name)) m->layers++;
+    return m->positions < 3 ? "it has too few positions" : NULL;
 }
 
 static void linear(attn_linear *l, int n_in, int n_out, const float *w, const float *b, attn_storage storage)
@@ -354,17 +363,17 @@ INLINE void gelu_row(float *x, int n)
 }
 
 /* Rows of x, [..][n], that some loop goes over. */
-typedef struct rows { float *x; const float *y; const norm *by; int n; float eps; } rows;
+typedef struct row_list { float *x; const float *y; const norm *by; int n; float eps; } row_list;
 
-typedef void loop(const rows *r, size_t row);
+typedef void loop(const row_list *r, size_t row);
 
 #define LOOPS(name, target) \
-    target COMPILED static void norm_##name(const rows *r, size_t row) \
+    target COMPILED static void norm_##name(const row_list *r, size_t row) \
     { \
         const size_t at = row * (size_t)r->n; \
         norm_row(r->x + at, r->y ? r->y + at : NULL, r->by->weight, r->by->bias, r->n, r->eps); \
     } \
-    target COMPILED static void gelu_##name(const rows *r, size_t row) { gelu_row(r->x + row * (size_t)r->n, r->n); }
+    target COMPILED static void gelu_##name(const row_list *r, size_t row) { gelu_row(r->x + row * (size_t)r->n, r->n); }
 
 LOOPS(plain, )
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -386,7 +395,7 @@ static void choose(loop **normalize, loop **gelu)
 
 enum { TASK = 8 };                                               /* rows of a task */
 
-typedef struct job { loop *run; const rows *r; int n; } job;
+typedef struct job { loop *run; const row_list *r; int n; } job;
 
 static void job_task(void *arg, int i)
 {
@@ -394,7 +403,7 @@ static void job_task(void *arg, int i)
     for (int row = i * TASK; row < (i + 1) * TASK && row < j->n; row++) j->run(j->r, (size_t)row);
 }
 
-static void each_row(loop *run, const rows *r, int n, const attn_exec *exec)
+static void each_row(loop *run, const row_list *r, int n, const attn_exec *exec)
 {
     job j = { run, r, n };
     const int tasks = (n + TASK - 1) / TASK;
@@ -412,20 +421,20 @@ static void layers(model *m, int lines, int longest, int n)
     const attn_exec *exec = m->options.attn.exec;
     loop *normalize, *gelu;
     choose(&normalize, &gelu);
-    rows r = { m->x, NULL, &m->first, m->width, m->eps };
+    row_list r = { m->x, NULL, &m->first, m->width, m->eps };
     each_row(normalize, &r, n, exec);
     for (const layer *l = m->layer; l < m->layer + m->layers; l++) {
         ok(attn_mha_self(&l->attention, m->y, m->x, lines, longest, &m->options));
-        rows sum = { m->x, m->y, &l->attended, m->width, m->eps };
+        row_list sum = { m->x, m->y, &l->attended, m->width, m->eps };
         each_row(normalize, &sum, n, exec);
         for (int at = 0, now; at < n; at += now) {               /* so many rows at a time that they stay in L2 */
             now = n - at < BLOCK ? n - at : BLOCK;
             float *x = m->x + (size_t)at * (size_t)m->width, *y = m->y + (size_t)at * (size_t)m->width;
             ok(attn_linear_run(&l->up, m->h, x, now, exec));
-            rows h = { m->h, NULL, NULL, m->hidden, 0 };
+            row_list h = { m->h, NULL, NULL, m->hidden, 0 };
             each_row(gelu, &h, now, exec);
             ok(attn_linear_run(&l->down, y, m->h, now, exec));
-            rows block = { x, y, &l->out, m->width, m->eps };
+            row_list block = { x, y, &l->out, m->width, m->eps };
             each_row(normalize, &block, now, exec);
         }
     }
@@ -568,6 +577,28 @@ static void settings(model *m, wish *w)
     if (w->most < 1 || w->most > m->positions) w->most = m->positions;
     if (w->most < 3) refuse("-n", "a text has at least 3 tokens, of which two are [CLS] and [SEP]");
     if (w->bits) m->storage = w->bits == 32 ? ATTN_F32 : m->storage == ATTN_F32 ? ATTN_F16 : m->storage;
+}
+
+static void model_open(model *m, file *f, wish *w)
+{
+    char path[1200];
+    const char *why;
+    snprintf(path, sizeof path, "%s/model.safetensors", w->folder);
+    if (!file_open(f, path)) refuse(path, "it cannot be opened");
+    if ((why = model_parse(m, f->bytes, f->size)) != NULL) refuse(path, why);
+    settings(m, w);
+    if ((why = model_init(m)) != NULL) refuse(path, why);
+}
+
+static void vocabulary_open(vocabulary *v, file *f, const wish *w, size_t most)
+{
+    char path[1200], few[100];
+    const char *why;
+    snprintf(path, sizeof path, "%s/vocab.txt", w->folder);
+    if (!file_open(f, path)) refuse(path, "it cannot be opened");
+    if ((why = vocabulary_parse(v, f->bytes, f->size)) != NULL) refuse(path, why);
+    snprintf(few, sizeof few, "it has %d words, the model only %llu", v->words, (unsigned long long)most);
+    if ((size_t)v->words > most) refuse(path, few);
 }
 
 /* Nothing that a terminal would obey is printed. */
@@ -718,32 +749,23 @@ int main(int argc, char **argv)
     model m;
     vocabulary v;
     file weights, words, lines;
-    char path[1200], rows[100];
     const attn_exec *exec = NULL;
     memset(&w, 0, sizeof w);
+    memset(&m, 0, sizeof m);
+    memset(&weights, 0, sizeof weights);
     w.nearest = 10;  w.batch = 32;  w.threads = 1;
     w.before_question = w.before_line = "";
     if (argc < 2) return fputs(usage, stdout) < 0;
     if (!wish_parse(&w, argc, argv)) return fputs(usage, stderr), 2;
-
-    snprintf(path, sizeof path, "%s/model.safetensors", w.folder);
-    if (!file_open(&weights, path)) refuse(path, "it cannot be opened");
-    const char *why = model_parse(&m, weights.bytes, weights.size);
-    if (why) refuse(path, why);
-    settings(&m, &w);
-    if ((why = model_init(&m)) != NULL) refuse(path, why);
-
-    snprintf(path, sizeof path, "%s/vocab.txt", w.folder);
-    if (!file_open(&words, path)) refuse(path, "it cannot be opened");
-    if ((why = vocabulary_parse(&v, words.bytes, words.size)) != NULL) refuse(path, why);
-    snprintf(rows, sizeof rows, "it has %d words, the model only %llu", v.words, (unsigned long long)m.words->shape[0]);
-    if ((size_t)v.words > m.words->shape[0]) refuse(path, rows);
+    if (w.tokens && w.most < 2) w.most = 512;                    /* the model is not needed for them */
+    if (!w.tokens) model_open(&m, &weights, &w);
+    vocabulary_open(&v, &words, &w, w.tokens ? (size_t)-1 : m.words->shape[0]);
     if (!file_open(&lines, strcmp(w.file, "-") ? w.file : "/dev/stdin")) refuse(w.file, "it cannot be opened");
 #ifdef ATTN_THREADS
     attn_pool *pool = attn_pool_create(w.threads);
     if (!pool) refuse("-j", "the system does not give so many threads");
     const attn_exec threads = attn_pool_exec(pool);
-    exec = &threads;
+    if (w.threads > 1) exec = &threads;
 #else
     if (w.threads > 1) refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
 #endif
