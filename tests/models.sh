@@ -13,16 +13,17 @@ mkdir -p $out || exit 1
 passed=0 failed=0
 say() { [ "$2" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); printf '%-4s %s\n' "$2" "$1"; }
 
-# ---- the tests of models/*.c and the storyteller, with two implementations: as it is, and scalar under sanitizers ----------
+# ---- the tests of models/*.c, the storyteller and the search, with two implementations: as it is, and scalar under sanitizers ----------
 flags="-std=c99 -Wall -Wextra -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS"
 build() # name, flags: both programs, with one implementation
 {
     (
-        rm -f "$out/$1" "$out/stories_$1"
+        rm -f "$out/$1" "$out/stories_$1" "$out/embed_$1"
         compile="${CC:-cc} $flags $2"
         $compile -c tests/attn_impl.c -o "$out/$1.o" && $compile "$out/$1.o" tests/harness.c tests/models/*.c \
             -o "$out/$1" -lm -pthread && $compile -std=gnu99 -DATTN__IMPLEMENTED "$out/$1.o" examples/14_stories.c \
-            -o "$out/stories_$1" -pthread
+            -o "$out/stories_$1" -pthread && $compile -std=gnu99 -DATTN__IMPLEMENTED "$out/$1.o" \
+            examples/embed/embed.c -o "$out/embed_$1" -pthread
     ) > "$out/$1.log" 2>&1
 }
 checked="-O1 -g -DATTN_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recover=undefined"
@@ -31,7 +32,7 @@ ${CC:-cc} $checked $out/probe.c -o $out/probe 2> /dev/null ||
     { echo "SKIPPED sanitizers: ${CC:-cc} has none"; checked='-O1 -DATTN_NO_SIMD'; }
 build fast "${CFLAGS:--O2}" & build checked "$checked" & wait
 for name in fast checked; do
-    if [ ! -x $out/stories_$name ] || [ -s $out/$name.log ]; then
+    if [ ! -x $out/embed_$name ] || [ -s $out/$name.log ]; then
         head -n 20 $out/$name.log; say "does not build in silence: $name" FAIL
     fi
 done
@@ -46,7 +47,7 @@ run() # what it is called, the program and its words: adds up what it counts; it
     [ $status = 0 ] && [ -n "$sum" ] || [ "${bad% failed}" -gt 0 ] 2> /dev/null || say "$called: ended with status $status" FAIL
 }
 same() { [ "$bits" = "$want" ] && say "$1: the same bits" ok || say "$1: the bits $bits, not $want" FAIL; }
-few='log_probabilities searches step_by_step'
+few='log_probabilities searches step_by_step one_sentence'
 run 'this machine' $RUN $out/fast "$models" "$@"
 if [ $# = 0 ]; then
     want=$bits
@@ -57,7 +58,7 @@ if [ $# = 0 ]; then
     x86_64) run 'without avx2' env ATTN_HIDE=avx512,avx2 $RUN $out/fast "$models" $few ;;
     esac
     # scalar has the bits of fused multiply-add, so where the machine has none there is nothing to compare
-    run 'without vectors' $RUN $out/checked "$models" log_probabilities step_by_step
+    run 'without vectors' $RUN $out/checked "$models" log_probabilities step_by_step one_sentence
     case $(uname -m) in
     x86_64) grep -qw avx2 /proc/cpuinfo 2> /dev/null && same 'without vectors' ;;
     *) same 'without vectors' ;;
@@ -123,6 +124,91 @@ else
     copy; rm "$folder/tok512.bin"; refused 'no tokenizer'
     copy; rm "$folder/model.bin"; refused 'no checkpoint'
     [ $failed != "$before" ] || say "the storyteller: $tried damaged files refused" ok
+fi
+
+# ---- examples/embed ---------------------------------------------------------------------------------------------------------
+# The numbers stand in models/minilm.c; here is what the program says, and how it splits words, against models/wordpiece.py.
+data=$models/minilm
+if [ $# != 0 ]; then :
+elif [ ! -f "$data/model.safetensors" ] || [ ! -f "$data/vocab.txt" ]; then
+    echo "SKIPPED examples/embed: there is no $data with a model and a vocabulary"
+else
+    search=$(mktemp -d) && trap 'rm -rf "$folder" "$search"' EXIT || exit 1
+    embed=$PWD/$out/embed_fast
+    ln -s "$(cd "$data" && pwd)/model.safetensors" "$(cd "$data" && pwd)/vocab.txt" "$search"
+    settings() { echo '{"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "model_type": "bert"}' \
+                 > "$search/config.json"; rm -rf "$search"/*_config.json "$search/1_Pooling"; }
+    says() # what, what stands in the answer, options: status 0 and nothing on stderr but the count of texts
+    {
+        what=$1 words=$2; shift 2
+        $RUN "$embed" "$search" "$@" > "$search/out" 2> "$search/err" && grep -q "$words" "$search/out" &&
+            ! grep -qvE '^[0-9]+ texts, [0-9]+ tokens' "$search/err" && say "the search: $what" ok ||
+            { head -n 3 "$search/err" "$search/out"; say "the search: $what" FAIL; }
+    }
+    refuses() # what, what stands in the sentence, options: status 1 and one sentence
+    {
+        what=$1 words=$2; shift 2
+        $RUN "$embed" "$search" "$@" > /dev/null 2> "$search/err"
+        [ $? = 1 ] && [ "$(grep -c . "$search/err")" = 1 ] && grep -q "^embed: .*: .*$words" "$search/err" &&
+            say "the search refuses $what" ok || { head -n 3 "$search/err"; say "the search refuses $what" FAIL; }
+    }
+    lines=examples/embed/lines.txt
+    settings
+    says 'the password, not the weather' '^ 0\.6.*password' "$lines" -q 'how do I get back into my account?' -k 1
+    says 'the similarity of each to each' '^ 1\.000 ' "$lines"
+    $RUN "$embed" "$search" "$lines" -o "$search/a" 2> /dev/null
+    for how in -P -32 '-b 1' '-b 3 -P' '-j 2'; do
+        $RUN "$embed" "$search" "$lines" -o "$search/b" $how 2> /dev/null && cmp -s "$search/a" "$search/b" &&
+            say "the search: the same vectors with $how" ok || say "the search: other vectors with $how" FAIL
+    done
+    [ "$(wc -c < "$search/a")" = $((1536 * $(wc -l < "$lines"))) ] && say 'the search: one vector a line' ok ||
+        say 'the search: one vector a line' FAIL
+    rm "$search/config.json"
+    $RUN "$embed" "$search" "$lines" -o "$search/b" 2> "$search/err"
+    grep -q '12 of 32? (-H)' "$search/err" && cmp -s "$search/a" "$search/b" && say 'the search: says that it guesses heads' ok ||
+        say 'the search: says that it guesses heads' FAIL
+    settings; mkdir "$search/1_Pooling"; echo '{"pooling_mode_cls_token": true}' > "$search/1_Pooling/config.json"
+    $RUN "$embed" "$search" "$lines" -o "$search/b" 2> /dev/null
+    $RUN "$embed" "$search" "$lines" -o "$search/c" -p mean 2> /dev/null
+    cmp -s "$search/b" "$search/a" && say 'the search: the first token where 1_Pooling says so' FAIL ||
+        say 'the search: the first token where 1_Pooling says so' ok
+    cmp -s "$search/c" "$search/a" && say 'the search: -p goes before 1_Pooling' ok || say 'the search: -p goes before 1_Pooling' FAIL
+    settings; echo '{"max_seq_length": 5}' > "$search/sentence_bert_config.json"
+    $RUN "$embed" "$search" "$lines" -o "$search/b" 2> /dev/null
+    settings; $RUN "$embed" "$search" "$lines" -o "$search/c" -n 5 2> /dev/null
+    cmp -s "$search/b" "$search/c" && ! cmp -s "$search/a" "$search/b" && say 'the search: cut where max_seq_length says so' ok ||
+        say 'the search: cut where max_seq_length says so' FAIL
+    $RUN "$embed" "$search" "$lines" -o "$search/b" -d 'passage: ' 2> /dev/null
+    sed 's/^/passage: /' "$lines" > "$search/lines.txt"; $RUN "$embed" "$search" "$search/lines.txt" -o "$search/c" 2> /dev/null
+    cmp -s "$search/b" "$search/c" && say 'the search: words before every line' ok || say 'the search: words before every line' FAIL
+    refuses 'heads that do not divide the width' 'heads' "$lines" -H 7
+    echo '{"hidden_act": "relu"}' > "$search/config.json"; refuses 'another activation' 'hidden_act is relu' "$lines"
+    echo '{"model_type": "roberta"}' > "$search/config.json"; refuses 'another model' 'model_type is roberta' "$lines"
+    settings; echo '{"do_lower_case": false}' > "$search/tokenizer_config.json"
+    refuses 'a cased vocabulary' 'do_lower_case is false' "$lines"
+    settings; rm "$search/vocab.txt"; refuses 'no vocabulary' 'cannot be opened' "$lines"
+    printf '[PAD]\n[UNK]\n[CLS]\nword\n' > "$search/vocab.txt"; refuses 'a vocabulary without [SEP]' 'lacks' "$lines"
+    { cat "$data/vocab.txt"; echo one_more; } > "$search/vocab.txt"
+    refuses 'more words than the model has' '30523 words' "$lines"
+    cp "$data/vocab.txt" "$search/vocab.txt"; refuses 'no lines' 'cannot be opened' "$search/nothing"
+
+    if ! command -v python3 > /dev/null; then echo 'SKIPPED the rules of words: there is no python3'
+    elif ! unicode=$(python3 tests/models/wordpiece.py unicode examples/embed/letters.h); then
+        echo "SKIPPED the rules of words: $unicode, examples/embed/letters.h another one"
+    else
+        python3 examples/embed/letters.py | cmp -s - examples/embed/letters.h &&
+            say 'words: letters.h is what letters.py writes' ok || say 'words: letters.h is what letters.py writes' FAIL
+        for what in all words; do
+            rm -f "$search/vocab.txt"
+            [ $what = all ] || cp "$data/vocab.txt" "$search/vocab.txt"
+            python3 tests/models/wordpiece.py draw $what "$search" "$data/vocab.txt" &&
+                python3 tests/models/wordpiece.py read "$search/vocab.txt" "$search/texts.txt" > "$search/want"
+            $RUN "$embed" "$search" "$search/texts.txt" -t -n 100000 > "$search/out" &&
+                cmp -s "$search/out" "$search/want" && [ "$(wc -l < "$search/want")" -gt 1000 ] &&
+                say "words: $what, the token numbers of an independent reading" ok ||
+                { diff "$search/out" "$search/want" | head -n 4; say "words: $what, the token numbers of an independent reading" FAIL; }
+        done
+    fi
 fi
 
 echo "models: $passed passed, $failed failed"

@@ -7,7 +7,7 @@
  * what was computed: models.sh compares it between builds. The last line is `N passed, M failed`. */
 #include "models.h"
 
-extern const test_case suite_transliteration[], suite_stories[];
+extern const test_case suite_transliteration[], suite_stories[], suite_minilm[];
 
 uint64_t model_bits;
 static const char *folder;
@@ -85,6 +85,7 @@ int main(int argc, char **argv)
     static const struct { const char *name, *file; const test_case *tests; } models[] = {
         { "transliteration", "transliteration/model.bin", suite_transliteration },
         { "stories", "stories260K/stories260K.bin", suite_stories },
+        { "minilm", "minilm/model.safetensors", suite_minilm },
     };
     int counts[3] = { 0, 0, 0 };
     if (argc < 2) return fprintf(stderr, "usage: %s folder-of-models [word ...]\n", argv[0]), 2;
