@@ -54,6 +54,12 @@ conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/t
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
 	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
 
+embed: build/embed ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
+	@$(RUN) build/embed "$${MODEL:-../shared/models/minilm}" "$${FILE:-examples/embed/lines.txt}" $${Q:+-q "$$Q"} $(ARGS)
+
+embed-bench: build/embed-bench ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
+	@$${PYTHON:-python3} examples/embed/bench.py "$${MODEL:-../shared/models/minilm}"
+
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
 	@sh tests/models.sh $(ARGS)
 
@@ -112,6 +118,10 @@ build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build/obj
 	@$(CC) $(FLAGS) -c $< -o $@
 
+build/embed build/embed-bench: $(wildcard examples/embed/*.[ch]) attn.h build/flags
+	@echo 'compiling attn.h with it: some seconds'
+	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/embed/$(if $(findstring bench,$@),bench,embed).c -o $@ -pthread
+
 build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
@@ -129,4 +139,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count models mpi new-isa fuzz clean FORCE
+.PHONY: embed embed-bench bench bench-peers count models mpi new-isa fuzz clean FORCE

@@ -1,12 +1,15 @@
 /* bench.c: embed.c's model for bench.py, which has it and ONNX Runtime run in turns.
 
-   Build:  cc -O2 -I. -DATTN_THREADS -pthread examples/embed/bench.c -o bench
+   Build:  cc -O2 -I. -pthread examples/embed/bench.c -o bench
    Run:    ./bench folder - -j 1          embed's options; of these -H -p -16 -32 -P -j count
 
    Commands on standard input, answers on standard output:
        batch 2      the two lines of token numbers that follow are the batch from now on
        vectors      its vectors, a line of numbers for each, in hexadecimal
-       run 10       encodes it ten times: seconds, and seconds of processors, all together                       */
+       run 10       encodes it ten times: seconds, and seconds of processors, all together */
+#ifndef ATTN_THREADS
+#define ATTN_THREADS
+#endif
 #define main embed_main
 #include "embed.c"
 #undef main

@@ -259,7 +259,8 @@ static const char *model_init(model *m)
     for (int l = 0; l < m->layers && !m->file.why[0]; l++) layer_init(m, l, some);
     m->first = need_norm(m, "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias", -1);
     m->place = need_floats(m, "embeddings.position_embeddings.weight", -1, m->positions, m->width, NULL);
-    if (m->place) tensor_floats(&m->file, need(m, "embeddings.token_type_embeddings.weight", -1, 0, width), 0, width, some);
+    const tensor *type = need(m, "embeddings.token_type_embeddings.weight", -1, 0, width);
+    if (type) tensor_floats(&m->file, type, 0, width, some);
     for (size_t i = 0; m->place && i < (size_t)m->positions * width; i++) m->place[i] += some[i % width];
     free(some);
     return m->file.why[0] ? m->file.why : NULL;
@@ -306,7 +307,7 @@ static double root_of(double x)                                  /* Heron's meth
     return last;
 }
 
-/* No product is contracted with a sum, and sums have 16 lanes whatever the vectors: every processor has the same bits. */
+/* No product is contracted with a sum, and sums have 16 lanes whatever the vectors: the same bits everywhere. */
 #if defined(__clang__)
 #define EXACTLY _Pragma("STDC FP_CONTRACT OFF")
 #define COMPILED
@@ -373,7 +374,10 @@ typedef void loop(const row_list *r, size_t row);
         const size_t at = row * (size_t)r->n; \
         norm_row(r->x + at, r->y ? r->y + at : NULL, r->by->weight, r->by->bias, r->n, r->eps); \
     } \
-    target COMPILED static void gelu_##name(const row_list *r, size_t row) { gelu_row(r->x + row * (size_t)r->n, r->n); }
+    target COMPILED static void gelu_##name(const row_list *r, size_t row) \
+    { \
+        gelu_row(r->x + row * (size_t)r->n, r->n); \
+    }
 
 LOOPS(plain, )
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -558,7 +562,8 @@ static void settings(model *m, wish *w)
     for (size_t i = 0; i < sizeof must / sizeof *must; i++) {
         if (!setting(w->folder, must[i][0], must[i][1], s) || !strcmp(s, must[i][2])) continue;
         for (char *c = s; *c; c++) if (*c < ' ' || *c > '~') *c = '?';
-        snprintf(why, sizeof why, "%s says %s is %s; only %s can be computed here", must[i][0], must[i][1], s, must[i][2]);
+        snprintf(why, sizeof why, "%s says %s is %s; only %s can be computed here", must[i][0], must[i][1], s,
+                 must[i][2]);
         refuse(w->folder, why);
     }
     m->heads = w->heads;
@@ -573,7 +578,9 @@ static void settings(model *m, wish *w)
         w->pooling = !strcmp(s, "true") ? "first" : "mean";
     }
     if (!w->pooling) w->pooling = "mean";
-    if (!w->most && setting(w->folder, "sentence_bert_config.json", "max_seq_length", s)) w->most = (int)strtol(s, NULL, 10);
+    if (!w->most && setting(w->folder, "sentence_bert_config.json", "max_seq_length", s)) {
+        w->most = (int)strtol(s, NULL, 10);
+    }
     if (w->most < 1 || w->most > m->positions) w->most = m->positions;
     if (w->most < 3) refuse("-n", "a text has at least 3 tokens, of which two are [CLS] and [SEP]");
     if (w->bits) m->storage = w->bits == 32 ? ATTN_F32 : m->storage == ATTN_F32 ? ATTN_F16 : m->storage;
@@ -666,7 +673,10 @@ static void show(const model *m, line *all, line **order, int n, const wish *w)
         for (int i = 0; i < n; i++) all[i].score = dot(all[i].vector, all[n].vector, m->width);
         for (int i = 0; i < n; i++) order[i] = &all[i];
         qsort(order, (size_t)n, sizeof *order, by_score);
-        for (int i = 0; i < n && i < w->nearest; i++) { printf("%6.3f  ", (double)order[i]->score);  print_text(order[i]->t); }
+        for (int i = 0; i < n && i < w->nearest; i++) {
+            printf("%6.3f  ", (double)order[i]->score);
+            print_text(order[i]->t);
+        }
     } else if (!w->out) {
         for (int i = 0; i < n; i++) {
             for (int k = 0; k < n; k++) printf("%6.3f ", (double)dot(all[i].vector, all[k].vector, m->width));

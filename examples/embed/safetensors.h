@@ -1,6 +1,6 @@
-/* safetensors.h: tensors by name from a file as Hugging Face publishes them, and the JSON in and beside it. The file may
-   come from anybody: whatever is wrong with it is said in a sentence, and nothing is read outside it. Names and data stay
-   where they are. Format: 8 bytes of length, little-endian; a JSON header of that length; the data. */
+/* safetensors.h: tensors by name from a file as Hugging Face publishes them, and the JSON in and beside it. The file
+   may come from anybody: whatever is wrong with it is said in a sentence, and nothing is read outside it. Names and
+   data stay where they are. Format: 8 bytes of length, little-endian; a JSON header of that length; the data. */
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
 #include "attn.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 32, SHOWN = 96 };                               /* levels of JSON; characters of a name in a sentence */
+enum { DEEPEST = 32, SHOWN = 96 };                               /* levels of JSON; letters of a name in a sentence */
 
 typedef struct text { const char *at; size_t n; } text;
 
@@ -147,6 +147,7 @@ static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
         { "U32", 4, 0, ATTN_F32 }, { "I16", 2, 0, ATTN_F32 }, { "U16", 2, 0, ATTN_F32 }, { "I8", 1, 0, ATTN_F32 },
         { "U8", 1, 0, ATTN_F32 },  { "BOOL", 1, 0, ATTN_F32 }
     };
+    const size_t n_types = sizeof types / sizeof *types;
     size_t type = 0, bytes = 0, rank = 0;
     int seen = 0;
     json_must(j, '{');
@@ -155,8 +156,8 @@ static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
         json_must(j, ':');
         if (is(key, "dtype")) {
             const text name = json_string(j);
-            for (type = 0; type < sizeof types / sizeof *types && !is(name, types[type].name); type++) { }
-            if (!j->bad && type == sizeof types / sizeof *types) return about(all, t->name, "has a type unknown here");
+            for (type = 0; type < n_types && !is(name, types[type].name); type++) { }
+            if (!j->bad && type == n_types) return about(all, t->name, "has a type unknown here");
             seen |= 1;
         } else if (is(key, "shape")) {
             bytes = 1;
@@ -190,7 +191,9 @@ static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
     if (j->bad) return "its header is no JSON of the kind that safetensors has";
     if (seen != 7) return about(all, t->name, "lacks a dtype, shape or data_offsets");
     const size_t there = t->to - t->from;
-    if (there % types[type].size || there / types[type].size != bytes) return about(all, t->name, "has offsets that do not fit its shape");
+    if (there % types[type].size || there / types[type].size != bytes) {
+        return about(all, t->name, "has offsets that do not fit its shape");
+    }
     t->usable = types[type].usable && rank <= 2;
     t->storage = types[type].storage;
     return NULL;

@@ -1,7 +1,8 @@
-/* wordpiece.h: text as the token numbers of uncased BERT, by vocab.txt: the published rules. Control characters are dropped,
-   CJK characters stand apart, lower case, accents stripped (letters.h), split at white space and at every punctuation
-   mark; of each word the longest piece first, what goes on from there with ##. A word without a way, or of more than 100
-   letters, is [UNK]. Bytes that are no UTF-8 are dropped. [CLS] and the like within a text are ordinary letters. */
+/* wordpiece.h: text as the token numbers of uncased BERT, by vocab.txt: the published rules. Control characters are
+   dropped, CJK characters stand apart, lower case, accents stripped (letters.h), split at white space and at every
+   punctuation mark; of each word the longest piece first, what goes on from there with ##. A word without a way, or of
+   more than 100 letters, is [UNK]. Bytes that are no UTF-8 are dropped. [CLS] and the like within a text are ordinary
+   letters. Marks of musical notation keep the order in which they stand. */
 #ifndef WORDPIECE_H
 #define WORDPIECE_H
 #include "letters.h"
@@ -62,7 +63,12 @@ static const char *vocabulary_parse(vocabulary *v, const unsigned char *bytes, s
 }
 
 /* The text that is being split, up to the word that is being read. */
-typedef struct splitter { const vocabulary *v; int *ids, n, most; char word[4 * LETTERS]; int bytes, letters; } splitter;
+typedef struct splitter {
+    const vocabulary *v;
+    int *ids, n, most;
+    char word[4 * LETTERS];
+    int bytes, letters;
+} splitter;
 
 static void push(splitter *s, int id) { if (s->n < s->most) s->ids[s->n++] = id; }
 

@@ -6,11 +6,11 @@
 #include <setjmp.h>
 
 static jmp_buf refused_at;                /* where `exit` goes: weights may be finite and lead to infinities */
-static int exits;
-#define exit(status) (exits++, longjmp(refused_at, 1))
+static int quiet(FILE *f, const char *format, ...) { return f == NULL || format == NULL; }
+#define exit(status) longjmp(refused_at, status)
 #define main embed_main
 #define ATTN__IMPLEMENTED
-#define fprintf(...) ((void)0)
+#define fprintf quiet
 #include "../../examples/embed/embed.c"
 #undef fprintf
 #undef exit
@@ -58,12 +58,12 @@ static void put_norm(const char *prefix, const char *name, int width, int old)
     put_tensor(prefix, full, width, 0);
 }
 
-static void put_linear(const char *prefix, int layer, const char *name, int rows, int columns)
+static void put_linear(const char *prefix, int of_layer, const char *name, int rows, int columns)
 {
     char full[96];
-    sprintf(full, "encoder.layer.%d.%s.weight", layer, name);
+    sprintf(full, "encoder.layer.%d.%s.weight", of_layer, name);
     put_tensor(prefix, full, rows, columns);
-    sprintf(full, "encoder.layer.%d.%s.bias", layer, name);
+    sprintf(full, "encoder.layer.%d.%s.bias", of_layer, name);
     put_tensor(prefix, full, rows, 0);
 }
 
@@ -75,7 +75,7 @@ static unsigned char *checkpoint(input *in, size_t *size, int heads)
     const int positions = from_to(in, 2, 12), old = coin(in), layers = from_to(in, 0, 2);
     const char *prefix = coin(in) ? "bert." : "";
     char name[64];
-    unsigned char *file;
+    unsigned char *made;
     uint64_t length;
     int i, damage;
     memset(&d, 0, offsetof(drawing, bytes));
@@ -110,12 +110,12 @@ static unsigned char *checkpoint(input *in, size_t *size, int heads)
     }
     *size = 8 + (size_t)d.at + d.data;
     if (damage == 3) *size = u16(in) % (*size + 1);
-    file = (unsigned char *)malloc(*size + (*size == 0));
-    if (!file) abort();
-    for (i = 0; i < 8 && (size_t)i < *size; i++) file[i] = (unsigned char)(length >> 8 * i);
-    if (*size > 8) memcpy(file + 8, d.header, *size - 8 < (size_t)d.at ? *size - 8 : (size_t)d.at);
-    if (*size > 8 + (size_t)d.at) memcpy(file + 8 + d.at, d.bytes, *size - 8 - (size_t)d.at);
-    return file;
+    made = (unsigned char *)malloc(*size + (*size == 0));
+    if (!made) abort();
+    for (i = 0; i < 8 && (size_t)i < *size; i++) made[i] = (unsigned char)(length >> 8 * i);
+    if (*size > 8) memcpy(made + 8, d.header, *size - 8 < (size_t)d.at ? *size - 8 : (size_t)d.at);
+    if (*size > 8 + (size_t)d.at) memcpy(made + 8 + d.at, d.bytes, *size - 8 - (size_t)d.at);
+    return made;
 }
 
 static unsigned char *draw_vocabulary(input *in, size_t *size)
@@ -123,44 +123,44 @@ static unsigned char *draw_vocabulary(input *in, size_t *size)
     static const char *const some[] = { "a", "b", "##b", "ab", "##ab", "##a", "\xC3\xA4", "##", "\xE7\x8C\xAB", ".", "#", "",
                                         "\r", "##\xE1\x85\xA1", "abababab", "##\xFF" };
     static const char *const always[] = { "[UNK]", "[CLS]", "[SEP]" };
-    char text[512];
+    char all[512];
     int i, n = from_to(in, 0, 20), at = 0;
     const int left_out = from_to(in, 0, 15);
-    for (i = 0; i < 3; i++) if (i != left_out) at += sprintf(text + at, "%s%s", always[i], coin(in) ? "\n" : "\r\n");
-    for (i = 0; i < n; i++) at += sprintf(text + at, "%s\n", some[u8(in) % 16u]);
+    for (i = 0; i < 3; i++) if (i != left_out) at += sprintf(all + at, "%s%s", always[i], coin(in) ? "\n" : "\r\n");
+    for (i = 0; i < n; i++) at += sprintf(all + at, "%s\n", some[u8(in) % 16u]);
     *size = (size_t)at - (at > 0 && coin(in));
     unsigned char *exact = (unsigned char *)malloc(*size + (*size == 0));
     if (!exact) abort();
-    memcpy(exact, text, *size);
+    memcpy(exact, all, *size);
     return exact;
 }
 
-static void draw_text(input *in, char *text, int n)
+static void draw_text(input *in, char *to, int n)
 {
     static const char *const some[] = { "a", "b", "\xC3\xA4", " ", "\xE7\x8C\xAB", "\xEA\xB0\x80", ".", "\xCC\x81", "\xF0\x9F\x98\x80", "AB" };
     int at = 0;
     while (at < n) {
-        if (coin(in)) { text[at++] = (char)u8(in);  continue; }
+        if (coin(in)) { to[at++] = (char)u8(in);  continue; }
         const char *s = some[u8(in) % 10u];
-        while (*s && at < n) text[at++] = *s++;
+        while (*s && at < n) to[at++] = *s++;
     }
 }
 
 static void use(input *in, model *m, const vocabulary *v)
 {
     line lines[2], *both[2] = { &lines[0], &lines[1] };
-    char *text[2];
+    char *bytes[2];
     float *vectors = floats(4 * (size_t)m->width);
     int i, k, most = from_to(in, 2, m->positions < 12 ? m->positions : 12), long_one = coin(in) && coin(in) ? 130 : 0;
     volatile int step = 0;                /* what is done when a jump comes back */
     memset(lines, 0, sizeof lines);
     for (i = 0; i < 2; i++) {
         const int n = from_to(in, 0, 20) + long_one;
-        text[i] = (char *)malloc((size_t)n + (n == 0));
+        bytes[i] = (char *)malloc((size_t)n + (n == 0));
         lines[i].ids = (int *)malloc((size_t)most * sizeof(int));
-        if (!text[i] || !lines[i].ids) abort();
-        draw_text(in, text[i], n);
-        lines[i].t.at = text[i], lines[i].t.n = (size_t)n;
+        if (!bytes[i] || !lines[i].ids) abort();
+        draw_text(in, bytes[i], n);
+        lines[i].t.at = bytes[i], lines[i].t.n = (size_t)n;
         lines[i].n = tokenize(v, lines[i].t, lines[i].ids, most);
         MUST(lines[i].n >= 2 && lines[i].n <= most);
         for (k = 0; k < lines[i].n; k++) MUST(lines[i].ids[k] >= 0 && lines[i].ids[k] < v->words);
@@ -180,7 +180,7 @@ static void use(input *in, model *m, const vocabulary *v)
         MUST(step != 1);                  /* alone they are fine, so together they are */
         if (step == 2) MUST(memcmp(vectors, vectors + 2 * m->width, 2 * (size_t)m->width * sizeof *vectors) == 0);
     }
-    for (i = 0; i < 2; i++) free(text[i]), free(lines[i].ids);
+    for (i = 0; i < 2; i++) free(bytes[i]), free(lines[i].ids);
     free(vectors);
 }
 
