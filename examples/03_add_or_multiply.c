@@ -11,6 +11,8 @@
        no mask                                0.007  0.002  0.001  0.990   1.00   990.12  the pad decides
        weight * 0, after the softmax          0.007  0.002  0.001  0.000   0.01     0.14  99 % of the answer is gone
        score * 0, before the softmax          0.610  0.225  0.083  0.083   1.00    95.67  a score of 0 votes
+         of a pad that fits badly: no mask    0.662  0.244  0.090  0.004   1.00    18.65  its score is -3
+         score * 0                            0.610  0.225  0.083  0.083   1.00    95.67  no: 18 times as much
        key and value * 0                      0.610  0.225  0.083  0.083   1.00    13.07  a vote for nothing: diluted
        score - 10, before the division by 8   0.023  0.008  0.003  0.966   1.00   966.34  the pad still decides
        score - 10, after it                   0.662  0.244  0.090  0.004   1.00    18.65  0.4 % of it is left, and shows
@@ -75,6 +77,15 @@ int main(void)
     b.weights_stage = ATTN_PROBABILITIES;  b.q = zero;  b.bias = scores;
     run(&b);
     row("score * 0, before the softmax", w, out, "a score of 0 votes");
+
+    /* Where the score was negative, multiplying it by 0 raises it: the key gains by being "masked". */
+    scores[3] = -3;
+    run(&b);
+    const float before = w[3];
+    row("  of a pad that fits badly: no mask", w, out, "its score is -3");
+    scores[3] *= keep[3];
+    run(&b);
+    row("  score * 0", w, out, w[3] > 18 * before ? "no: 18 times as much" : "hidden");
 
     /* The vectors of the pad set to zero: its score is q.0 = 0, which is a vote again, now for a value of 0. */
     float k_zero[N * DIM], v_zero[N];
