@@ -6,6 +6,9 @@
    A mask of shape [2, 1, 1, 6], or two lengths, says exactly as much as [2, 1, 5, 6]. And 1 and 0 are not for adding:
    a 1/0 matrix that is added to the scores hides nothing (it makes the pads e times lighter than the words).
 
+   Further reading: the ONNX operator Attention, onnx.ai/onnx/operators/onnx__Attention.html: a boolean and an additive
+   attn_mask in one place; README.md of attn.h has a table of who calls what how.
+
    Output:
        mask, shape [2, 1, 5, 6]: batch, heads (1: all heads share it), queries, keys
        what is added to the scores                 the same as 1 = attend, 0 = hide: keep bytes

@@ -5,6 +5,9 @@
    Where people go wrong: a score of 0 is not silence. exp(0) = 1, so a key with score 0 votes like any other.
    Only adding -inf to the score, after the division and before the softmax, takes a key out.
 
+   Further reading: Vaswani and others, arxiv.org/abs/1706.03762, 3.2.3: "masking out (setting to -inf) all values in
+   the input of the softmax".
+
    Output:
                                                  Mi chiamo   Luke  <pad>    sum      out
        the three words alone                  0.665  0.245  0.090  0.000   1.00    14.25  the truth

@@ -5,6 +5,8 @@
    Where people go wrong: -1e9 is a number, and the softmax only knows differences. It loses against a better score,
    but a row in which everything is -1e9 is a row in which everything is equally good, the hidden keys included.
 
+   Further reading: github.com/pytorch/pytorch/issues/41508, a layer that makes NaN of such a row.
+
    Output:
          mask    weights of the 4 keys            out        lse  masked_rows
        one key of four hidden: no difference to see

@@ -5,6 +5,9 @@
    Where people go wrong: the output has as many rows as there are QUERIES. The keys decide only how wide the
    weights are, and they disappear in the sum over them: source and target may have any two lengths.
 
+   Further reading: Vaswani and others, arxiv.org/abs/1706.03762, 3.2.2 and figure 2; Alammar, The Illustrated
+   Transformer, jalammar.github.io/illustrated-transformer.
+
    Output:
        SELF: 10 words of the target look at themselves
          query    from the target           [2, 10, 512]

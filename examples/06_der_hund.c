@@ -6,6 +6,9 @@
    Where people go wrong: the weights are not the translation. They say how much of each source VALUE flows into the
    row of the next word; which word that is, is read from the mixture.
 
+   Further reading: Jain and Wallace, Attention is not Explanation, arxiv.org/abs/1902.10186, and Wiegreffe and Pinter,
+   Attention is not not Explanation, arxiv.org/abs/1908.04626.
+
    Output:
        next word   weights:   Der   Hund  läuft  votes:   The    dog   runs
        The                   0.85   0.10   0.05          0.78   0.16   0.06

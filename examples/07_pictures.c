@@ -7,6 +7,8 @@
    Where people go wrong: "causal" with fewer queries than keys has two meanings. TOP_LEFT puts the first query at
    the first key; BOTTOM_RIGHT puts the last query at the last key, and that is what a decoder with a cache means.
 
+   Further reading: the README of flash-attention, github.com/Dao-AILab/flash-attention: causal and window as 0 and 1.
+
    Output:
        three_masks.svg
        causal.svg

@@ -5,6 +5,8 @@
    Where people go wrong: when two of the three best continue the same beam, one beam dies and another one lives twice.
    The cache has to follow (reorder by the parents) BEFORE the next token is appended.
 
+   Further reading: Sutskever, Vinyals and Le, Sequence to Sequence Learning, arxiv.org/abs/1409.3215, 3.2.
+
    Output:
        step  best words   their beams   beams that die
           1     9 12 16      { 0, 0, 0 }   1 2

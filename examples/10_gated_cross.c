@@ -5,6 +5,8 @@
    Where people go wrong: the gate is tanh(g), not g. Training starts at g = 0, where the layer adds exactly nothing and
    the model is bit for bit the one it was before; but g = 1 is not "fully open", it is 0.76.
 
+   Further reading: Alayrac and others, Flamingo, arxiv.org/abs/2204.14198, 2.2: the gate.
+
    Output:
        no gate                 largest change of the text 1.8298
        gate 0    tanh 0.0000   largest change of the text 0.0000   the same bits as before

@@ -5,6 +5,9 @@
    Where people go wrong: attention has no idea of order. Two equal keys get equal weights, wherever they stand; only
    something that depends on the POSITIONS can part them, and a bias is added to the scores before the softmax.
 
+   Further reading: Raffel and others, T5, arxiv.org/abs/1910.10683, 2.1; Shaw, Uszkoreit and Vaswani,
+   arxiv.org/abs/1803.02155.
+
    Output:
        without a bias both heads are torn between the two articles:
        head 0       die   Katze   sieht     die    Maus

@@ -5,6 +5,9 @@
    Where people go wrong: "almost the same" is how padding bugs look. Here it is the same to the last bit, with pads at
    the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that nobody looks at them.
 
+   Further reading: the paragraph POSITIONS at the top of attn.h; He, Defeating Nondeterminism in LLM Inference, 2025,
+   on what it takes elsewhere to get one answer from any batch.
+
    Output:
        self-attention (encoder)
          sentence of 7 in a batch of 7:  pads behind: the same bits   pads in front: the same bits

@@ -5,6 +5,9 @@
    Where people go wrong: every decoder layer has projections of its own, so one encoder output fills as many caches as
    there are layers; and the self-attention caches grow while the cross-attention caches are only read.
 
+   Further reading: Vaswani and others, arxiv.org/abs/1706.03762, figure 1; Xiong and others, On Layer Normalization
+   in the Transformer Architecture, arxiv.org/abs/2002.04745 (norms first, as here).
+
    Output:
        encode   2 sentences of 6 and 4 words, 2 layers: self-attention, feed-forward
        fill     2 caches from one memory: every decoder layer projects it in its own way

@@ -12,6 +12,9 @@
    Face were shuffled to turn halves (i, i + n/2). The wrong one tells fluent nonsense. And the prompt: it is not fed
    token by token, which reads all weights once a token, but in one call; the bits are the same.
 
+   Further reading: Eldan and Li, TinyStories, arxiv.org/abs/2305.07759; Touvron and others, LLaMA,
+   arxiv.org/abs/2302.13971.
+
    Output:
        usage: stories checkpoint.bin [options]
          -i text     the beginning of the story           -n 200    tokens, those of the beginning included

@@ -6,6 +6,8 @@
    is computed from it is float: what is left is the error of the keys themselves, averaged away by the soft-max. And it
    is not one more source of chance: the same bits as a float cache that was filled with the rounded keys.
 
+   Further reading: the section STORAGE of attn.h; Kalamkar and others, A Study of BFLOAT16, arxiv.org/abs/1905.12322.
+
    Output:
        one row over 1500 keys, 8 heads of 64, N(0,1)
        storage      memory   largest error   rms error

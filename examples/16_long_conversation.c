@@ -6,6 +6,8 @@
    and every step moves the whole memory. Here a key keeps its position for good; whole pages of old keys are given
    back, and a row whose window ends before them cannot tell that they are gone.
 
+   Further reading: Xiao and others, attention sinks, arxiv.org/abs/2309.17453: why the first keys should stay pinned.
+
    Output:
        a window of 100 tokens, a conversation of 3000
        the whole cache:    3000 keys,  24 pages, 3072 KB

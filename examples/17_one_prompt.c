@@ -5,6 +5,8 @@
    Where people go wrong: they run the prompt four times, or once and copy its keys four times. A copy of an entry holds
    the same pages; only the last page, which the answers go on to fill, is copied, and that when an answer writes to it.
 
+   Further reading: Kwon and others, PagedAttention, arxiv.org/abs/2309.06180.
+
    Output:
        after the prompt of 1000 tokens      8 pages
        four entries that hold it            8 pages

@@ -6,6 +6,8 @@
    them by log-sum-exp, which gives other bits for every size of a piece. Here a carry goes from piece to piece: the
    state of every row, v_head_dim + 4 floats a head. Pieces of n * 128 keys give the bits of one call over everything.
 
+   Further reading: Milakov and Gimelshein, arxiv.org/abs/1805.02867: the running maximum and sum that a carry is.
+
    Output:
          keys        file   the program holds
          1000      256000   ### bytes
