@@ -9921,13 +9921,19 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * decides), it is because a vector of 16 is a whole panel.
  * ============================================================================================== */
 
-/* For the loop behind it: a few steps at a time, because the jump back costs 2 % of a tile. */
-#if defined(__clang__)
-#define ATTN__UNROLL _Pragma("clang loop unroll_count(4)")
-#elif defined(__GNUC__) && __GNUC__ >= 8
-#define ATTN__UNROLL _Pragma("GCC unroll 4")
+/* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now
+   one, now another, and then run out of registers in the tile. */
+#if (defined(__GNUC__) || defined(__clang__)) && ATTN__ISA == 3 && !defined(ATTN__MSAN)
+#define ATTN__CHAIN(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #else
-#define ATTN__UNROLL
+#define ATTN__CHAIN(c, a, b) c = attn__vfma(a, b, c)
+#endif
+
+/* Compilers move no access to memory past it. */
+#if defined(__GNUC__) || defined(__clang__)
+#define ATTN__BARRIER __asm__ __volatile__("" : : : "memory")
+#else
+#define ATTN__BARRIER
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -10226,13 +10232,15 @@ ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__A
  * components (a line of memory) all that comes next has been asked for. `lines` of them belong
  * to a step. */
 ATTN__V void ATTN__FN(prefetch_keys)(const int heads, const int lines, const float *next,
-                                     ptrdiff_t row, ptrdiff_t head, int t)
+                                     ptrdiff_t row, ptrdiff_t head, int depth, int t)
 {
-    const int linear = ATTN__FN(linear)(row);
-    const float *at = linear ? next + (ptrdiff_t)t / ATTN__TRANSPOSED * heads * lines * 16
+    const int linear = ATTN__FN(linear)(row), step = t / ATTN__TRANSPOSED;
+    const int mixed = linear && row != depth;        /* keys of all heads, side by side */
+    const float *at = mixed ? next + (ptrdiff_t)step * heads * lines * 16
+                    : linear ? next + (ptrdiff_t)step * lines * 16
                              : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
     ATTN__FN(prefetch)(at, linear ? 16 : row, lines);
-    if (heads > 1) ATTN__FN(prefetch)(at + (linear ? lines * 16 : head), linear ? 16 : row, lines);
+    if (heads > 1) ATTN__FN(prefetch)(at + (mixed ? lines * 16 : head), linear ? 16 : row, lines);
 }
 
 /* The tile of scores: `rows` queries of a head against `vecs` vectors of keys. Four chains
@@ -10256,7 +10264,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         n = attn__min(g->depth - t, ATTN__TRANSPOSED);
         if (next)
             ATTN__FN(prefetch_keys)(heads, vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, next, row,
-                                    k1 - k, t);
+                                    k1 - k, g->depth, t);
 /* x: components t .. t + n - 1 of the vector of keys at `at`; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
@@ -10334,8 +10342,9 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
                                          int heads, int h, int pair, ptrdiff_t b_head)
 {
     const ptrdiff_t row = g->b_step;
-    /* Linearly only where heads lie side by side in a row: then all that is fetched is read. */
-    if (ATTN__FN(linear)(row))
+    /* Linearly only where all that is fetched is read: where the keys of a head touch, as below, or
+       heads lie side by side in a row. */
+    if (ATTN__FN(linear)(row) && row != g->depth)
         return g->ahead && row == heads * (ptrdiff_t)g->depth
              ? (const float *)g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
     /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
@@ -10428,92 +10437,104 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
-    const int x1 = vecs > 1 ? x + ATTN__LANES : x;
+    const int behind = vecs > 1 ? ATTN__LANES : 0;
+    float *c = g->c + r * g->c_row + x;
     int t;
     attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
 
-    /* Rows that this tile does not have are copies that nobody uses: the compiler drops them. */
-    c00 = ATTN__FN(chain_start)(g, r, x);
-    c01 = ATTN__FN(chain_start)(g, r, x1);
-    c10 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x) : c00;
-    c11 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x1) : c00;
-    c20 = rows > 2 ? ATTN__FN(chain_start)(g, r + 2, x) : c00;
-    c21 = rows > 2 ? ATTN__FN(chain_start)(g, r + 2, x1) : c00;
-    c30 = rows > 3 ? ATTN__FN(chain_start)(g, r + 3, x) : c00;
-    c31 = rows > 3 ? ATTN__FN(chain_start)(g, r + 3, x1) : c00;
-    c40 = rows > 4 ? ATTN__FN(chain_start)(g, r + 4, x) : c00;
-    c41 = rows > 4 ? ATTN__FN(chain_start)(g, r + 4, x1) : c00;
-    c50 = rows > 5 ? ATTN__FN(chain_start)(g, r + 5, x) : c00;
-    c51 = rows > 5 ? ATTN__FN(chain_start)(g, r + 5, x1) : c00;
-    c60 = rows > 6 ? ATTN__FN(chain_start)(g, r + 6, x) : c00;
-    c61 = rows > 6 ? ATTN__FN(chain_start)(g, r + 6, x1) : c00;
-    c70 = rows > 7 ? ATTN__FN(chain_start)(g, r + 7, x) : c00;
-    c71 = rows > 7 ? ATTN__FN(chain_start)(g, r + 7, x1) : c00;
-    c80 = rows > 8 ? ATTN__FN(chain_start)(g, r + 8, x) : c00;
-    c81 = rows > 8 ? ATTN__FN(chain_start)(g, r + 8, x1) : c00;
-    c90 = rows > 9 ? ATTN__FN(chain_start)(g, r + 9, x) : c00;
-    c91 = rows > 9 ? ATTN__FN(chain_start)(g, r + 9, x1) : c00;
-    cA0 = rows > 10 ? ATTN__FN(chain_start)(g, r + 10, x) : c00;
-    cA1 = rows > 10 ? ATTN__FN(chain_start)(g, r + 10, x1) : c00;
-    cB0 = rows > 11 ? ATTN__FN(chain_start)(g, r + 11, x) : c00;
-    cB1 = rows > 11 ? ATTN__FN(chain_start)(g, r + 11, x1) : c00;
-/* one row's share of a step: the number at p times both vectors of b */
-#define ATTN__STEP(p, c0, c1) \
-    q = attn__vset(p); \
-    c0 = attn__vfma(q, b0, c0); \
-    c1 = attn__vfma(q, b1, c1)
-    ATTN__UNROLL
-    for (t = g->depth; t > 0; t--) {
-        const attn__vec b0 = ATTN__FN(load)(how, b, 0);
-        const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, b, second) : b0;
-        attn__vec q = attn__vset(*a0);
-        if (ahead) {
-            if (how == ATTN_F32)
-                ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16);
-            else                                     /* 32 values to a line, or a part of one */
-                ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32);
-            ahead = ATTN__FN(at)(how, ahead, ahead_row);
-        }
-        c00 = attn__vfma(q, b0, c00);
-        c01 = attn__vfma(q, b1, c01);
-        if (rows > 1) { ATTN__STEP(a0[row], c10, c11); }
-        if (rows > 2) { ATTN__STEP(a0[2 * row], c20, c21); }
-        if (rows > 3) { ATTN__STEP(*a3, c30, c31); }
-        if (rows > 4) { ATTN__STEP(a3[row], c40, c41); }
-        if (rows > 5) { ATTN__STEP(a3[2 * row], c50, c51); }
-        if (rows > 6) { ATTN__STEP(*a6, c60, c61); }
-        if (rows > 7) { ATTN__STEP(a6[row], c70, c71); }
-        if (rows > 8) { ATTN__STEP(a6[2 * row], c80, c81); }
-        if (rows > 9) { ATTN__STEP(*a9, c90, c91); }
-        if (rows > 10) { ATTN__STEP(a9[row], cA0, cA1); }
-        if (rows > 11) { ATTN__STEP(a9[2 * row], cB0, cB1); }
-        a0++;
-        if (rows > 3) a3++;
-        if (rows > 6) a6++;
-        if (rows > 9) a9++;
-        b = ATTN__FN(at)(how, b, step);
+    /* Rows that this tile does not have stay zeros that nobody uses: the compiler drops them. */
+    c00 = c01 = c10 = c11 = c20 = c21 = c30 = c31 = c40 = c41 = c50 = c51 = attn__vset(0.0f);
+    c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
+#define ATTN__ROWS_OF_TILE(do) \
+    do(0, c00, c01) do(1, c10, c11) do(2, c20, c21) do(3, c30, c31) do(4, c40, c41) \
+    do(5, c50, c51) do(6, c60, c61) do(7, c70, c71) do(8, c80, c81) do(9, c90, c91) \
+    do(10, cA0, cA1) do(11, cB0, cB1)
+#define ATTN__START(i, c0, c1) \
+    if (rows > (i)) { c0 = attn__vload(from); c1 = attn__vload(from + behind); } \
+    from += g->from_row;
+    if (g->from) {
+        const float *from = g->from + r * g->from_row + x;
+        ATTN__ROWS_OF_TILE(ATTN__START)
     }
+#undef ATTN__START
+/* one row's share of a step: the number at p times both vectors of b */
+#define ATTN__ROW(p, c0, c1) \
+    q = attn__vset(p); \
+    ATTN__CHAIN(c0, q, b0); \
+    ATTN__CHAIN(c1, q, b1)
+/* step i from here: nothing is loaded before its turn, else registers would not suffice */
+#define ATTN__STEP(i) { \
+        const void *bi = ATTN__FN(at)(how, b, (i) * step); \
+        const attn__vec b0 = ATTN__FN(load)(how, bi, 0); \
+        const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, bi, second) : b0; \
+        attn__vec q = attn__vset(a0[i]); \
+        ATTN__CHAIN(c00, q, b0); \
+        ATTN__CHAIN(c01, q, b1); \
+        if (rows > 1) { ATTN__ROW(a0[row + (i)], c10, c11); } \
+        if (rows > 2) { ATTN__ROW(a0[2 * row + (i)], c20, c21); } \
+        if (rows > 3) { ATTN__ROW(a3[i], c30, c31); } \
+        if (rows > 4) { ATTN__ROW(a3[row + (i)], c40, c41); } \
+        if (rows > 5) { ATTN__ROW(a3[2 * row + (i)], c50, c51); } \
+        if (rows > 6) { ATTN__ROW(a6[i], c60, c61); } \
+        if (rows > 7) { ATTN__ROW(a6[row + (i)], c70, c71); } \
+        if (rows > 8) { ATTN__ROW(a6[2 * row + (i)], c80, c81); } \
+        if (rows > 9) { ATTN__ROW(a9[i], c90, c91); } \
+        if (rows > 10) { ATTN__ROW(a9[row + (i)], cA0, cA1); } \
+        if (rows > 11) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
+        ATTN__BARRIER; \
+    }
+/* the steps so far are done: so many of each row, and of b; and what comes next is asked for */
+#define ATTN__STEPS(n) \
+    a0 += n; \
+    if (rows > 3) a3 += n; \
+    if (rows > 6) a6 += n; \
+    if (rows > 9) a9 += n; \
+    b = ATTN__FN(at)(how, b, (n) * step)
+#define ATTN__AHEAD \
+    if (how == ATTN_F32) \
+        ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16); \
+    else                                             /* 32 values to a line, or a part of one */ \
+        ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32); \
+    ahead = ATTN__FN(at)(how, ahead, ahead_row)
+    for (t = g->depth; t >= 4; t -= 4) {
+        if (ahead) { ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; }
+        ATTN__STEP(0)
+        ATTN__STEP(1)
+        ATTN__STEP(2)
+        ATTN__STEP(3)
+        ATTN__STEPS(4);
+    }
+    for (; t > 0; t--) {
+        if (ahead) { ATTN__AHEAD; }
+        ATTN__STEP(0)
+        ATTN__STEPS(1);
+    }
+#undef ATTN__AHEAD
+#undef ATTN__STEPS
+#undef ATTN__ROW
 #undef ATTN__STEP
+    /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
+#define ATTN__FOLD(i, c0, c1) \
+    if (rows > (i)) { \
+        const attn__vec fa = attn__vset(g->fold_a[r + (i)]), fb = attn__vset(g->fold_b[r + (i)]); \
+        attn__vstore(c, attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb))); \
+        if (vecs > 1) \
+            attn__vstore(c + behind, attn__vfma(attn__vload(c + behind), fa, \
+                                                attn__vmul(c1, fb))); \
+        c += g->c_row; \
+    }
 #define ATTN__STORE(i, c0, c1) \
     if (rows > (i)) { \
-        ATTN__FN(chain_store)(g, r + (i), x, c0); \
-        if (vecs > 1) ATTN__FN(chain_store)(g, r + (i), x1, c1); \
+        attn__vstore(c, c0); \
+        if (vecs > 1) attn__vstore(c + behind, c1); \
+        c += g->c_row; \
     }
-    ATTN__FN(chain_store)(g, r, x, c00);
-    if (vecs > 1) ATTN__FN(chain_store)(g, r, x1, c01);
-    ATTN__STORE(1, c10, c11)
-    ATTN__STORE(2, c20, c21)
-    ATTN__STORE(3, c30, c31)
-    ATTN__STORE(4, c40, c41)
-    ATTN__STORE(5, c50, c51)
-    ATTN__STORE(6, c60, c61)
-    ATTN__STORE(7, c70, c71)
-    ATTN__STORE(8, c80, c81)
-    ATTN__STORE(9, c90, c91)
-    ATTN__STORE(10, cA0, cA1)
-    ATTN__STORE(11, cB0, cB1)
+    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__FOLD) }
+    else { ATTN__ROWS_OF_TILE(ATTN__STORE) }
 #undef ATTN__STORE
+#undef ATTN__FOLD
+#undef ATTN__ROWS_OF_TILE
 }
 
 /* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
@@ -11190,6 +11211,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__TRANSPOSED
 #undef ATTN__SLOW
 #undef ATTN__PIECES
+#undef ATTN__CHAIN
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
