@@ -10193,11 +10193,18 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #define ATTN__CHAIN(c, a, b) c = attn__vfma(a, b, c)
 #endif
 
-/* Compilers move no access to memory past it. */
+/* Compilers move no access to memory past a barrier. */
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__BARRIER __asm__ __volatile__("" : : : "memory")
 #else
 #define ATTN__BARRIER
+#endif
+/* How an opaque pointer came about, clang cannot tell: it would walk from row to row, an addition
+   for each. */
+#ifdef __clang__
+#define ATTN__OPAQUE(p) __asm__("" : "+r"(p))
+#else
+#define ATTN__OPAQUE(p) (void)0
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -10492,21 +10499,6 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
  * simpler. */
 ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__ALIASES(row); }
 
-/* Prefetches a part of the next keys while component t of the current ones is worked on: in 16
- * components (a line of memory) all that comes next has been asked for. `lines` of them belong
- * to a step. */
-ATTN__V void ATTN__FN(prefetch_keys)(const int heads, const int lines, const float *next,
-                                     ptrdiff_t row, ptrdiff_t head, int depth, int t)
-{
-    const int linear = ATTN__FN(linear)(row), step = t / ATTN__TRANSPOSED;
-    const int mixed = linear && row != depth;        /* keys of all heads, side by side */
-    const float *at = mixed ? next + (ptrdiff_t)step * heads * lines * 16
-                    : linear ? next + (ptrdiff_t)step * lines * 16
-                             : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
-    ATTN__FN(prefetch)(at, linear ? 16 : row, lines);
-    if (heads > 1) ATTN__FN(prefetch)(at + (mixed ? lines * 16 : head), linear ? 16 : row, lines);
-}
-
 /* The tile of scores: `rows` queries of a head against `vecs` vectors of keys. Four chains
  * s0..s3 hide the latency of the multiply-add; x holds a few components of one vector of keys.
  * Which chain is whose:
@@ -10522,13 +10514,25 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   float *c, float *c1, int last, const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
+    /* While some components of these keys are worked on, `lines` lines of the next ones are fetched:
+       in 16 components, a line of memory, all have been asked for. Read linearly, the keys of all
+       heads may lie side by side. */
+    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
+    const int linear = ATTN__FN(linear)(row), mixed = linear && row != g->depth;
+    const ptrdiff_t fetch_row = linear ? 16 : row;
+    const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
+    const ptrdiff_t on = mixed ? heads * lines * 16 : lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
         n = attn__min(g->depth - t, ATTN__TRANSPOSED);
-        if (next)
-            ATTN__FN(prefetch_keys)(heads, vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, next, row,
-                                    k1 - k, g->depth, t);
+        if (next) {
+            const float *at = linear ? next
+                            : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
+            ATTN__FN(prefetch)(at, fetch_row, lines);
+            if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
+            if (linear) next += on;
+        }
 /* x: components t .. t + n - 1 of the vector of keys at `at`; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
@@ -10763,6 +10767,10 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     ahead = ATTN__FN(at)(how, ahead, ahead_row)
     for (t = g->depth; t >= 4; t -= 4) {
         if (ahead) { ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; }
+        ATTN__OPAQUE(a0);
+        if (rows > 3) ATTN__OPAQUE(a3);
+        if (rows > 6) ATTN__OPAQUE(a6);
+        if (rows > 9) ATTN__OPAQUE(a9);
         ATTN__STEP(0)
         ATTN__STEP(1)
         ATTN__STEP(2)
