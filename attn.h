@@ -1224,7 +1224,7 @@ typedef struct attn__softmax {
 } attn__softmax;
 
 /* A few rows of queries over a few keys, all of which they see: everything at once. */
-enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 128, ATTN__SMALL_KEYS = 64 };
+enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 128, ATTN__SMALL_KEYS = ATTN__CHUNK };
 typedef struct attn__small {
     const float *q[ATTN__SMALL_ROWS];     /* the query of each row, and where its keys and values */
     const float *k[ATTN__SMALL_ROWS];     /* begin; rows of a group share them */

@@ -31,8 +31,8 @@ static const struct {
     {"scalar", "packed rows cache split select", 2, 2, 5, 6, PLAIN_C},
     {"packed", "rows masked select split scalar cache one_row", 2, 2, 60, 70, 0},
     {"rows", "packed masked select split scalar cache one_row", 2, 2, 5, 6, 0},
-    {"one_row", "packed masked select split group small", 2, 2, 1, 90, 0},
-    {"group", "packed split one_row small", 4, 2, 2, 90, 0},
+    {"one_row", "packed masked select split group small", 2, 2, 1, 140, 0},
+    {"group", "packed split one_row small", 4, 2, 2, 140, 0},
     {"small", "rows item", 2, 2, 1, 40, 0},
     {"small", "group item", 4, 2, 2, 40, 0},
     {"small", "cache item", 4, 2, 2, 40, CACHED},
@@ -285,7 +285,7 @@ static void little_make(rng *r, little *l)
     memset(l, 0, sizeof *l);
     a->batch = rng_int(r, 1, 3);
     a->n_q = rng_int(r, 1, 4);
-    a->n_k = rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 66);
+    a->n_k = rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
     a->kv_heads = rng_int(r, 1, 9);
     a->heads = a->kv_heads * rng_int(r, 1, 4 / a->n_q + 1);
     a->head_dim = little_width(r);
