@@ -122,13 +122,17 @@ function summary(set) {
 // ---- one matrix on the page ----
 const cell_class = (bits) => !bits ? "c see" : `c hid ${bits & 1 ? "r0" : bits & 2 ? "r1" : bits & 4 ? "r2" : "r3"}`;
 
-function cell_size(card, m) {
-  const width = card.area.clientWidth - 100, height = card.area.clientHeight;
-  const high = (height - m.batch * (m.batch > 1 ? 56 : 66)) / (m.batch * m.n_q) - 2;
-  return Math.floor(Math.max(12, Math.min(36, width / m.n_k - 2, high)));
+// Widths and heights in pixels; the grid always stays inside its card, so that nothing moves while somebody types
+function sizes(card, m) {
+  const longest = (all) => Math.max(...all.flat().map((t) => t.length));
+  const side = Math.min(66, 10 + longest(m.rows) * 7.6), end = m.empty > 0 ? 24 : 0;
+  const top = Math.min(m.batch > 1 ? 44 : 58, 8 + longest(m.keys) * 7.6);
+  const wide = (card.area.clientWidth - side - end - 8) / m.n_k - 2;
+  const high = (card.area.clientHeight - m.batch * (top + 10)) / (m.batch * m.n_q) - 2;
+  return { side, top, end, cell: Math.floor(Math.max(12, Math.min(38, wide, high))) };
 }
 
-function draw_table(card, m, b, cell) {
+function draw_table(card, m, b, px) {
   const name = m.batch > 1 ? `M_${m.kind.id}, sentence ${b + 1}` : `M_${m.kind.id}`;
   const head = el("tr", {}, el("td"));
   m.keys[b].forEach((t) => head.append(el("th", { scope: "col", title: t }, el("span", { text: t }))));
@@ -140,16 +144,15 @@ function draw_table(card, m, b, cell) {
                          "aria-label": empty ? `${m.rows[b][i]}: sees nothing, zeros come out` : m.rows[b][i] }));
     for (let j = 0; j < m.n_k; j++) {
       const bits = m.why[start + j], hidden = m.hidden[start + j];
-      tr.append(el("td", { class: cell_class(hidden ? bits : 0) + (cell < 19 ? " tiny" : ""), tabindex: -1, role: "gridcell",
+      tr.append(el("td", { class: cell_class(hidden ? bits : 0) + (px.cell < 19 ? " tiny" : ""), tabindex: -1, role: "gridcell",
         "data-at": `${b},${i},${j}`, "aria-label": `${m.keys[b][j]}: ${hidden ? "hidden" : "visible"}`,
         text: hidden ? "−∞" : "0" }));
     }
-    tr.append(el("td", { class: "zero", "aria-hidden": "true", title: empty ? "sees nothing: zeros come out" : null,
-                         text: empty ? "→0" : "" }));
+    if (px.end) tr.append(el("td", { class: "zero", "aria-hidden": "true", text: empty ? "→0" : "" }));
     body.append(tr);
   }
-  const table = el("table", { class: m.batch > 1 ? "matrix low" : "matrix", role: "grid", "aria-label": name,
-                              style: `--cell:${cell}px` }, el("thead", {}, head), body);
+  const table = el("table", { class: "matrix", role: "grid", "aria-label": name,
+    style: `--cell:${px.cell}px; --side:${px.side}px; --top:${px.top}px` }, el("thead", {}, head), body);
   table.querySelector("tbody [data-at]").tabIndex = 0;
   return table;
 }
@@ -165,8 +168,8 @@ function draw(kind) {
   idle(card);
   if (m.error) { card.why.textContent = m.error; return; }
   if (!m.n_q || !m.n_k) { card.why.textContent = "A side without words: nothing to draw."; return; }
-  const cell = cell_size(card, m);
-  for (let b = 0; b < m.batch; b++) card.area.append(draw_table(card, m, b, cell));
+  const px = sizes(card, m);
+  for (let b = 0; b < m.batch; b++) card.area.append(draw_table(card, m, b, px));
   if (active) card.area.querySelector(`[data-at="${active}"]`)?.focus();
 }
 
@@ -269,10 +272,9 @@ function c_list(items) {
 
 function as_c(kind) {
   const m = lab.cards[kind.id].m, set = m.set;
-  const builder = kind.id === "x" ? "attn_mask_cross(padding, key_ids, PAD, BATCH, N_Q, N_K);"
-                                  : "attn_mask_padding(padding, key_ids, PAD, BATCH, N_K);";
   const padding = !set.padding ? [] : [
-    `    attn_mask_${kind.id === "x" ? "cross" : "padding"}` + builder.slice(builder.indexOf("(")),
+    kind.id === "x" ? "    attn_mask_cross(padding, key_ids, PAD, BATCH, N_Q, N_K);"
+                    : "    attn_mask_padding(padding, key_ids, PAD, BATCH, N_K);",
     "    a.mask = padding;  a.mask_shape[0] = BATCH;  a.mask_shape[1] = 1;  a.mask_shape[2] = N_Q;"];
   const options = [];
   if (set.causal) options.push(`    a.causal = ATTN_CAUSAL_${set.causal === 1 ? "TOP_LEFT" : "BOTTOM_RIGHT"};`);
