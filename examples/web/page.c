@@ -11,6 +11,8 @@ static void page_refused(const char *sentence);
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include "bits.c"
+#define TRANSLATE_NO_MAIN
+#include "../translate/translate.c"
 
 #define EXPORT(name) __attribute__((export_name(#name)))
 
@@ -141,4 +143,87 @@ EXPORT(lab_call) int lab_call(void)
     for (int i = 0; i < lab.batch * lab.n_q * lab.n_k; i++)
         if ((lab_seen[i] < -1e30f) != (lab_m[i] < 0)) return -2;
     return (int)empty;
+}
+
+/* ---- the translator: translate.c, and what it saw ---------------------------------------------------------------- */
+
+enum { TR_PADS = 3 };                     /* pieces of padding behind the sentence, where mistakes need some */
+/* What people get wrong, as in broken.js; MENDED + i has the same buffers as i, and attn.h's own masks */
+enum { TR_FINE, TR_CAUSAL, TR_SEEN, TR_NOTHING, TR_NAN, TR_MENDED };
+
+static translator tr;
+static unsigned char *tr_file;
+static const char *tr_wrong = "";
+static char tr_sentence[LONGEST], tr_name[LONGEST];
+static int tr_read[MOST], tr_written[MOST], tr_n_written;
+static float *tr_seen;                    /* [decoder][heads][n_written][source] */
+
+/* room for the bytes of a model, to be filled before tr_load; NULL: there is none */
+EXPORT(tr_room) unsigned char *tr_get_room(int size) { return tr_file = malloc((size_t)size); }
+/* 0, or the model was refused: tr_why says why */
+EXPORT(tr_load) int tr_load(int size)
+{
+    const char *why = translator_load(&tr, tr_file, (size_t)size);
+    free(tr_file);
+    tr_file = NULL;
+    if (why) { tr_wrong = why; return -1; }
+    tr_seen = malloc(sizeof(float) * (size_t)(tr.decoder * tr.heads) * MOST * MOST);
+    tr_wrong = "there is not enough memory for it";
+    return tr_seen ? 0 : -1;
+}
+EXPORT(tr_why) const char *tr_get_why(void) { return tr_wrong; }
+EXPORT(tr_sentence) char *tr_get_sentence(void) { return tr_sentence; }       /* LONGEST bytes, to be written */
+EXPORT(tr_layers) int tr_layers(void) { return tr.decoder; }
+EXPORT(tr_heads) int tr_heads(void) { return tr.heads; }
+EXPORT(tr_source) int tr_source(void) { return tr.source; }                   /* pieces read, padding included */
+EXPORT(tr_real) int tr_real(void) { return tr.real; }                         /* without it */
+EXPORT(tr_seen) const float *tr_get_seen(void) { return tr_seen; }
+
+static mistake tr_mistake(int how)
+{
+    mistake m = { 0, 0, 0, 0 };
+    if (how == TR_FINE) return m;
+    if (how % TR_MENDED != TR_CAUSAL) m.pads = TR_PADS;
+    if (how % TR_MENDED == TR_NAN) m.pad_value = NAN;
+    if (how == TR_CAUSAL) m.causal = 1;
+    if (how == TR_SEEN) m.padding = 1;
+    if (how == TR_NOTHING || how == TR_NAN) m.padding = 2;
+    return m;
+}
+
+/* Reads the sentence, with a mistake or without. 0; -1: tr_why says why not */
+EXPORT(tr_begin) int tr_begin(int how)
+{
+    const mistake m = tr_mistake(how);
+    tr_wrong = "This sentence is longer than the translator reads.";
+    tr_n_written = 0;
+    int n = translator_split(&tr, tr_sentence, tr_read);
+    if (n == 0 || n + m.pads > MOST) return -1;
+    tr_wrong = "The translator could not read this sentence.";
+    if (how % TR_MENDED == TR_NOTHING) n = 0;      /* an entry of a batch without a source: all of it is padding */
+    return translator_read(&tr, tr_read, n, &m) == ATTN_OK ? 0 : -1;
+}
+
+/* Translates what tr_begin has read, and looks once more at every piece. Returns the pieces, END among them */
+EXPORT(tr_write) int tr_write(void)
+{
+    tr_n_written = translator_search(&tr, BEAMS, tr_written);
+    if (translator_watch(&tr, tr_written, tr_n_written, tr_seen) != ATTN_OK) tr_n_written = 0;
+    return tr_n_written;
+}
+
+/* piece i of the sentence (of its translation) as text; END and padding have names */
+static const char *tr_piece(int id)
+{
+    if (id == END) return " </s>";
+    if (id == PAD) return " <pad>";
+    translator_join(&tr, &id, 1, tr_name, (int)sizeof tr_name);
+    return tr_name;
+}
+EXPORT(tr_piece_read) const char *tr_piece_read(int i) { return tr_piece(i < tr.real ? tr_read[i] : PAD); }
+EXPORT(tr_piece_written) const char *tr_piece_written(int i) { return tr_piece(tr_written[i]); }
+EXPORT(tr_text) const char *tr_text(void)
+{
+    translator_join(&tr, tr_written, tr_n_written, tr_name, (int)sizeof tr_name);
+    return tr_name[0] == ' ' ? tr_name + 1 : tr_name;
 }

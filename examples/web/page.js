@@ -28,6 +28,14 @@ function text(at) {
   return new TextDecoder().decode(all.subarray(at, end));
 }
 
+// Writes a sentence where the translator reads it; LONGEST bytes are there
+function put_sentence(sentence) {
+  const coded = new TextEncoder().encode(sentence).subarray(0, 1000);
+  const to = bytes(wasm.tr_sentence(), coded.length + 1);
+  to.set(coded);
+  to[coded.length] = 0;
+}
+
 function from_base64(id) {
   const s = atob($(id).textContent);
   const b = new Uint8Array(s.length);
