@@ -34,7 +34,8 @@ typedef struct translator {
     int words, width, heads, encoder, decoder, ff;             /* sizes of the model; `words` pieces */
     int source;                                                /* columns of seen: pieces read, padding included */
     float *log_p;                                              /* of the last step, [BEAMS][words] */
-    float *seen;                                               /* and its cross-attention, [decoder][BEAMS][heads][source] */
+    float *seen;                                               /* and its cross-attention: [decoder] times room for */
+    int seen_keys;                                             /* [BEAMS][heads][source], [BEAMS][heads][seen_keys] used */
     /* private */
     int (*joins)[2];                                           /* piece JOINS + i is joins[i][0], then joins[i][1] */
     float *weights;                                            /* all of them */
@@ -402,6 +403,7 @@ static attn_status translator_step(translator *t, const int *tokens)
     }
     const int kept = t->lengths[0];
     if (kept < 0) for (int b = 0; b < BEAMS; b++) t->lengths[b] = at + 1 < t->real ? at + 1 : t->real;
+    t->seen_keys = t->lengths[0];
     for (int l = 0; l < t->decoder && !s; l++) {
         const layer *a = &t->layers[t->encoder + l];
         s = attn_mha_self_step(&a->self, t->z, norm(t, t->x, a->norm1, BEAMS), BEAMS, 1, &t->own[l], &o);       /* M_d */
@@ -450,40 +452,59 @@ static int best_choices(const translator *t, const beam *live, int n_live, choic
     return n;
 }
 
+typedef struct search { beam live[BEAMS], next[BEAMS], done; int beams, n_live, finished, steps; } search;
+
+static void search_begin(search *s, int beams)
+{
+    memset(s, 0, sizeof *s);
+    s->beams = beams;
+    s->n_live = 1;
+}
+
+/* One more piece. 1: it goes on; 0: the search has ended; -1: a call failed */
+static int search_step(translator *t, search *s)
+{
+    choice best[2 * BEAMS];
+    int tokens[BEAMS], parents[BEAMS] = {0};
+    const int room_for = 3 * t->real + 10 < MOST ? 3 * t->real + 10 : MOST;
+    if (s->steps >= room_for || s->finished >= s->beams || s->n_live == 0) return 0;
+    for (int b = 0; b < BEAMS; b++) tokens[b] = s->steps && b < s->n_live ? s->live[b].ids[s->steps - 1] : BEGIN;
+    if (translator_step(t, tokens)) return -1;
+    const int n = best_choices(t, s->live, s->n_live, best, 2 * s->beams);
+    s->n_live = 0;
+    for (int i = 0; i < n && s->n_live < s->beams; i++) {
+        const float mean = best[i].sum / (float)(s->steps + 1);
+        const int ends = best[i].id == END;
+        beam *to = ends ? &s->done : &s->next[s->n_live];
+        if (ends && (i >= s->beams || (s->finished++ && mean <= s->done.sum))) continue;
+        *to = s->live[best[i].parent];
+        to->ids[s->steps] = best[i].id;
+        to->n = s->steps + 1;
+        to->sum = ends ? mean : best[i].sum;
+        if (!ends) parents[s->n_live++] = best[i].parent;
+    }
+    memcpy(s->live, s->next, sizeof s->live);
+    s->steps++;
+    return translator_follow(t, parents) ? -1 : 1;
+}
+
+/* The best so far; once the search has ended, its result. ids [MOST] */
+static int search_best(const search *s, int *ids)
+{
+    const beam *winner = s->finished ? &s->done : s->n_live ? &s->live[0] : &s->done;
+    memcpy(ids, winner->ids, sizeof winner->ids);
+    return winner->n;
+}
+
 /* The likeliest translation, per piece, of the sentence that was read. ids [MOST] ends with END, unless the search ran out of
    room. Returns how many there are; 0: nothing was a number, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
 static int translator_search(translator *t, int beams, int *ids)
 {
-    beam live[BEAMS], next[BEAMS], done;
-    choice best[2 * BEAMS];
-    int n_live = 1, finished = 0;
-    const int room_for = 3 * t->real + 10 < MOST ? 3 * t->real + 10 : MOST;
-    memset(live, 0, sizeof live);
-    memset(&done, 0, sizeof done);
-    for (int step = 0; step < room_for && finished < beams && n_live > 0; step++) {
-        int tokens[BEAMS], parents[BEAMS];
-        for (int b = 0; b < BEAMS; b++) tokens[b] = step && b < n_live ? live[b].ids[step - 1] : BEGIN;
-        if (translator_step(t, tokens)) return 0;
-        const int n = best_choices(t, live, n_live, best, 2 * beams);
-        n_live = 0;
-        for (int i = 0; i < n && n_live < beams; i++) {
-            const float mean = best[i].sum / (float)(step + 1);
-            const int ends = best[i].id == END;
-            beam *to = ends ? &done : &next[n_live];
-            if (ends && (i >= beams || (finished++ && mean <= done.sum))) continue;
-            *to = live[best[i].parent];
-            to->ids[step] = best[i].id;
-            to->n = step + 1;
-            to->sum = ends ? mean : best[i].sum;
-            if (!ends) parents[n_live++] = best[i].parent;
-        }
-        for (int b = n_live; b < BEAMS; b++) parents[b] = 0;
-        memcpy(live, next, sizeof live);
-        if (translator_follow(t, parents)) return 0;
-    }
-    const beam *winner = finished ? &done : n_live ? &live[0] : &done;
-    memcpy(ids, winner->ids, sizeof winner->ids);
-    return winner->n;
+    search s;
+    int more;
+    search_begin(&s, beams);
+    do { more = search_step(t, &s); } while (more > 0);
+    return more < 0 ? 0 : search_best(&s, ids);
 }
 
 /* The attention of a sentence that was found, or of any other: written once more piece by piece, all beams alike.
@@ -497,9 +518,12 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
         for (int b = 0; b < BEAMS; b++) tokens[b] = i ? ids[i - 1] : BEGIN;
         s = translator_step(t, tokens);
         for (int l = 0; l < t->decoder; l++)
-            for (int h = 0; h < t->heads; h++)
-                memcpy(seen + ((l * t->heads + h) * n + i) * t->source,
-                       t->seen + (l * BEAMS * t->heads + h) * t->source, (size_t)t->source * sizeof *seen);
+            for (int h = 0; h < t->heads; h++) {               /* keys behind seen_keys are hidden: weights of 0 */
+                float *to = seen + ((l * t->heads + h) * n + i) * t->source;
+                memset(to, 0, (size_t)t->source * sizeof *to);
+                memcpy(to, t->seen + l * BEAMS * t->heads * t->source + h * t->seen_keys,
+                       (size_t)t->seen_keys * sizeof *to);
+            }
     }
     return s;
 }

@@ -156,6 +156,7 @@ static unsigned char *tr_file;
 static const char *tr_wrong = "";
 static char tr_sentence[LONGEST], tr_name[LONGEST];
 static int tr_read[MOST], tr_written[MOST], tr_n_written;
+static search tr_search;
 static float *tr_seen;                    /* [decoder][heads][n_written][source] */
 
 /* room for the bytes of a model, to be filled before tr_load; NULL: there is none */
@@ -201,15 +202,26 @@ EXPORT(tr_begin) int tr_begin(int how)
     if (n == 0 || n + m.pads > MOST) return -1;
     tr_wrong = "The translator could not read this sentence.";
     if (how % TR_MENDED == TR_NOTHING) n = 0;      /* an entry of a batch without a source: all of it is padding */
+    search_begin(&tr_search, BEAMS);
     return translator_read(&tr, tr_read, n, &m) == ATTN_OK ? 0 : -1;
 }
 
-/* Translates what tr_begin has read, and looks once more at every piece. Returns the pieces, END among them */
-EXPORT(tr_write) int tr_write(void)
+/* One step of the search for a translation of what tr_begin has read: 1 while there is more to do. tr_count pieces stand
+   then: the best beam so far, at the end the translation. */
+EXPORT(tr_step) int tr_step(void)
 {
-    tr_n_written = translator_search(&tr, BEAMS, tr_written);
-    if (translator_watch(&tr, tr_written, tr_n_written, tr_seen) != ATTN_OK) tr_n_written = 0;
-    return tr_n_written;
+    const int more = search_step(&tr, &tr_search);
+    tr_n_written = more < 0 ? 0 : search_best(&tr_search, tr_written);
+    return more > 0;
+}
+EXPORT(tr_count) int tr_count(void) { return tr_n_written; }
+
+/* Looks once more at every piece: tr_seen. Ends the search. 0, or -1 */
+EXPORT(tr_watch) int tr_watch(void)
+{
+    if (translator_watch(&tr, tr_written, tr_n_written, tr_seen) == ATTN_OK) return 0;
+    tr_n_written = 0;
+    return -1;
 }
 
 /* piece i of the sentence (of its translation) as text; END and padding have names */
