@@ -47,6 +47,12 @@ examples: ## build every example with its own cc line, compare with the output i
 mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
 	@sh tests/mpi.sh
 
+page: ## build examples/web/index.html, the page in one file (needs clang 16 for wasm: examples/web/build.sh)
+	@sh examples/web/build.sh
+
+page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
+	@sh tests/page.sh
+
 readme: ## build and run every block of code in README.md
 	@sh tests/readme.sh
 
@@ -129,4 +135,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count models mpi new-isa fuzz clean FORCE
+.PHONY: bench bench-peers count models mpi new-isa fuzz page page-test clean FORCE

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 web=examples/web
 to=${1:-$web/index.html}
 mkdir -p build/page
-clang-16 --target=wasm32-wasi -mexec-model=reactor -std=c99 -O2 -msimd128 -Wall -Wextra $PAGE_FLAGS -I. $web/page.c \
+clang-16 --target=wasm32-wasi -mexec-model=reactor -std=c99 -O2 -msimd128 -Wall -Wextra -Wno-unused-function -I. $web/page.c \
     -o build/page/page.wasm -nostartfiles -Wl,--no-entry -Wl,--strip-all -Wl,-z,stack-size=1048576 || exit 1
 base64 -w 120 build/page/page.wasm > build/page/wasm.txt
 base64 -w 120 "${MODEL:-examples/translate/german-english.bin}" > build/page/model.txt || exit 1

@@ -78,7 +78,8 @@ function themes() {
   try { at = Math.max(0, order.indexOf(localStorage.getItem("theme"))); } catch { /* not from disk: no memory */ }
   const show = () => {
     if (at) document.documentElement.dataset.theme = order[at]; else delete document.documentElement.dataset.theme;
-    $("theme").textContent = order[at][0].toUpperCase() + order[at].slice(1);
+    $("theme").textContent = "◐○●"[at];
+    $("theme").title = ["colours of the system", "light", "dark"][at];
     $("theme").setAttribute("aria-label", `Colours: ${["as the system has them", "light", "dark"][at]}`);
   };
   $("theme").addEventListener("click", () => {

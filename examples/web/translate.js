@@ -1,14 +1,17 @@
 // translate.js: the live translator. Pieces, words and weights come from translate.c by way of page.c; here they are drawn.
 
 const examples = [
-  { de: "Ich heiße Luke." },
-  { de: "Der Hund läuft." },
-  { de: "Ich habe das Buch gestern gelesen." },
+  { de: "Der Hund läuft.", en: "The dog is running." },
+  { de: "Ich heiße Luke.", en: "My name is Luke." },
+  { de: "Ich habe das Buch gestern gelesen.", en: "I read the book yesterday." },
 ];
 
 // source, target: pieces; seen [layer][head][target][source]; time: how many pieces are written; at: the one pointed at, from:
 // the one of the source that is; chosen: layer and head, -1 for the mean; run: a number for each translation
-const tr = { source: [], target: [], seen: [], layers: 0, heads: 0, time: 0, at: -1, from: -1, chosen: [-1, -1], run: 0, took: 0 };
+const tr = { source: [], target: [], seen: [], layers: 0, heads: 0, time: 0, at: -1, from: -1, chosen: [-1, -1],
+             run: 0, busy: false, took: 0 };
+
+let player = 0;                                   // the timer of Play
 
 // The weights of target piece t by the chosen layer and head; -1 is the mean over all of them
 function weights_of(t, [layer, head] = tr.chosen) {
@@ -46,11 +49,17 @@ function place_pieces() {
   for (const side of ["source", "target"]) {        // smaller letters rather than a stage that grows
     const row = $(`${side}-row`);
     row.style.fontSize = "";
-    const room = upright ? stage.clientHeight / (row.children.length * 36) : stage.clientWidth / Math.max(1, row.scrollWidth);
-    if (room < 1) row.style.fontSize = `${Math.max(0.55, room)}em`;
+    const room = upright ? (stage.clientHeight - 28) / Math.max(1, row.scrollHeight) : (stage.clientWidth - 32) / Math.max(1, row.scrollWidth);
+    if (room < 1) row.style.fontSize = `${Math.max(0.5, 0.98 * room).toFixed(3)}em`;
   }
   $("target-row").querySelector(".piece")?.setAttribute("tabindex", 0);
   $("source-row").querySelector(".piece")?.setAttribute("tabindex", 0);
+}
+
+// The piece whose lines stand out: the one pointed at, or while time runs the newest one; -1: all alike
+function newest() {
+  if (tr.at >= 0) return tr.at;
+  return tr.time < tr.target.length || player ? tr.time - 1 : -1;
 }
 
 function draw_lines() {
@@ -59,13 +68,12 @@ function draw_lines() {
   const sources = [...$("source-row").children].map((e) => e.getBoundingClientRect());
   const targets = [...$("target-row").children].map((e) => e.getBoundingClientRect());
   svg.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
-  const now = tr.at >= 0 ? tr.at : tr.time - 1;
-  const out = [];
+  const now = newest(), out = [];
   for (let t = 0; t < Math.min(tr.time, targets.length); t++) {
-    const w = weights_of(t), chosen = tr.from < 0 && t === now;
+    const w = weights_of(t), chosen = tr.from < 0 && (now < 0 || t === now);
     for (let s = 0; s < sources.length; s++) {
       const strong = chosen || s === tr.from;
-      if (w[s] < 0.02 || (tr.at >= 0 && !chosen)) continue;
+      if (w[s] < 0.03 || (tr.at >= 0 && !chosen)) continue;
       const a = sources[s], b = targets[t];
       const [x0, y0] = upright ? [a.right - box.left, (a.top + a.bottom) / 2 - box.top]
                                : [(a.left + a.right) / 2 - box.left, a.bottom - box.top];
@@ -77,7 +85,7 @@ function draw_lines() {
     }
   }
   svg.innerHTML = out.join("");
-  const w = now >= 0 && now < tr.target.length ? weights_of(now) : [];
+  const w = now >= 0 ? weights_of(now) : [];
   [...$("source-row").children].forEach((e, s) => {
     e.style.setProperty("--w", tr.from < 0 && w[s] ? Math.min(1, w[s] * 1.1).toFixed(3) : 0);
     e.classList.toggle("on", s === tr.from);
@@ -131,48 +139,62 @@ function draw_translation() {
   $("time").max = tr.target.length;
   $("time").value = tr.time;
   $("time-said").textContent = tr.target.length ? `${tr.time} of ${tr.target.length}` : "";
-  const now = tr.from >= 0 ? seen_by(tr.from) : tr.time ? looks_at(tr.at >= 0 ? tr.at : tr.time - 1) : "Nothing is written yet";
-  $("numbers").textContent = `${now} (${head_name(tr.chosen)}).`;
+  const said = tr.from >= 0 ? seen_by(tr.from) : newest() >= 0 ? looks_at(newest())
+    : tr.time ? "All words at once; point at one for its numbers" : "Nothing is written yet";
+  $("numbers").textContent = `${said} (${head_name(tr.chosen)}).`;
 }
 
-// ---- computing: reading at once, writing in a task of its own, when what was typed stands on the screen ----
+// ---- computing: some steps of the search per task, so that typing is never held up ----
 function translate(sentence) {
   const run = ++tr.run, start = performance.now();
   stop_playing();
   put_sentence(sentence);
-  if (wasm.tr_begin(0)) {
-    $("said").textContent = text(wasm.tr_why());
+  $("judged").textContent = "";
+  const why = !sentence.trim() ? "" : wasm.tr_begin(0) ? text(wasm.tr_why()) : null;
+  if (why !== null) {                               // nothing to translate, or too much
+    Object.assign(tr, { busy: false, at: -1, from: -1, source: [], target: [], time: 0 });
+    $("said").textContent = why;
+    $("took").textContent = "";
+    draw_translation();
     return;
   }
+  tr.busy = true;
   tr.at = tr.from = -1;
+  tr.source = Array.from({ length: wasm.tr_source() }, (_, i) => text(wasm.tr_piece_read(i)));
   tr.target = [];
   tr.time = 0;
-  tr.source = Array.from({ length: wasm.tr_source() }, (_, i) => text(wasm.tr_piece_read(i)));
-  place_pieces();
-  setTimeout(() => { if (run === tr.run) write(sentence, start); });
+  const go_on = () => {
+    if (run !== tr.run) return;                     // somebody typed on
+    const end = performance.now() + 12;
+    let more = true;
+    while (more && performance.now() < end) more = wasm.tr_step();
+    read_target();
+    $("said").textContent = text(wasm.tr_text());
+    if (more) { place_pieces(); setTimeout(go_on); return; }
+    wasm.tr_watch();
+    tr.busy = false;
+    const size = tr.layers * tr.heads * tr.target.length * tr.source.length;
+    tr.seen = Float32Array.from(floats(wasm.tr_seen(), size));
+    tr.time = tr.target.length;
+    tr.took = performance.now() - start;
+    draw_translation();
+    judge(sentence);
+    document.dispatchEvent(new CustomEvent("translated", { detail: sentence }));
+  };
+  setTimeout(go_on);
 }
 
-function write(sentence, start) {
-  const n = wasm.tr_write();
-  tr.target = Array.from({ length: n }, (_, i) => text(wasm.tr_piece_written(i)));
-  tr.seen = Float32Array.from(floats(wasm.tr_seen(), tr.layers * tr.heads * n * tr.source.length));
-  tr.time = n;
-  tr.took = performance.now() - start;
-  $("said").textContent = text(wasm.tr_text());
-  draw_translation();
-  judge(sentence);
-  document.dispatchEvent(new CustomEvent("translated", { detail: sentence }));
+function read_target() {
+  tr.target = Array.from({ length: wasm.tr_count() }, (_, i) => text(wasm.tr_piece_written(i)));
 }
 
 function judge(sentence) {
   const example = examples.find((e) => e.de === sentence), said = $("said").textContent;
-  const wrong = example?.en && example.en !== said;
-  $("judged").textContent = wrong ? `That is wrong. It means: ${example.en}` : "";
+  $("judged").textContent = example && example.en !== said ? `Not quite. It should be: ${example.en}` : "";
   $("took").textContent = `${Math.max(1, Math.round(tr.took))} ms`;
 }
 
 // ---- time ----
-let player = 0;
 function stop_playing() {
   clearInterval(player);
   player = 0;
@@ -184,9 +206,8 @@ function play() {
   tr.at = tr.from = -1;
   $("play").textContent = "Stop";
   player = setInterval(() => {
-    tr.time++;
+    if (tr.time >= tr.target.length) stop_playing(); else tr.time++;
     draw_translation();
-    if (tr.time >= tr.target.length) stop_playing();
   }, 550);
   draw_translation();
 }
@@ -228,7 +249,7 @@ parts.push(() => {
   const thumb = (chosen) => el("button", { type: "button", "data-head": chosen.join(), "aria-label": head_name(chosen),
     onclick: () => { tr.chosen = chosen; draw_translation(); } },
     el("canvas", { width: 132, height: 96, "aria-hidden": "true" }),
-    el("span", { text: chosen[0] < 0 ? "mean" : `${chosen[0] + 1} · ${chosen[1] + 1}` }));
+    el("span", { text: chosen[0] < 0 ? "mean" : `layer ${chosen[0] + 1} · ${chosen[1] + 1}` }));
   $("thumbs").append(thumb([-1, -1]));
   for (let l = 0; l < tr.layers; l++) for (let h = 0; h < tr.heads; h++) $("thumbs").append(thumb([l, h]));
   for (const e of examples)

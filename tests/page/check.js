@@ -1,11 +1,10 @@
-// check.js CHROMIUM ROOT: what examples/web/index.html does in a browser, compared with the C library.
+// check.js CHROMIUM ROOT [PAGE MODEL]: what examples/web/index.html does in a browser, compared with the C library.
 // Each check says what it would catch. Screenshots go to build/page. Last line: N passed, M failed.
 const { start } = require("./browser.js");
 const { execFileSync } = require("node:child_process");
 const fs = require("node:fs"), path = require("node:path");
-const [chromium, root] = process.argv.slice(2);
-const out = path.join(root, "build/page");
-const file = `file://${path.join(root, "examples/web/index.html")}`;
+const [chromium, root, page = "examples/web/index.html", model = "examples/translate/german-english.bin"] = process.argv.slice(2);
+const out = path.join(root, "build/page"), built = path.join(root, page), file = `file://${built}`;
 
 let passed = 0, failed = 0;
 function check(what, right, more = "") {
@@ -199,6 +198,119 @@ async function typing(p, id, words, extra = "") {
   return slowest;
 }
 
+// ---- the translator ----
+const sentences = ["Der Hund läuft.", "Ich habe das Buch gestern gelesen.", "Ich heiße Luke."];
+let translate = null;
+function native(...args) {                         // translate.c as a plain C program
+  const silent = { cwd: root, stdio: ["ignore", "pipe", "pipe"], encoding: "utf8" };
+  if (!translate) {
+    translate = path.join(out, "translate");
+    execFileSync(process.env.CC || "cc", ["-O1", "-I.", "examples/translate/translate.c", "-o", translate], silent);
+  }
+  return execFileSync(translate, ["-m", model, ...args], silent);
+}
+
+async function type_sentence(p, sentence) {
+  await p.eval(`(() => { const box = $("german"); box.focus(); box.select(); window.done = null;
+    document.addEventListener("translated", (e) => { window.done = e.detail; }); })()`);
+  await p.type(sentence);
+  await p.until(`window.done === ${JSON.stringify(sentence)} && !tr.busy`, `the translation of ${sentence}`);
+}
+
+async function translator(p) {
+  for (const sentence of sentences) {
+    await type_sentence(p, sentence);
+    const want = native("-q", sentence).trim(), said = await p.eval(`$("said").innerText`);
+    check("a translation is not that of translate.c", said === want && said.length > 0, `${said} / ${want}`);
+    const n = await p.eval("[tr.target.length, tr.source.length, tr.layers, tr.heads]");
+    const pieces = await p.eval(`[$("target-row").children.length, $("source-row").children.length]`);
+    check("pieces are missing on the stage", pieces[0] === n[0] && pieces[1] === n[1] && n[0] > 1, `${pieces} ${n}`);
+    // the weights of every head, to the two digits that translate.c prints
+    let far = 0, sums = 0;
+    for (let l = 0; l < n[2]; l++)
+      for (let h = 0; h < n[3]; h++) {
+        const c = native("-a", `${l + 1}.${h + 1}`, sentence).trimEnd().split("\n").slice(-n[0])
+          .map((line) => line.match(/\d\.\d\d(?!\d)/g).slice(-n[1]).map(Number));
+        const here = await p.eval(`Array.from({ length: tr.target.length }, (_, t) => [...weights_of(t, [${l}, ${h}])])`);
+        here.forEach((row, t) => {
+          far = Math.max(far, ...row.map((w, s) => Math.abs(w - c[t][s])));
+          sums = Math.max(sums, Math.abs(1 - row.reduce((a, b) => a + b, 0)));
+        });
+      }
+    check("weights are not those of translate.c", far < 0.0151 && sums < 1e-4, `${far} ${sums}`);
+  }
+  const thumbs = await p.eval(`$("thumbs").children.length`), heads = await p.eval("tr.layers * tr.heads");
+  check("a thumbnail is missing", thumbs === heads + 1, `${thumbs} of ${heads + 1}`);
+  await p.eval(`$("thumbs").children[3].click()`);
+  check("a head cannot be chosen", await p.eval(`tr.chosen.join() === "0,2" && /layer 1, head 3/.test($("numbers").innerText)`));
+  // going back in time: no line leaves a word that is not written yet
+  await p.eval(`(() => { $("time").value = 2; $("time").dispatchEvent(new Event("input")); })()`);
+  const back = await p.eval(`[$("target-row").querySelectorAll(".later").length, tr.target.length, $("numbers").innerText]`);
+  check("the slider does not go back", back[0] === back[1] - 2 && back[2].includes("looks at"), back.join(" / "));
+  // pointing at a word, by mouse and by keyboard: its numbers, and lines of this word alone
+  await p.eval(`(() => { $("time").value = $("time").max; $("time").dispatchEvent(new Event("input")); })()`);
+  const all = await p.eval(`$("lines").children.length`);
+  await p.eval(`$("target-row").children[1].dispatchEvent(new MouseEvent("mouseover", { bubbles: true }))`);
+  const one = await p.eval(`[$("lines").children.length, $("numbers").innerText, shown(tr.target[1])]`);
+  check("pointing at a word", one[0] < all && one[0] > 0 && one[1].startsWith(`“${one[2]}” looks at`), one.join(" / "));
+  await p.eval(`$("target-row").children[0].focus()`);
+  await p.key("ArrowRight");
+  await p.key("ArrowRight");
+  check("walking along the words", await p.eval(`tr.at === 2 && document.activeElement.dataset.i === "2"`));
+  await p.key("ArrowUp");
+  check("walking to the source", await p.eval(`tr.from >= 0 && / is seen by /.test($("numbers").innerText)`));
+  await p.eval(`document.activeElement.blur(); $("thumbs").children[0].click()`);
+  // Play goes through all words and ends
+  await p.eval(`$("play").click()`);
+  check("Play begins before the first word", await p.eval("tr.time === 0"));
+  await p.until(`tr.time === tr.target.length && $("play").textContent === "Play"`, "the end of Play");
+  // nothing to translate, too much to translate: no words, or a sentence
+  await p.eval(`(() => { $("german").value = "  "; $("german").dispatchEvent(new Event("input")); })()`);
+  check("a translation of nothing", await p.eval(`$("said").innerText === "" && $("lines").children.length === 0`));
+  await p.eval(`(() => { $("german").value = "§".repeat(200); $("german").dispatchEvent(new Event("input")); })()`);
+  check("too long, and nothing says so", /longer/.test(await p.eval(`$("said").innerText`)));
+  // a translation that is known to be wrong is called wrong
+  const known = await p.eval("examples");
+  for (const e of known) {
+    await type_sentence(p, e.de);
+    const [said, judged] = await p.eval(`[$("said").innerText, $("judged").innerText]`);
+    check("a wrong translation is not called wrong, or a right one is", (said !== e.en) === judged.includes(e.en) && !!e.en,
+      `${e.de}: ${said} / ${judged}`);
+  }
+}
+
+// ---- break it ----
+async function broken(p) {
+  const sentence = sentences[1];
+  await type_sentence(p, sentence);
+  const right_words = native("-q", sentence).trim();
+  const by_c = native("--break", sentence);
+  for (let i = 0; i < 4; i++) {
+    await p.eval(`$("sides").replaceChildren(); $("faults").children[${i}].click()`);
+    await p.until(`$("sides").children.length === 2`, "both sides");
+    const [left, right] = await p.eval(`[...$("sides").children].map((s) => ({ words: s.querySelector(".words").innerText.trim(),
+      marks: s.querySelectorAll("mark").length, says: s.querySelector(".says").innerText,
+      nan: s.querySelectorAll("td.nan").length, pads: s.querySelectorAll("td.first").length,
+      w: [...s.querySelectorAll("tbody tr")].map((r) => [...r.querySelectorAll("td")].map((c) => Number(c.style.getPropertyValue("--w")))) }))`);
+    const name = await p.eval(`faults[${i}].name`);
+    check(`${name}: attn.h marks words of its own`, right.marks === 0, right.words);
+    check(`${name}: NaN on the side of attn.h`, right.nan === 0);
+    check(`${name}: attn.h looks at padding`, i === 0 ? !/padding/.test(right.says) : /^0 % /.test(right.says), right.says);
+    if (i !== 2) check(`${name}: the right side is not the translation`, right.words === right_words, right.words);
+    check(`${name}: changed words are not marked`, (left.words === right.words) === (left.marks === 0), left.words);
+    if (i === 0) {
+      check(`${name}: not what translate.c --break says`, by_c.includes(left.words), `${left.words}\n${by_c}`);
+      check(`${name}: the weights are not causal`, left.w.every((row, t) => row.every((w, s) => s <= t || w === 0)));
+    }
+    if (i === 1) check(`${name}: no weight on padding`, Number.parseInt(left.says) > 0, left.says);
+    if (i === 2) {
+      check(`${name}: weights on hidden keys are not all there is`, /^100 %/.test(left.says) && /\b0 of/.test(left.says), left.says);
+      check(`${name}: rows that see nothing are not counted`, /(\d+) of \1 rows see no key: zeros/.test(right.says), right.says);
+    }
+    if (i === 3) check(`${name}: NaN is not shown`, left.nan > 0 && /NaN/.test(left.words) && /NaN/.test(left.says), left.words);
+  }
+}
+
 // ---- same bits ----
 async function same_bits(p) {
   await p.eval(`$("bits-run").click()`);
@@ -208,9 +320,9 @@ async function same_bits(p) {
 }
 
 // ---- a browser without SIMD, a damaged file: a sentence, not a blank ----
-async function sentences(p) {
-  const whole = fs.readFileSync(path.join(root, "examples/web/index.html"), "utf8");
-  const broken = async (name, from, to, want) => {
+async function trouble(p) {
+  const whole = fs.readFileSync(built, "utf8");
+  const damaged = async (name, from, to, want) => {
     check(`${name}: the test itself is old`, whole.includes(from));
     const to_file = path.join(out, "broken.html");
     fs.writeFileSync(to_file, whole.replace(from, to));
@@ -219,9 +331,11 @@ async function sentences(p) {
     const said = await p.eval(`$("trouble").hidden ? "" : $("trouble").innerText`);
     check(`${name}: the page does not say so`, want.test(said), said);
   };
-  await broken("no WebAssembly", '"use strict";', '"use strict"; delete globalThis.WebAssembly;', /no WebAssembly/);
-  await broken("no SIMD", '"use strict";', '"use strict"; WebAssembly.validate = () => false;', /SIMD/);
-  await broken("damaged wasm", 'id="wasm">\nAGFzbQEAAAAB', 'id="wasm">\nAGFzbQEAAAAC', /cannot be run/);
+  await damaged("no WebAssembly", '"use strict";', '"use strict"; delete globalThis.WebAssembly;', /no WebAssembly/);
+  await damaged("no SIMD", '"use strict";', '"use strict"; WebAssembly.validate = () => false;', /SIMD/);
+  const first = whole.slice(whole.indexOf('id="model">') + 12).slice(0, 200);
+  await damaged("damaged model", first, first.slice(0, 150) + (first[150] === "A" ? "B" : "A") + first.slice(151), /checksum/);
+  await damaged("damaged wasm", 'id="wasm">\nAGFzbQEAAAAB', 'id="wasm">\nAGFzbQEAAAAC', /cannot be run/);
 }
 
 async function main() {
@@ -237,6 +351,14 @@ async function main() {
     await part("keyboard", () => keyboard(p));
     let slow = 0;
     await part("typing", async () => { slow = await typing(p, "source-0", " und er", `$("presets").children[0].click();`); });
+    await part("translator", () => translator(p));
+    await part("break it", () => broken(p));
+    let german = 0;
+    await part("typing German", async () => {
+      await type_sentence(p, "Der ");
+      german = await typing(p, "german", "Hund läuft.");
+    });
+    const took = await p.eval(`$("took").innerText`);
     await part("same bits", () => same_bits(p));
     const load = await p.eval(`$("ready-time").textContent`);
     for (const [name, w, h, mobile] of [["desktop", 1280, 900, false], ["phone", 390, 844, true]])
@@ -244,17 +366,18 @@ async function main() {
         await p.size(w, h, mobile);
         await p.theme(theme);
         await p.open(file);
-        await p.until("document.documentElement.dataset.ready === 'yes'", "the page");
+        await p.until("document.documentElement.dataset.ready === 'yes' && $('sides').children.length === 2", "the page");
         check(`${name} ${theme}: wider than the screen`, await p.eval("document.documentElement.scrollWidth <= innerWidth"));
         await p.shot(path.join(out, `${name}-${theme}.png`));
       });
     check("the page asks for something", p.requests.every((u) => u === file || u.startsWith("data:")), p.requests.join());
     check("complaints on the console", p.complaints.length === 0, p.complaints.slice(0, 3).join("\n    "));
     const other = await browser.tab();
-    await part("sentences for what is wrong", () => sentences(other));
-    const bytes = fs.statSync(path.join(root, "examples/web/index.html")).size;
+    await part("sentences for what is wrong", () => trouble(other));
+    const bytes = fs.statSync(built).size;
     check("5 MB or more", bytes < 5e6);
-    console.log(`page: ${bytes} bytes, ready after ${load}, slowest keystroke ${slow.toFixed(0)} ms`);
+    console.log(`page: ${bytes} bytes, ready after ${load}, slowest keystroke ${slow.toFixed(0)} ms (masks), ${german.toFixed(0)} ms (German), ` +
+      `translation ${took}`);
   } finally { await browser.close(); }
 }
 main().catch((e) => check("the browser", false, e.stack)).finally(() => {
