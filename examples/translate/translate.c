@@ -22,13 +22,13 @@
 #include <string.h>
 
 enum { PAD = 0, BEGIN = 1, END = 2, BYTES = 3, JOINS = BYTES + 256 };    /* pieces: 3 to 258 are the bytes */
-enum { MOST = 128, BEAMS = 4, LONGEST = 1024 };                /* pieces of a sentence; beams; bytes of its text */
+enum { MOST = 128, BEAMS = 4, LONGEST = 1024, PIECE = 64 };    /* pieces of a sentence; beams; bytes of a text, of a piece */
 
-typedef struct layer {                                         /* cross and norm2: in the decoder alone */
+typedef struct one_layer {                                     /* cross and norm2: in the decoder alone */
     const float *norm1, *norm2, *norm3;
     attn_mha self, cross;
     attn_linear up, down;
-} layer;
+} one_layer;
 
 typedef struct translator {
     int words, width, heads, encoder, decoder, ff;             /* sizes of the model; `words` pieces */
@@ -36,16 +36,16 @@ typedef struct translator {
     float *log_p;                                              /* of the last step, [BEAMS][words] */
     float *seen;                                               /* and its cross-attention, [decoder][BEAMS][heads][source] */
     /* private */
-    int (*joins)[2];                                           /* piece JOINS + i is joins[i][0], then joins[i][1] */
+    int (*joins)[3];                                           /* piece JOINS + i is [i][0], then [i][1]: [i][2] bytes */
     float *weights;                                            /* all of them */
     const float *embedding, *encoder_norm, *decoder_norm;
-    layer *layers;                                             /* [encoder], then [decoder] */
+    one_layer *layers;                                             /* [encoder], then [decoder] */
     attn_linear last;
     attn_kv *own, *memory;                                     /* [decoder]: of the words written, of the sentence read */
     float *rope, *x, *y, *z, *hidden;
     void *work;
     size_t work_size;
-    int wrong, real, lengths[BEAMS];                           /* of translator_read */
+    int real, visible, causal, added, lengths[BEAMS];          /* as translator_read was told */
 } translator;
 
 /* What can be done wrong, to see what comes of it. All 0: nothing. */
@@ -86,7 +86,7 @@ static attn_status load_linear(attn_linear *l, const float *w, int n_in, int n_o
     return attn_linear_init(l, &a);
 }
 
-static attn_status load_layer(translator *t, layer *l, const float **at, int cross)
+static attn_status load_layer(translator *t, one_layer *l, const float **at, int cross)
 {
     attn_status s = load_linear(&l->up, take(at, t->ff * t->width), t->width, t->ff);
     if (!s) s = load_linear(&l->down, take(at, t->width * t->ff), t->ff, t->width);
@@ -123,35 +123,45 @@ static attn_args softmax_args(const translator *t, int beam, float *out, float *
     return a;
 }
 
-static attn_mha_opts cross_opts(translator *t, int l)
+/* What every call gets: work memory, and for the mistakes a mask that has one row for all. `last`: the last column that a
+   causal mask leaves. */
+static void hide(const translator *t, attn_mha_opts *o, int last)
+{
+    o->attn.work = t->work;  o->attn.work_size = t->work_size;
+    if (!t->added && !t->causal) return;
+    o->attn.mask = t->hidden;
+    for (int i = 0; i < 3; i++) o->attn.mask_shape[i] = 1;
+    for (int j = 0; j < t->source; j++)
+        t->hidden[j] = t->causal && j > last ? -INFINITY : t->added && j >= t->real ? -1e9f : 0;
+}
+
+static attn_mha_opts cross_opts(const translator *t, int l, int last)
 {
     static const int same[BEAMS] = {0};                        /* all beams read one sentence */
     attn_mha_opts o = {0};
     o.attn.k_map = same;  o.attn.k_batch = 1;
     o.attn.k_lengths = t->lengths;
     o.attn.weights = t->seen + (size_t)(l * BEAMS * t->heads * t->source);
-    if (t->wrong) { o.attn.mask = t->hidden;  o.attn.mask_shape[0] = o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1; }
-    o.attn.work = t->work;  o.attn.work_size = t->work_size;
+    hide(t, &o, last);
     return o;
 }
 
 static int load_work(translator *t)                            /* one work area, large enough for every call */
 {
     float out, lse;
-    t->wrong = 1;
-    const attn_mha_opts o = cross_opts(t, 0);
-    attn_mha_opts plain = {0};
-    plain.attn.k_lengths = t->lengths;
-    plain.attn.mask = t->hidden;
-    plain.attn.mask_shape[0] = plain.attn.mask_shape[1] = plain.attn.mask_shape[2] = 1;
+    t->added = 1;
+    const attn_mha_opts cross = cross_opts(t, 0, 0);
+    attn_mha_opts self = {0};
+    self.attn.k_lengths = t->lengths;
+    hide(t, &self, 0);
     const attn_args a = softmax_args(t, 0, &out, &lse);
-    const layer *d = t->layers + t->encoder;
-    const size_t sizes[5] = { attn_mha_workspace(&t->layers->self, ATTN_MHA_SELF, 1, MOST, 0, &plain),
+    const one_layer *d = t->layers + t->encoder;
+    const size_t sizes[5] = { attn_mha_workspace(&t->layers->self, ATTN_MHA_SELF, 1, MOST, 0, &self),
                               attn_mha_workspace(&d->cross, ATTN_MHA_CROSS_FILL, 1, 0, MOST, NULL),
                               attn_mha_workspace(&d->self, ATTN_MHA_SELF_STEP, BEAMS, 1, MOST, NULL),
-                              attn_mha_workspace(&d->cross, ATTN_MHA_CROSS_STEP, BEAMS, 1, MOST, &o),
+                              attn_mha_workspace(&d->cross, ATTN_MHA_CROSS_STEP, BEAMS, 1, MOST, &cross),
                               attn_sdpa_workspace(&a) };
-    t->wrong = 0;
+    t->added = 0;
     for (int i = 0; i < 5; i++) if (sizes[i] > t->work_size) t->work_size = sizes[i];
     t->work = t->work_size == (size_t)-1 ? NULL : malloc(t->work_size);
     return t->work != NULL;
@@ -160,7 +170,7 @@ static int load_work(translator *t)                            /* one work area,
 static void translator_free(translator *t)
 {
     for (int l = 0; t->layers && l < t->encoder + t->decoder; l++) {
-        layer *a = &t->layers[l];
+        one_layer *a = &t->layers[l];
         attn_mha_free(&a->self);  attn_mha_free(&a->cross);  attn_linear_free(&a->up);  attn_linear_free(&a->down);
     }
     for (int l = 0; t->own && t->memory && l < t->decoder; l++) { attn_kv_free(&t->own[l]);  attn_kv_free(&t->memory[l]); }
@@ -174,23 +184,26 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
 {
     const size_t d = (size_t)t->width, layers = (size_t)(t->encoder + t->decoder), ff = (size_t)t->ff;
     t->weights = (float *)room(n, sizeof(float));
-    t->layers = (layer *)room(layers, sizeof(layer));
+    t->layers = (one_layer *)room(layers, sizeof(one_layer));
     t->own = (attn_kv *)room((size_t)t->decoder, sizeof(attn_kv));
     t->memory = (attn_kv *)room((size_t)t->decoder, sizeof(attn_kv));
     t->rope = (float *)room(MOST * d, sizeof(float));          /* heads * what one of them needs */
     t->x = (float *)room(MOST * d, sizeof(float));
     t->y = (float *)room(MOST * d, sizeof(float));
-    t->z = (float *)room(MOST * ff, sizeof(float));
+    t->z = (float *)room(MOST * (ff > d ? ff : d), sizeof(float));
     t->hidden = (float *)room(MOST, sizeof(float));
     t->log_p = (float *)room(BEAMS * (size_t)t->words, sizeof(float));
     t->seen = (float *)room((size_t)(t->decoder * t->heads) * BEAMS * MOST, sizeof(float));
     if (!t->weights || !t->layers || !t->own || !t->memory || !t->rope || !t->x || !t->y || !t->z || !t->hidden ||
         !t->log_p || !t->seen)
         return "there is not enough memory for it";
-    for (size_t i = 0; i < n; i++) {
-        const unsigned short half = (unsigned short)word_at(p + 2 * i, 2);
-        if ((half & 0x7C00) == 0x7C00) return "one of its weights is not a number";
-        if (attn_widen(&t->weights[i], &half, 1, ATTN_F16)) return "its weights cannot be read";
+    for (size_t i = 0, some; i < n; i += some) {
+        unsigned short half[256];                              /* little-endian bytes, aligned or not, as numbers */
+        for (some = 0; some < 256 && i + some < n; some++) {
+            half[some] = (unsigned short)(p[2 * (i + some)] | p[2 * (i + some) + 1] << 8);
+            if ((half[some] & 0x7C00) == 0x7C00) return "one of its weights is not a number";
+        }
+        if (attn_widen(t->weights + i, half, some, ATTN_F16)) return "its weights cannot be read";
     }
     const float *at = t->weights;
     attn_status s = attn_rope_table(t->rope, MOST, t->width / t->heads, NULL, 10000);
@@ -227,12 +240,14 @@ static const char *translator_load(translator *t, const unsigned char *bytes, si
     else if (h[1] > 4096 || size != 44 + h[1] + 4 * joins + 2 * n) why = "its length is not what its header says";
     for (size_t i = 0; i < size - 4 && !why; i++) check = ((check ^ bytes[i]) * 16777619u) & 0xFFFFFFFFu;
     if (!why && check != word_at(bytes + size - 4, 4)) why = "it is damaged: its checksum does not fit";
-    if (!why && !(t->joins = (int (*)[2])room((size_t)joins, sizeof *t->joins))) why = "there is not enough memory for it";
+    if (!why && !(t->joins = (int (*)[3])room((size_t)joins, sizeof *t->joins))) why = "there is not enough memory for it";
     for (size_t i = 0; i < joins && !why; i++) {
-        for (int k = 0; k < 2; k++) {
-            t->joins[i][k] = (int)word_at(bytes + 40 + h[1] + 4 * i + 2 * (size_t)k, 2);
-            if (t->joins[i][k] < BYTES || t->joins[i][k] >= JOINS + (int)i) why = "a piece is made of one that is not there";
+        for (int k = 0; k < 2 && !why; k++) {
+            const int id = t->joins[i][k] = (int)word_at(bytes + 40 + h[1] + 4 * i + 2 * (size_t)k, 2);
+            if (id < BYTES || id >= JOINS + (int)i) why = "a piece is made of one that is not there yet";
+            else t->joins[i][2] += id < JOINS ? 1 : t->joins[id - JOINS][2];
         }
+        if (t->joins[i][2] > PIECE) why = "a piece is too long";
     }
     if (!why) why = load_weights(t, bytes + 40 + h[1] + 4 * joins, (size_t)n);
     if (why) translator_free(t);
@@ -268,14 +283,13 @@ static int translator_split(const translator *t, const char *text, int *ids)
     return n + 1;
 }
 
-/* The bytes of a piece, at most size of them, not terminated; returns how many there are. END and its like have none. */
-static int translator_piece(const translator *t, int id, char *to, int size)
+/* The bytes of a piece, at most PIECE and not terminated; returns how many. END and its like have none. */
+static int translator_piece(const translator *t, int id, char *to)
 {
     if (id < BYTES || id >= t->words) return 0;
-    if (id < JOINS) { if (size > 0) *to = (char)(id - BYTES);  return 1; }
-    const int n = translator_piece(t, t->joins[id - JOINS][0], to, size);
-    const int left = size > n ? size - n : 0;
-    return left ? n + translator_piece(t, t->joins[id - JOINS][1], to + n, left) : size + 1;
+    if (id < JOINS) { *to = (char)(id - BYTES);  return 1; }
+    const int n = translator_piece(t, t->joins[id - JOINS][0], to);
+    return n + translator_piece(t, t->joins[id - JOINS][1], to + n);
 }
 
 /* How many bytes the letter at s has (UTF-8, n bytes are there); 0: none that should be printed. */
@@ -297,10 +311,7 @@ static void translator_join(const translator *t, const int *ids, int n, char *te
 {
     char raw[LONGEST];
     int length = 0, at = 0;
-    for (int i = 0; i < n; i++) {
-        const int more = translator_piece(t, ids[i], raw + length, LONGEST - length);
-        length = more > LONGEST - length ? LONGEST : length + more;
-    }
+    for (int i = 0; i < n && length + PIECE <= LONGEST; i++) length += translator_piece(t, ids[i], raw + length);
     for (int i = 0, one; i < length && at + 5 <= size; i += one ? one : 1) {
         one = letter((const unsigned char *)raw + i, length - i);
         if (one) { memcpy(text + at, raw + i, (size_t)one);  at += one;  continue; }
@@ -344,7 +355,7 @@ static void embed(const translator *t, float *x, int id, float more)
     for (int i = 0; i < t->width; i++) x[i] = t->embedding[id * t->width + i] * scale + more;
 }
 
-static attn_status feed_forward(const translator *t, const layer *l, int rows)
+static attn_status feed_forward(const translator *t, const one_layer *l, int rows)
 {
     attn_status s = attn_linear_run(&l->up, t->z, norm(t, t->x, l->norm3, rows), rows, NULL);
     for (int i = 0; i < rows * t->ff; i++) if (t->z[i] < 0) t->z[i] = 0;
@@ -359,30 +370,28 @@ static attn_status translator_read(translator *t, const int *ids, int n, const m
 {
     static const mistake none = { 0, 0, 0, 0 };
     const mistake *w = wrong ? wrong : &none;
-    const int rows = n + w->pads, visible = w->padding ? rows : n;
-    attn_mha_opts o = {0};
-    if (n < 0 || w->pads < 0 || rows > MOST) return ATTN_E_SIZE;
-    t->source = rows;  t->real = n;  t->wrong = w->padding == 2 ? 1 : 0;
-    for (int b = 0; b < BEAMS; b++) t->lengths[b] = w->causal ? -1 : visible;
+    if (n < 0 || n > MOST || w->pads < 0 || w->pads > MOST - n) return ATTN_E_SIZE;
+    const int rows = n + w->pads;
+    t->source = rows;  t->real = n;  t->causal = w->causal;  t->added = w->padding == 2;
+    t->visible = w->padding ? rows : n;
+    for (int b = 0; b < BEAMS; b++) t->lengths[b] = t->visible;
+    attn_mha_opts o = {0}, fill = {0};
+    o.attn.k_lengths = &t->visible;                            /* M_e: padding */
+    hide(t, &o, MOST);
+    fill.attn.work = t->work;  fill.attn.work_size = t->work_size;
     for (int i = 0; i < rows; i++) {
+        if (i < n && (ids[i] < 0 || ids[i] >= t->words)) return ATTN_E_SIZE;
         embed(t, t->x + i * t->width, i < n ? ids[i] : PAD, i < n ? 0 : w->pad_value);
-        t->hidden[i] = i < n ? 0 : -1e9f;
     }
-    o.attn.k_lengths = &visible;                               /* M_e: padding */
-    if (t->wrong) { o.attn.mask = t->hidden;  o.attn.mask_shape[0] = o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1; }
-    o.attn.work = t->work;  o.attn.work_size = t->work_size;
     attn_status s = ATTN_OK;
-    float *z = t->z;
     for (int l = 0; l < t->encoder && !s; l++) {
-        s = attn_mha_self(&t->layers[l].self, z, norm(t, t->x, t->layers[l].norm1, rows), 1, rows, &o);
-        add(t, z, rows);
+        s = attn_mha_self(&t->layers[l].self, t->z, norm(t, t->x, t->layers[l].norm1, rows), 1, rows, &o);
+        add(t, t->z, rows);
         if (!s) s = feed_forward(t, &t->layers[l], rows);
     }
     norm(t, t->x, t->encoder_norm, rows);
     for (int l = 0; l < t->decoder && !s; l++) {
-        attn_mha_opts fill = {0};
-        fill.attn.work = t->work;  fill.attn.work_size = t->work_size;
-        s = attn_mha_cross_fill(&t->layers[t->encoder + l].cross, &t->memory[l], t->y, 1, rows, &visible, &fill);
+        s = attn_mha_cross_fill(&t->layers[t->encoder + l].cross, &t->memory[l], t->y, 1, rows, &t->visible, &fill);
         if (!s) s = attn_kv_reset(&t->own[l], -1);
     }
     return s;
@@ -400,18 +409,15 @@ static attn_status translator_step(translator *t, const int *tokens)
         if (tokens[b] < 0 || tokens[b] >= t->words) return ATTN_E_SIZE;
         embed(t, t->x + b * d, tokens[b], 0);
     }
-    const int kept = t->lengths[0];
-    if (kept < 0) for (int b = 0; b < BEAMS; b++) t->lengths[b] = at + 1 < t->real ? at + 1 : t->real;
     for (int l = 0; l < t->decoder && !s; l++) {
-        const layer *a = &t->layers[t->encoder + l];
+        const one_layer *a = &t->layers[t->encoder + l];
         s = attn_mha_self_step(&a->self, t->z, norm(t, t->x, a->norm1, BEAMS), BEAMS, 1, &t->own[l], &o);       /* M_d */
         add(t, t->z, BEAMS);
-        const attn_mha_opts x = cross_opts(t, l);                                                               /* M_x */
+        const attn_mha_opts x = cross_opts(t, l, at);                                                             /* M_x */
         if (!s) s = attn_mha_cross_step(&a->cross, t->z, norm(t, t->x, a->norm2, BEAMS), BEAMS, 1, &t->memory[l], &x);
         add(t, t->z, BEAMS);
         if (!s) s = feed_forward(t, a, BEAMS);
     }
-    if (kept < 0) t->lengths[0] = -1;
     if (!s) s = attn_linear_run(&t->last, t->log_p, norm(t, t->x, t->decoder_norm, BEAMS), BEAMS, NULL);
     for (int b = 0; b < BEAMS && !s; b++) {
         const attn_args a = softmax_args(t, b, &out, &lse);
