@@ -1,4 +1,4 @@
-/* translate.c: what does a translator look at, word by word? A trained one, German to English, small enough to be watched.
+/* translate.c: what does a trained translator look at, word by word? German to English, small enough to be watched.
 
    Run:  cc -O2 -I. examples/translate/translate.c -o translate && ./translate Der Hund läuft.
    or:   make translate TEXT="Der Hund läuft."
@@ -7,8 +7,8 @@
    sentence, each as it was about to be written, columns the pieces of the German one. The model is german-english.bin,
    made by train.py; README.md beside it says what there is to be seen.
 
-   The first half is the translator: no file is read there, nothing printed, nothing allocated but by translator_load, and
-   a file from anybody is refused with a sentence or used within its bounds. Programs that want it without main()
+   The first half is the translator: there no file is read and nothing printed, translator_load alone allocates, and a
+   file from anybody is refused with a sentence or used within its bounds. Programs that want it without main()
    (examples/web, the tests) define TRANSLATE_NO_MAIN and include this file.
 
    Where people go wrong: padding that is not hidden in ALL of the three attentions, and a causal mask on the third. The
@@ -22,7 +22,7 @@
 #include <string.h>
 
 enum { PAD = 0, BEGIN = 1, END = 2, BYTES = 3, JOINS = BYTES + 256 };    /* pieces: 3 to 258 are the bytes */
-enum { MOST = 128, BEAMS = 4, LONGEST = 1024, PIECE = 64 };    /* pieces of a sentence; beams; bytes of a text, of a piece */
+enum { MOST = 128, BEAMS = 4, LONGEST = 1024, PIECE = 64 };    /* pieces; beams; bytes of a text, of a piece */
 
 typedef struct one_layer {                                     /* cross and norm2: in the decoder alone */
     const float *norm1, *norm2, *norm3;
@@ -34,14 +34,14 @@ typedef struct translator {
     int words, width, heads, encoder, decoder, ff;             /* sizes of the model; `words` pieces */
     int source;                                                /* columns of seen: pieces read, padding included */
     float *log_p;                                              /* of the last step, [BEAMS][words] */
-    float *seen;                                               /* and its cross-attention, [decoder][BEAMS][heads][source] */
+    float *seen;                                          /* and its cross-attention, [decoder][BEAMS][heads][source] */
     /* private */
-    int (*joins)[3];                                           /* piece JOINS + i is [i][0], then [i][1]: [i][2] bytes */
+    int (*joins)[3];                                          /* piece JOINS + i is [i][0], then [i][1]: [i][2] bytes */
     float *weights;                                            /* all of them */
     const float *embedding, *encoder_norm, *decoder_norm;
     one_layer *layers;                                             /* [encoder], then [decoder] */
     attn_linear last;
-    attn_kv *own, *memory;                                     /* [decoder]: of the words written, of the sentence read */
+    attn_kv *own, *memory;                                   /* [decoder]: of the words written, of the sentence read */
     float *rope, *x, *y, *z, *hidden;
     void *work;
     size_t work_size;
@@ -51,12 +51,12 @@ typedef struct translator {
 /* What can be done wrong, to see what comes of it. All 0: nothing. */
 typedef struct mistake {
     int pads;                                                  /* pieces of padding behind the sentence */
-    int padding;                                               /* 0: hidden, as it should be; 1: not hidden; 2: -1e9 added */
+    int padding;                                          /* 0: hidden, as it should be; 1: not hidden; 2: -1e9 added */
     int causal;                                                /* row t of cross-attention sees t + 1 pieces only */
     float pad_value;                                           /* added to what stands in the padding: NaN, say */
 } mistake;
 
-/* ---- the file: a header, a notice, pairs of pieces that were joined, weights in half, a checksum ------------------- */
+/* ---- the file: a header, a notice, pairs of pieces that were joined, weights in half, a checksum ----------------- */
 
 static unsigned long word_at(const unsigned char *p, int bytes)
 {
@@ -123,8 +123,8 @@ static attn_args softmax_args(const translator *t, int beam, float *out, float *
     return a;
 }
 
-/* What every call gets: work memory, and for the mistakes a mask that has one row for all. `last`: the last column that a
-   causal mask leaves. */
+/* What every call gets: work memory, and for the mistakes a mask that has one row for all. `last`: the last column that
+   a causal mask leaves. */
 static void hide(const translator *t, attn_mha_opts *o, int last)
 {
     o->attn.work = t->work;  o->attn.work_size = t->work_size;
@@ -173,10 +173,12 @@ static void translator_free(translator *t)
         one_layer *a = &t->layers[l];
         attn_mha_free(&a->self);  attn_mha_free(&a->cross);  attn_linear_free(&a->up);  attn_linear_free(&a->down);
     }
-    for (int l = 0; t->own && t->memory && l < t->decoder; l++) { attn_kv_free(&t->own[l]);  attn_kv_free(&t->memory[l]); }
+    for (int l = 0; t->own && t->memory && l < t->decoder; l++) {
+        attn_kv_free(&t->own[l]);  attn_kv_free(&t->memory[l]);
+    }
     attn_linear_free(&t->last);
-    free(t->joins);  free(t->weights);  free(t->layers);  free(t->own);  free(t->memory);  free(t->rope);  free(t->work);
-    free(t->x);  free(t->y);  free(t->z);  free(t->hidden);  free(t->log_p);  free(t->seen);
+    free(t->joins);  free(t->weights);  free(t->layers);  free(t->own);  free(t->memory);  free(t->rope);
+    free(t->work);  free(t->x);  free(t->y);  free(t->z);  free(t->hidden);  free(t->log_p);  free(t->seen);
     memset(t, 0, sizeof *t);
 }
 
@@ -218,8 +220,8 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
     return load_work(t) ? NULL : "there is not enough memory for it";
 }
 
-/* Makes *t, whatever it was, of the bytes of a file, which may be freed then. NULL, or what is wrong with them: then *t is
-   zeroed. Translating allocates nothing. */
+/* Makes *t, whatever it was, of the bytes of a file, which may be freed then. NULL, or what is wrong with them: then *t
+   is zeroed. Translating allocates nothing. */
 static const char *translator_load(translator *t, const unsigned char *bytes, size_t size)
 {
     static const unsigned long least[6] = { JOINS, 2, 1, 1, 1, 1 }, most[6] = { 65535, 1024, 64, 16, 16, 8192 };
@@ -234,13 +236,15 @@ static const char *translator_load(translator *t, const unsigned char *bytes, si
     t->words = (int)h[2];  t->width = (int)h[3];  t->heads = (int)h[4];
     t->encoder = (int)h[5];  t->decoder = (int)h[6];  t->ff = (int)h[7];
     const unsigned long long d = h[3], layers = h[5] + h[6], joins = h[2] - JOINS;
-    const unsigned long long n = h[2] * d + layers * (2 * d + 4 * d * d + 2 * d * h[7]) + h[6] * (d + 4 * d * d) + 2 * d;
+    const unsigned long long square = 4 * d * d, ff = 2 * d * h[7];
+    const unsigned long long n = h[2] * d + layers * (2 * d + square + ff) + h[6] * (d + square) + 2 * d;
     const char *why = NULL;
     if (h[3] % h[4] || h[3] / h[4] % 2) why = "its heads do not divide its width into even parts";
     else if (h[1] > 4096 || size != 44 + h[1] + 4 * joins + 2 * n) why = "its length is not what its header says";
     for (size_t i = 0; i < size - 4 && !why; i++) check = ((check ^ bytes[i]) * 16777619u) & 0xFFFFFFFFu;
     if (!why && check != word_at(bytes + size - 4, 4)) why = "it is damaged: its checksum does not fit";
-    if (!why && !(t->joins = (int (*)[3])room((size_t)joins, sizeof *t->joins))) why = "there is not enough memory for it";
+    if (!why) t->joins = (int (*)[3])room((size_t)joins, sizeof *t->joins);
+    if (!why && !t->joins) why = "there is not enough memory for it";
     for (size_t i = 0; i < joins && !why; i++) {
         for (int k = 0; k < 2 && !why; k++) {
             const int id = t->joins[i][k] = (int)word_at(bytes + 40 + h[1] + 4 * i + 2 * (size_t)k, 2);
@@ -254,10 +258,10 @@ static const char *translator_load(translator *t, const unsigned char *bytes, si
     return why;
 }
 
-/* ---- text and pieces ------------------------------------------------------------------------------------------------ */
+/* ---- text and pieces --------------------------------------------------------------------------------------------- */
 
-/* The pieces of a text and END, at most MOST; returns how many, 0 when there are more. Every byte is a piece, so nothing
-   is unknown; then the pairs that training found joined are joined, in its order. */
+/* The pieces of a text and END, at most MOST; returns how many, 0 when there are more. Every byte is a piece, so
+   nothing is unknown; then the pairs that training has joined are joined, in the same order. */
 static int translator_split(const translator *t, const char *text, int *ids)
 {
     int all[LONGEST + 1], n = 0, kept;
@@ -302,8 +306,8 @@ static int letter(const unsigned char *s, int n)
         if (i >= n || (s[i] & 0xC0) != 0x80) return 0;
         code = code << 6 | (s[i] & 0x3Fu);
     }
-    return length == 0 || code < least[length] || code == 0x7F || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ||
-           code == 0xFFFE || code == 0xFFFF ? 0 : length;
+    if (length == 0 || code < least[length] || code == 0x7F || code > 0x10FFFF) return 0;
+    return (code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF ? 0 : length;
 }
 
 /* Pieces as text that a terminal, a page or an SVG may get: bytes that are no letters come as <C3>. Terminated. */
@@ -323,7 +327,7 @@ static void translator_join(const translator *t, const int *ids, int n, char *te
     if (size > 0) text[at < size ? at : size - 1] = 0;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------------------ */
+/* ---- the model --------------------------------------------------------------------------------------------------- */
 
 static double root_of(double x)                                /* Heron's method, from above */
 {
@@ -364,8 +368,8 @@ static attn_status feed_forward(const translator *t, const one_layer *l, int row
     return s;
 }
 
-/* The encoder, once a sentence: n pieces, with padding at most MOST. Then every layer of the decoder makes keys and values
-   of what came out, in a cache of its own. wrong NULL: everything as it should be. */
+/* The encoder, once a sentence: n pieces, with padding at most MOST. Then every layer of the decoder makes keys and
+   values of what came out, in a cache of its own. wrong NULL: everything as it should be. */
 static attn_status translator_read(translator *t, const int *ids, int n, const mistake *wrong)
 {
     static const mistake none = { 0, 0, 0, 0 };
@@ -397,7 +401,7 @@ static attn_status translator_read(translator *t, const int *ids, int n, const m
     return s;
 }
 
-/* One step of the decoder: a piece of each beam in, BEGIN at first; out come log_p of the next one, and what was seen. */
+/* One step of the decoder: a piece of each beam in, BEGIN at first. Out come log_p of the next one, and seen. */
 static attn_status translator_step(translator *t, const int *tokens)
 {
     const int d = t->width, at = t->own[0].lengths[0];
@@ -411,9 +415,9 @@ static attn_status translator_step(translator *t, const int *tokens)
     }
     for (int l = 0; l < t->decoder && !s; l++) {
         const one_layer *a = &t->layers[t->encoder + l];
-        s = attn_mha_self_step(&a->self, t->z, norm(t, t->x, a->norm1, BEAMS), BEAMS, 1, &t->own[l], &o);       /* M_d */
+        s = attn_mha_self_step(&a->self, t->z, norm(t, t->x, a->norm1, BEAMS), BEAMS, 1, &t->own[l], &o);      /* M_d */
         add(t, t->z, BEAMS);
-        const attn_mha_opts x = cross_opts(t, l, at);                                                             /* M_x */
+        const attn_mha_opts x = cross_opts(t, l, at);                                                          /* M_x */
         if (!s) s = attn_mha_cross_step(&a->cross, t->z, norm(t, t->x, a->norm2, BEAMS), BEAMS, 1, &t->memory[l], &x);
         add(t, t->z, BEAMS);
         if (!s) s = feed_forward(t, a, BEAMS);
@@ -435,7 +439,7 @@ static attn_status translator_follow(translator *t, const int *parents)
     return s;
 }
 
-/* ---- the search ----------------------------------------------------------------------------------------------------- */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 
 typedef struct beam { int n, ids[MOST]; float sum; } beam;
 typedef struct choice { float sum; int parent, id; } choice;
@@ -456,8 +460,8 @@ static int best_choices(const translator *t, const beam *live, int n_live, choic
     return n;
 }
 
-/* The likeliest translation, per piece, of the sentence that was read. ids [MOST] ends with END, unless the search ran out of
-   room. Returns how many there are; 0: nothing was a number, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
+/* The likeliest translation, per piece, of the sentence that was read. ids [MOST] ends with END, unless the search ran
+   out of room. Returns how many there are; 0: nothing was a number, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
 static int translator_search(translator *t, int beams, int *ids)
 {
     beam live[BEAMS], next[BEAMS], done;
@@ -511,7 +515,7 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
 }
 
 #ifndef TRANSLATE_NO_MAIN
-/* ---- the program ---------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 #include "../svg.h"
 #ifdef _WIN32
 #include <io.h>
@@ -563,20 +567,32 @@ static int translate(translator *t, const char *text, const wish *w, const mista
     return 1;
 }
 
-/* The weights that "2.3" (layer and head), "2" (the mean of a layer) or "mean" stand for; NULL: there are none. */
+/* "2.3": layer and head; "2": the mean of a layer; "mean" of everything. 0 when there is no such thing. */
+static int which_of(const translator *t, const char *which, long *layer, long *head)
+{
+    char *end;
+    *layer = *head = 0;
+    if (!strcmp(which, "mean")) return 1;
+    *layer = strtol(which, &end, 10);
+    if (*layer < 1 || *layer > t->decoder) return 0;
+    if (!*end) return 1;
+    *head = *end == '.' ? strtol(end + 1, &end, 10) : 0;
+    return !*end && *head >= 1 && *head <= t->heads;
+}
+
+/* The weights it stands for, [n][columns], and what to call them. */
 static const float *chosen(const translator *t, const result *r, const char *which, char *title, size_t size)
 {
     const int cells = r->n * t->source;
-    char *end = NULL;
-    const long layer = which[0] == 'm' ? 0 : strtol(which, &end, 10), head = end && *end == '.' ? strtol(end + 1, &end, 10) : 0;
-    if (layer < 0 || layer > t->decoder || head < 0 || head > t->heads || (end ? *end != 0 || layer == 0 : strcmp(which, "mean")))
-        return NULL;
+    long layer, head;
+    which_of(t, which, &layer, &head);
     if (head) {
         snprintf(title, size, "layer %ld, head %ld", layer, head);
         return r->seen + ((layer - 1) * t->heads + head - 1) * cells;
     }
-    const int from = layer ? (int)(layer - 1) * t->heads : 0, to = layer ? (int)layer * t->heads : t->decoder * t->heads;
-    snprintf(title, size, layer ? "layer %ld, mean of its heads" : "mean of all layers and heads", layer);
+    const int from = layer ? (int)(layer - 1) * t->heads : 0, to = from + t->heads * (layer ? 1 : t->decoder);
+    if (layer) snprintf(title, size, "layer %ld, mean of its heads", layer);
+    else snprintf(title, size, "mean of all layers and heads");
     for (int i = 0; i < cells; i++) {
         float sum = 0;
         for (int h = from; h < to; h++) sum += r->seen[h * cells + i];
@@ -587,7 +603,11 @@ static const float *chosen(const translator *t, const result *r, const char *whi
 
 static int letters(const char *s) { int n = 0;  for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;  return n; }
 
-static void print_padded(const char *s, int width) { for (int i = letters(s); i < width; i++) putchar(' ');  fputs(s, stdout); }
+static void print_padded(const char *s, int width)
+{
+    for (int i = letters(s); i < width; i++) putchar(' ');
+    fputs(s, stdout);
+}
 
 static void print_weights(const translator *t, const result *r, const float *weights, const char *title, int colour)
 {
@@ -622,8 +642,8 @@ static void draw(const translator *t, const result *r, const wish *w, const char
     for (int i = 0; i < (all ? t->heads * t->decoder : 1); i++) {
         snprintf(number, sizeof number, "%d.%d", i / t->heads + 1, i % t->heads + 1);
         const float *weights = chosen(t, r, all ? number : w->which, title, sizeof title);
-        svg_weights(f, 20 + left + i % t->heads * wide, 20 + i / t->heads * height, all ? title : sentence, all ? "" : title,
-                    weights, r->n, t->source, cell, r->rows, r->columns);
+        svg_weights(f, 20 + left + i % t->heads * wide, 20 + i / t->heads * height, all ? title : sentence,
+                    all ? "" : title, weights, r->n, t->source, cell, r->rows, r->columns);
     }
     if (!svg_close(f)) refuse(w->picture, "the disk is full");
 }
@@ -641,16 +661,18 @@ static void show_broken(translator *t, const char *text, const wish *w, result *
         { "a causal mask on cross-attention", { 0, 0, 1, 0 } },
     };
     puts("");
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (translate(t, text, w, &list[i].m, r)) printf("  %-43s %s\n", list[i].what, r->n ? r->text : "(nothing is a number)");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (!translate(t, text, w, &list[i].m, r)) continue;
+        printf("  %-43s %s\n", list[i].what, r->n ? r->text : "(nothing is a number)");
+    }
 }
 
 static void answer(translator *t, const char *text, const wish *w, result *r)
 {
     char title[64];
     if (!translate(t, text, w, NULL, r)) { puts(w->quiet ? "" : "(the sentence is too long)");  return; }
-    puts(r->text);
     if (w->picture) draw(t, r, w, text);
+    puts(r->text);
     if (w->quiet) return;
     for (int i = 0; i < (strcmp(w->which, "all") ? 1 : t->heads * t->decoder); i++) {
         char number[32];
@@ -698,17 +720,17 @@ static int wish_parse(wish *w, int argc, char **argv, char *text, size_t size)
 int main(int argc, char **argv)
 {
     static const char usage[] =
-        "usage: translate [options] [a German sentence]      without a sentence: one a line, from the keyboard or a file\n"
-        "  -a 2.3        which attention to show: layer.head, a layer (the mean of its heads), mean, or all; default 2\n"
-        "  -o file.svg   draw it                              -m file    the model, examples/translate/german-english.bin\n"
-        "  --break       the same with wrong masks            -b 4       beams, 1 to 4\n"
-        "  -q            the translation alone                -c         colours, even if this is no terminal\n";
+        "usage: translate [options] [a German sentence]    without a sentence: one a line, from keyboard or file\n"
+        "  -a 2.3        attention to show: layer.head, a layer (the mean of its heads), mean, or all; default 2\n"
+        "  -o file.svg   draw it                            -m file   model, examples/translate/german-english.bin\n"
+        "  --break       the same with wrong masks          -b 4      beams, 1 to 4\n"
+        "  -q            the translation alone              -c        colours, even if this is no terminal\n";
     static char text[4096];
     static result r;
     wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, isatty(1) };
     translator t;
     size_t size;
-    char title[64];
+    long layer, head;
     if (!wish_parse(&w, argc, argv, text, sizeof text)) return fputs(usage, stderr), 2;
     unsigned char *bytes = file_bytes(w.model, &size);
     const char *why = translator_load(&t, bytes, size);
@@ -717,7 +739,7 @@ int main(int argc, char **argv)
     r.seen = (float *)malloc((size_t)(t.decoder * t.heads) * MOST * MOST * sizeof(float));
     r.mean = (float *)malloc(MOST * MOST * sizeof(float));
     if (!r.seen || !r.mean) refuse(w.model, "there is not enough memory for it");
-    if (strcmp(w.which, "all") && !chosen(&t, &r, w.which, title, sizeof title)) refuse("-a", "there is no such layer or head");
+    if (strcmp(w.which, "all") && !which_of(&t, w.which, &layer, &head)) refuse("-a", "there is no such layer or head");
 
     const int ask = !text[0] && isatty(0) && !w.quiet;
     if (text[0]) answer(&t, text, &w, &r);
