@@ -1,11 +1,11 @@
 """train.py: German to English, a transformer small enough to be watched. Writes the file that translate.c reads.
 
-    python3 train.py deu.txt german-english.bin              a GPU where there is one; torch 1.13 or later
-    python3 train.py deu.txt --split folder                  only the held-out sentences: test.de, test.en, dev.de, dev.en
+    python3 train.py deu.txt german-english.bin          a GPU where there is one; torch 1.13 or later
+    python3 train.py deu.txt --split folder              only the held-out sentences: test.de, test.en, dev.de, dev.en
 
-deu.txt has a header and then lines "English<tab>German". The model is the usual one (Vaswani et al. 2017) as it is built
-today: norms before each layer and without a mean (RMS), rotated queries and keys (RoPE) instead of added positions, no
-biases, one table of pieces for what is read, what is written and the last layer.
+deu.txt has a header and then lines "English<tab>German". The model is the usual one (Vaswani et al. 2017) as it is
+built today: norms before each layer and without a mean (RMS), rotated queries and keys (RoPE) instead of added
+positions, no biases, one table of pieces for what is read, what is written and the last layer.
 """
 import argparse
 import collections
@@ -25,14 +25,14 @@ from bleu import bleu
 PAD, BEGIN, END, BYTES = 0, 1, 2, 3                  # pieces 3 to 258 are the bytes; behind them, two pieces joined
 MOST = 128                                           # pieces of a sentence
 
-NOTICE = ("Weights trained on sentences of the Tatoeba project (https://tatoeba.org), CC-BY 2.0 FR, in the selection of "
-          "manythings.org/anki. German to English, for attn.h's examples/translate; made by train.py there.\n")
+NOTICE = ("Weights trained on sentences of the Tatoeba project (https://tatoeba.org), CC-BY 2.0 FR, in the selection "
+          "of manythings.org/anki. German to English, for attn.h's examples/translate; made by train.py there.\n")
 
 
-# ---- data -------------------------------------------------------------------------------------------------------------
+# ---- data ------------------------------------------------------------------------------------------------------------
 def read_pairs(path):
-    """(German, English) pairs; 500 to test, 500 to choose by, and the rest to learn from. No sentence of either language
-    is in two parts, also not with other punctuation or capitals."""
+    """(German, English) pairs: the rest to learn from, 500 to choose by, 500 to test. No sentence of either language is
+    in two parts, also not with other punctuation or capitals."""
     lines = open(path, encoding="utf-8").read().split("\n")[1:]
     pairs = sorted({(g.strip(), e.strip()) for e, g in (line.split("\t")[:2] for line in lines if "\t" in line)})
     plain = [tuple(re.sub(r"\W+", " ", side).lower().strip() for side in pair) for pair in pairs]
@@ -47,21 +47,24 @@ def read_pairs(path):
     return rest, [pairs[i] for i in held[500:]], [pairs[i] for i in held[:500]]
 
 
-# Nearly every name in the data is Tom or Mary. Other names in their place teach the model to copy what it has never seen:
-# half of them real, half made up by a chain of letters that has learned from the real ones.
-NAMES = """Adam Agnes Ahmed Aisha Alba Albert Alexander Alice Amelie Amir Andrea Andreas Angela Anja Anna Anton Arthur Astrid
-August Barbara Bastian Beate Ben Bernd Bianca Birgit Björn Boris Brian Bruno Camille Carl Carlos Carmen Caroline Chiara Chloe
-Christian Christina Clara Claudia Conrad Daniel Dario David Deniz Diana Diego Dieter Dirk Dmitri Doris Eduard Elena Elias Elif
-Elisabeth Ella Elsa Emil Emily Erik Ernst Esra Esther Eva Fabian Felix Ferdinand Finn Florian Frank Franz Frida Friedrich
-Gabriel Georg Gerda Giovanni Gisela Gregor Greta Guido Gustav Hakan Hannah Hans Harald Harry Hassan Heidi Heinrich Helena Helga
-Henrik Holger Ida Igor Ilse Ines Ingrid Irina Isabel Ivan Jack Jakob James Jan Jana Jens Joachim Johann Jonas José Josef Julia
-Julian Kai Karin Karl Katharina Kemal Kenji Kevin Klara Klaus Konrad Kurt Lars Laura Lea Leila Lena Leo Leonie Levi Lina Linda
-Lisa Lotte Louis Ludwig Lukas Magda Manuel Marco Margarete Marie Mario Markus Marlene Marta Martin Mateo Mathilda Max Mehmet
-Mia Michael Mila Mohammed Monika Moritz Nadia Naomi Natalie Nele Nico Nina Nora Norbert Olaf Olga Oliver Olivia Omar Otto Pablo
-Patrick Paul Paula Pavel Pedro Peter Petra Philipp Pia Rachel Rainer Ralf Rebecca Regina Renate Richard Robert Roland Rosa Ruth
-Samuel Sandra Sara Sebastian Selma Sergej Silke Simon Sofia Stefan Stella Susanne Sven Tanja Tarek Thea Theo Theresa Thomas Till
-Tobias Udo Ulrike Ursula Valentin Vera Veronika Viktor Vincent Walter Werner Wilhelm Wolfgang Xaver Yasmin Yuki Yusuf""".split()
-NEVER = set("Luke Emma Jürgen Aylin Miguel Priya Oskar Zoë Kasimir Hedwig Noah Bartholomäus".split())  # kept for the tests
+# Nearly every name in the data is Tom or Mary. Other names in their place teach the model to copy what it has never
+# seen: half of them real, half made up by a chain of letters that has learned from the real ones.
+NAMES = """\
+Adam Agnes Ahmed Aisha Alba Albert Alexander Alice Amelie Amir Andrea Andreas Angela Anja Anna Anton Arthur Astrid
+August Barbara Bastian Beate Ben Bernd Bianca Birgit Björn Boris Brian Bruno Camille Carl Carlos Carmen Caroline
+Chiara Chloe Christian Christina Clara Claudia Conrad Daniel Dario David Deniz Diana Diego Dieter Dirk Dmitri Doris
+Eduard Elena Elias Elif Elisabeth Ella Elsa Emil Emily Erik Ernst Esra Esther Eva Fabian Felix Ferdinand Finn Florian
+Frank Franz Frida Friedrich Gabriel Georg Gerda Giovanni Gisela Gregor Greta Guido Gustav Hakan Hannah Hans Harald
+Harry Hassan Heidi Heinrich Helena Helga Henrik Holger Ida Igor Ilse Ines Ingrid Irina Isabel Ivan Jack Jakob James
+Jan Jana Jens Joachim Johann Jonas José Josef Julia Julian Kai Karin Karl Katharina Kemal Kenji Kevin Klara Klaus
+Konrad Kurt Lars Laura Lea Leila Lena Leo Leonie Levi Lina Linda Lisa Lotte Louis Ludwig Lukas Magda Manuel Marco
+Margarete Marie Mario Markus Marlene Marta Martin Mateo Mathilda Max Mehmet Mia Michael Mila Mohammed Monika Moritz
+Nadia Naomi Natalie Nele Nico Nina Nora Norbert Olaf Olga Oliver Olivia Omar Otto Pablo Patrick Paul Paula Pavel Pedro
+Peter Petra Philipp Pia Rachel Rainer Ralf Rebecca Regina Renate Richard Robert Roland Rosa Ruth Samuel Sandra Sara
+Sebastian Selma Sergej Silke Simon Sofia Stefan Stella Susanne Sven Tanja Tarek Thea Theo Theresa Thomas Till Tobias
+Udo Ulrike Ursula Valentin Vera Veronika Viktor Vincent Walter Werner Wilhelm Wolfgang Xaver Yasmin Yuki Yusuf
+""".split()
+NEVER = "Luke Emma Jürgen Aylin Miguel Priya Oskar Zoë Kasimir Hedwig Noah Bartholomäus".split()     # kept for tests
 
 
 def chain_of(names):
@@ -102,7 +105,7 @@ def as_people_type(german, english, rng):
     return german, english
 
 
-# ---- pieces -----------------------------------------------------------------------------------------------------------
+# ---- pieces ----------------------------------------------------------------------------------------------------------
 def chunks(text):
     """Words with the space before them; whatever is no letter and no digit stands alone. No piece reaches over two."""
     return re.findall(r" ?(?:[A-Za-z0-9\x80-\U0010ffff]+|[^ ])", " " + " ".join(text.split()))
@@ -160,7 +163,7 @@ class Pieces:
         return b"".join(self.bytes[i] for i in ids).decode(errors="replace").strip()
 
 
-# ---- the model --------------------------------------------------------------------------------------------------------
+# ---- the model -------------------------------------------------------------------------------------------------------
 class Norm(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -270,7 +273,7 @@ def padded(rows):
 
 
 def write_model(path, model, pieces):
-    """The header, a notice in words, the pieces that were joined, the weights in half, a checksum: all little-endian."""
+    """A header, a notice in words, the pieces that were joined, the weights in half, a checksum: little-endian."""
     notice = NOTICE.encode()
     notice += b" " * (-len(notice) % 4)
     data = b"attn-tr1" + struct.pack("<8I", 1, len(notice), *model.sizes) + notice
@@ -284,7 +287,22 @@ def write_model(path, model, pieces):
     print(f"{path}: {len(data) + 4} bytes")
 
 
-# ---- training ---------------------------------------------------------------------------------------------------------
+def read_model(path, model, pieces):
+    """The weights of such a file, into a model of its sizes whose pieces are the same."""
+    data = open(path, "rb").read()
+    notice, sizes = struct.unpack_from("<I", data, 12)[0], struct.unpack_from("<6I", data, 16)
+    joins = b"".join(struct.pack("<2H", a, b) for a, b in pieces.joins)
+    at = 40 + notice + len(joins)
+    if sizes != model.sizes or data[40 + notice:at] != joins:
+        raise SystemExit(f"{path}: it is of other sizes or pieces, {sizes}")
+    with torch.no_grad():
+        for p in model.parameters():
+            half = torch.tensor(struct.unpack_from(f"<{p.numel()}e", data, at))
+            p.copy_(half.view_as(p))
+            at += 2 * p.numel()
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
 def batches(pairs, pieces, follow, rng, size):
     rows = []
     for german, english in pairs:
@@ -297,7 +315,7 @@ def batches(pairs, pieces, follow, rng, size):
         yield padded([s for s, _ in batch]), padded([t for _, t in batch])
 
 
-def train(model, teacher, pieces, learn, dev, o, device):
+def train(model, pieces, learn, dev, o, device):
     rng, follow = random.Random(o.seed), chain_of(NAMES)
     optimizer = torch.optim.AdamW(model.parameters(), lr=o.rate, betas=(0.9, 0.98), weight_decay=o.decay)
     steps, step, begin = o.passes * -(-len(learn) // o.batch), 0, time.time()
@@ -311,11 +329,6 @@ def train(model, teacher, pieces, learn, dev, o, device):
                 group["lr"] = o.rate * min(step / 400, max(0, 1 - done))
             logits, wanted = model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten()
             loss = F.cross_entropy(logits, wanted, ignore_index=PAD, label_smoothing=o.smoothing)
-            if teacher:                                                       # what it thinks of all pieces, each time
-                with torch.no_grad():
-                    p = sum(t(source, target[:, :-1]).flatten(0, 1).softmax(-1) for t in teacher) / len(teacher)
-                there = wanted != PAD
-                loss = (1 - o.teaching) * loss + o.teaching * -(p * logits.log_softmax(-1)).sum(-1)[there].mean()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -339,10 +352,9 @@ def main():
                         ("passes", 16), ("batch", 128), ("seed", 1), ("every", 4)):
         a.add_argument("--" + name, type=int, default=value)
     a.add_argument("--minutes", type=float, default=1e9, help="be done by then: the rate falls faster")
-    for name, value in (("dropout", 0.1), ("smoothing", 0.1), ("rate", 2.5e-3), ("decay", 0.01), ("teaching", 0.7)):
+    for name, value in (("dropout", 0.1), ("smoothing", 0.1), ("rate", 2.5e-3), ("decay", 0.01)):
         a.add_argument("--" + name, type=float, default=value)
-    a.add_argument("--save", help="keep the model as a teacher")
-    a.add_argument("--teacher", nargs="*", default=[], help="models that were kept so: learn from what they think as well")
+    a.add_argument("--start", metavar="FILE", help="go on from this model; --passes 0: only say how good it is")
     o = a.parse_args()
     learn, dev, test = read_pairs(o.corpus)
     if o.split:
@@ -358,25 +370,20 @@ def main():
     pieces = Pieces([side for pair in learn for side in pair], o.words)
     model = Model(o).to(device)
     n = sum(p.numel() for p in model.parameters())
-    print(f"{len(learn)} pairs to learn from, {n} parameters, torch {torch.__version__} on {device}: {vars(o)}", flush=True)
-    teacher = []
-    for path in o.teacher:
-        kept = torch.load(path, map_location=device)
-        sizes = argparse.Namespace(dropout=0, **dict(zip(("words", "width", "heads", "encoder", "decoder", "ff"),
-                                                         kept["sizes"])))
-        teacher.append(Model(sizes).to(device).eval())
-        teacher[-1].load_state_dict(kept["weights"])
-    train(model, teacher, pieces, learn, dev, o, device)
-    if o.save:
-        torch.save({"sizes": list(model.sizes), "weights": {n: p.half() for n, p in model.state_dict().items()}}, o.save)
+    print(f"{len(learn)} pairs to learn from, {n} parameters, torch {torch.__version__}, {device}: {vars(o)}",
+          flush=True)
+    if o.start:
+        read_model(o.start, model, pieces)
+    train(model, pieces, learn, dev, o, device)
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(p.half().float())                                         # as the file has them
     score = bleu([e for _, e in test], model.translate([g for g, _ in test], pieces))
     print(f"greedy BLEU of the 500 test sentences, weights in half: {score:.2f}")
-    for line in ["Der Hund läuft.", "Ich heiße Luke.", "Priya hat Kasimir einen Brief geschrieben.", "Wo ist Oskars Hund?"]:
+    for line in ("Der Hund läuft.", "Ich heiße Luke.", "Priya hat Kasimir geholfen.", "Wo ist Oskars Hund?"):
         print(line, "->", model.translate([line], pieces)[0])
-    write_model(o.model, model, pieces)
+    if o.passes:
+        write_model(o.model, model, pieces)
 
 
 main()

@@ -1,4 +1,4 @@
-/* translate.c: what does a translator look at, word by word? A trained one, German to English, small enough to be watched.
+/* translate.c: what does a trained translator look at, word by word? German to English, small enough to be watched.
 
    Run:  cc -O2 -I. examples/translate/translate.c -o translate && ./translate Der Hund läuft.
    or:   make translate TEXT="Der Hund läuft."
@@ -7,8 +7,8 @@
    sentence, each as it was about to be written, columns the pieces of the German one. The model is german-english.bin,
    made by train.py; README.md beside it says what there is to be seen.
 
-   The first half is the translator: no file is read there, nothing printed, nothing allocated but by translator_load, and
-   a file from anybody is refused with a sentence or used within its bounds. Programs that want it without main()
+   The first half is the translator: there no file is read and nothing printed, translator_load alone allocates, and a
+   file from anybody is refused with a sentence or used within its bounds. Programs that want it without main()
    (examples/web, the tests) define TRANSLATE_NO_MAIN and include this file.
 
    Where people go wrong: padding that is not hidden in ALL of the three attentions, and a causal mask on the third. The
@@ -22,42 +22,41 @@
 #include <string.h>
 
 enum { PAD = 0, BEGIN = 1, END = 2, BYTES = 3, JOINS = BYTES + 256 };    /* pieces: 3 to 258 are the bytes */
-enum { MOST = 128, BEAMS = 4, LONGEST = 1024 };                /* pieces of a sentence; beams; bytes of its text */
+enum { MOST = 128, BEAMS = 4, LONGEST = 1024, PIECE = 64 };    /* pieces; beams; bytes of a text, of a piece */
 
-typedef struct layer {                                         /* cross and norm2: in the decoder alone */
+typedef struct one_layer {                                     /* cross and norm2: in the decoder alone */
     const float *norm1, *norm2, *norm3;
     attn_mha self, cross;
     attn_linear up, down;
-} layer;
+} one_layer;
 
 typedef struct translator {
     int words, width, heads, encoder, decoder, ff;             /* sizes of the model; `words` pieces */
     int source;                                                /* columns of seen: pieces read, padding included */
     float *log_p;                                              /* of the last step, [BEAMS][words] */
-    float *seen;                                               /* and its cross-attention: [decoder] times room for */
-    int seen_keys;                                             /* [BEAMS][heads][source], [BEAMS][heads][seen_keys] used */
+    float *seen;                                          /* and its cross-attention, [decoder][BEAMS][heads][source] */
     /* private */
-    int (*joins)[2];                                           /* piece JOINS + i is joins[i][0], then joins[i][1] */
+    int (*joins)[3];                                          /* piece JOINS + i is [i][0], then [i][1]: [i][2] bytes */
     float *weights;                                            /* all of them */
     const float *embedding, *encoder_norm, *decoder_norm;
-    layer *layers;                                             /* [encoder], then [decoder] */
+    one_layer *layers;                                             /* [encoder], then [decoder] */
     attn_linear last;
-    attn_kv *own, *memory;                                     /* [decoder]: of the words written, of the sentence read */
+    attn_kv *own, *memory;                                   /* [decoder]: of the words written, of the sentence read */
     float *rope, *x, *y, *z, *hidden;
     void *work;
     size_t work_size;
-    int wrong, real, lengths[BEAMS];                           /* of translator_read */
+    int real, visible, causal, added, lengths[BEAMS];          /* as translator_read was told */
 } translator;
 
 /* What can be done wrong, to see what comes of it. All 0: nothing. */
 typedef struct mistake {
     int pads;                                                  /* pieces of padding behind the sentence */
-    int padding;                                               /* 0: hidden, as it should be; 1: not hidden; 2: -1e9 added */
+    int padding;                                          /* 0: hidden, as it should be; 1: not hidden; 2: -1e9 added */
     int causal;                                                /* row t of cross-attention sees t + 1 pieces only */
     float pad_value;                                           /* added to what stands in the padding: NaN, say */
 } mistake;
 
-/* ---- the file: a header, a notice, pairs of pieces that were joined, weights in half, a checksum ------------------- */
+/* ---- the file: a header, a notice, pairs of pieces that were joined, weights in half, a checksum ----------------- */
 
 static unsigned long word_at(const unsigned char *p, int bytes)
 {
@@ -87,7 +86,7 @@ static attn_status load_linear(attn_linear *l, const float *w, int n_in, int n_o
     return attn_linear_init(l, &a);
 }
 
-static attn_status load_layer(translator *t, layer *l, const float **at, int cross)
+static attn_status load_layer(translator *t, one_layer *l, const float **at, int cross)
 {
     attn_status s = load_linear(&l->up, take(at, t->ff * t->width), t->width, t->ff);
     if (!s) s = load_linear(&l->down, take(at, t->width * t->ff), t->ff, t->width);
@@ -124,35 +123,45 @@ static attn_args softmax_args(const translator *t, int beam, float *out, float *
     return a;
 }
 
-static attn_mha_opts cross_opts(translator *t, int l)
+/* What every call gets: work memory, and for the mistakes a mask that has one row for all. `last`: the last column that
+   a causal mask leaves. */
+static void hide(const translator *t, attn_mha_opts *o, int last)
+{
+    o->attn.work = t->work;  o->attn.work_size = t->work_size;
+    if (!t->added && !t->causal) return;
+    o->attn.mask = t->hidden;
+    for (int i = 0; i < 3; i++) o->attn.mask_shape[i] = 1;
+    for (int j = 0; j < t->source; j++)
+        t->hidden[j] = t->causal && j > last ? -INFINITY : t->added && j >= t->real ? -1e9f : 0;
+}
+
+static attn_mha_opts cross_opts(const translator *t, int l, int last)
 {
     static const int same[BEAMS] = {0};                        /* all beams read one sentence */
     attn_mha_opts o = {0};
     o.attn.k_map = same;  o.attn.k_batch = 1;
     o.attn.k_lengths = t->lengths;
     o.attn.weights = t->seen + (size_t)(l * BEAMS * t->heads * t->source);
-    if (t->wrong) { o.attn.mask = t->hidden;  o.attn.mask_shape[0] = o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1; }
-    o.attn.work = t->work;  o.attn.work_size = t->work_size;
+    hide(t, &o, last);
     return o;
 }
 
 static int load_work(translator *t)                            /* one work area, large enough for every call */
 {
     float out, lse;
-    t->wrong = 1;
-    const attn_mha_opts o = cross_opts(t, 0);
-    attn_mha_opts plain = {0};
-    plain.attn.k_lengths = t->lengths;
-    plain.attn.mask = t->hidden;
-    plain.attn.mask_shape[0] = plain.attn.mask_shape[1] = plain.attn.mask_shape[2] = 1;
+    t->added = 1;
+    const attn_mha_opts cross = cross_opts(t, 0, 0);
+    attn_mha_opts self = {0};
+    self.attn.k_lengths = t->lengths;
+    hide(t, &self, 0);
     const attn_args a = softmax_args(t, 0, &out, &lse);
-    const layer *d = t->layers + t->encoder;
-    const size_t sizes[5] = { attn_mha_workspace(&t->layers->self, ATTN_MHA_SELF, 1, MOST, 0, &plain),
+    const one_layer *d = t->layers + t->encoder;
+    const size_t sizes[5] = { attn_mha_workspace(&t->layers->self, ATTN_MHA_SELF, 1, MOST, 0, &self),
                               attn_mha_workspace(&d->cross, ATTN_MHA_CROSS_FILL, 1, 0, MOST, NULL),
                               attn_mha_workspace(&d->self, ATTN_MHA_SELF_STEP, BEAMS, 1, MOST, NULL),
-                              attn_mha_workspace(&d->cross, ATTN_MHA_CROSS_STEP, BEAMS, 1, MOST, &o),
+                              attn_mha_workspace(&d->cross, ATTN_MHA_CROSS_STEP, BEAMS, 1, MOST, &cross),
                               attn_sdpa_workspace(&a) };
-    t->wrong = 0;
+    t->added = 0;
     for (int i = 0; i < 5; i++) if (sizes[i] > t->work_size) t->work_size = sizes[i];
     t->work = t->work_size == (size_t)-1 ? NULL : malloc(t->work_size);
     return t->work != NULL;
@@ -161,13 +170,15 @@ static int load_work(translator *t)                            /* one work area,
 static void translator_free(translator *t)
 {
     for (int l = 0; t->layers && l < t->encoder + t->decoder; l++) {
-        layer *a = &t->layers[l];
+        one_layer *a = &t->layers[l];
         attn_mha_free(&a->self);  attn_mha_free(&a->cross);  attn_linear_free(&a->up);  attn_linear_free(&a->down);
     }
-    for (int l = 0; t->own && t->memory && l < t->decoder; l++) { attn_kv_free(&t->own[l]);  attn_kv_free(&t->memory[l]); }
+    for (int l = 0; t->own && t->memory && l < t->decoder; l++) {
+        attn_kv_free(&t->own[l]);  attn_kv_free(&t->memory[l]);
+    }
     attn_linear_free(&t->last);
-    free(t->joins);  free(t->weights);  free(t->layers);  free(t->own);  free(t->memory);  free(t->rope);  free(t->work);
-    free(t->x);  free(t->y);  free(t->z);  free(t->hidden);  free(t->log_p);  free(t->seen);
+    free(t->joins);  free(t->weights);  free(t->layers);  free(t->own);  free(t->memory);  free(t->rope);
+    free(t->work);  free(t->x);  free(t->y);  free(t->z);  free(t->hidden);  free(t->log_p);  free(t->seen);
     memset(t, 0, sizeof *t);
 }
 
@@ -175,23 +186,26 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
 {
     const size_t d = (size_t)t->width, layers = (size_t)(t->encoder + t->decoder), ff = (size_t)t->ff;
     t->weights = (float *)room(n, sizeof(float));
-    t->layers = (layer *)room(layers, sizeof(layer));
+    t->layers = (one_layer *)room(layers, sizeof(one_layer));
     t->own = (attn_kv *)room((size_t)t->decoder, sizeof(attn_kv));
     t->memory = (attn_kv *)room((size_t)t->decoder, sizeof(attn_kv));
     t->rope = (float *)room(MOST * d, sizeof(float));          /* heads * what one of them needs */
     t->x = (float *)room(MOST * d, sizeof(float));
     t->y = (float *)room(MOST * d, sizeof(float));
-    t->z = (float *)room(MOST * ff, sizeof(float));
+    t->z = (float *)room(MOST * (ff > d ? ff : d), sizeof(float));
     t->hidden = (float *)room(MOST, sizeof(float));
     t->log_p = (float *)room(BEAMS * (size_t)t->words, sizeof(float));
     t->seen = (float *)room((size_t)(t->decoder * t->heads) * BEAMS * MOST, sizeof(float));
     if (!t->weights || !t->layers || !t->own || !t->memory || !t->rope || !t->x || !t->y || !t->z || !t->hidden ||
         !t->log_p || !t->seen)
         return "there is not enough memory for it";
-    for (size_t i = 0; i < n; i++) {
-        const unsigned short half = (unsigned short)word_at(p + 2 * i, 2);
-        if ((half & 0x7C00) == 0x7C00) return "one of its weights is not a number";
-        if (attn_widen(&t->weights[i], &half, 1, ATTN_F16)) return "its weights cannot be read";
+    for (size_t i = 0, some; i < n; i += some) {
+        unsigned short half[256];                              /* little-endian bytes, aligned or not, as numbers */
+        for (some = 0; some < 256 && i + some < n; some++) {
+            half[some] = (unsigned short)(p[2 * (i + some)] | p[2 * (i + some) + 1] << 8);
+            if ((half[some] & 0x7C00) == 0x7C00) return "one of its weights is not a number";
+        }
+        if (attn_widen(t->weights + i, half, some, ATTN_F16)) return "its weights cannot be read";
     }
     const float *at = t->weights;
     attn_status s = attn_rope_table(t->rope, MOST, t->width / t->heads, NULL, 10000);
@@ -206,8 +220,8 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
     return load_work(t) ? NULL : "there is not enough memory for it";
 }
 
-/* Makes *t, whatever it was, of the bytes of a file, which may be freed then. NULL, or what is wrong with them: then *t is
-   zeroed. Translating allocates nothing. */
+/* Makes *t, whatever it was, of the bytes of a file, which may be freed then. NULL, or what is wrong with them: then *t
+   is zeroed. Translating allocates nothing. */
 static const char *translator_load(translator *t, const unsigned char *bytes, size_t size)
 {
     static const unsigned long least[6] = { JOINS, 2, 1, 1, 1, 1 }, most[6] = { 65535, 1024, 64, 16, 16, 8192 };
@@ -222,28 +236,32 @@ static const char *translator_load(translator *t, const unsigned char *bytes, si
     t->words = (int)h[2];  t->width = (int)h[3];  t->heads = (int)h[4];
     t->encoder = (int)h[5];  t->decoder = (int)h[6];  t->ff = (int)h[7];
     const unsigned long long d = h[3], layers = h[5] + h[6], joins = h[2] - JOINS;
-    const unsigned long long n = h[2] * d + layers * (2 * d + 4 * d * d + 2 * d * h[7]) + h[6] * (d + 4 * d * d) + 2 * d;
+    const unsigned long long square = 4 * d * d, ff = 2 * d * h[7];
+    const unsigned long long n = h[2] * d + layers * (2 * d + square + ff) + h[6] * (d + square) + 2 * d;
     const char *why = NULL;
     if (h[3] % h[4] || h[3] / h[4] % 2) why = "its heads do not divide its width into even parts";
     else if (h[1] > 4096 || size != 44 + h[1] + 4 * joins + 2 * n) why = "its length is not what its header says";
     for (size_t i = 0; i < size - 4 && !why; i++) check = ((check ^ bytes[i]) * 16777619u) & 0xFFFFFFFFu;
     if (!why && check != word_at(bytes + size - 4, 4)) why = "it is damaged: its checksum does not fit";
-    if (!why && !(t->joins = (int (*)[2])room((size_t)joins, sizeof *t->joins))) why = "there is not enough memory for it";
+    if (!why) t->joins = (int (*)[3])room((size_t)joins, sizeof *t->joins);
+    if (!why && !t->joins) why = "there is not enough memory for it";
     for (size_t i = 0; i < joins && !why; i++) {
-        for (int k = 0; k < 2; k++) {
-            t->joins[i][k] = (int)word_at(bytes + 40 + h[1] + 4 * i + 2 * (size_t)k, 2);
-            if (t->joins[i][k] < BYTES || t->joins[i][k] >= JOINS + (int)i) why = "a piece is made of one that is not there";
+        for (int k = 0; k < 2 && !why; k++) {
+            const int id = t->joins[i][k] = (int)word_at(bytes + 40 + h[1] + 4 * i + 2 * (size_t)k, 2);
+            if (id < BYTES || id >= JOINS + (int)i) why = "a piece is made of one that is not there yet";
+            else t->joins[i][2] += id < JOINS ? 1 : t->joins[id - JOINS][2];
         }
+        if (t->joins[i][2] > PIECE) why = "a piece is too long";
     }
     if (!why) why = load_weights(t, bytes + 40 + h[1] + 4 * joins, (size_t)n);
     if (why) translator_free(t);
     return why;
 }
 
-/* ---- text and pieces ------------------------------------------------------------------------------------------------ */
+/* ---- text and pieces --------------------------------------------------------------------------------------------- */
 
-/* The pieces of a text and END, at most MOST; returns how many, 0 when there are more. Every byte is a piece, so nothing
-   is unknown; then the pairs that training found joined are joined, in its order. */
+/* The pieces of a text and END, at most MOST; returns how many, 0 when there are more. Every byte is a piece, so
+   nothing is unknown; then the pairs that training has joined are joined, in the same order. */
 static int translator_split(const translator *t, const char *text, int *ids)
 {
     int all[LONGEST + 1], n = 0, kept;
@@ -269,14 +287,13 @@ static int translator_split(const translator *t, const char *text, int *ids)
     return n + 1;
 }
 
-/* The bytes of a piece, at most size of them, not terminated; returns how many there are. END and its like have none. */
-static int translator_piece(const translator *t, int id, char *to, int size)
+/* The bytes of a piece, at most PIECE and not terminated; returns how many. END and its like have none. */
+static int translator_piece(const translator *t, int id, char *to)
 {
     if (id < BYTES || id >= t->words) return 0;
-    if (id < JOINS) { if (size > 0) *to = (char)(id - BYTES);  return 1; }
-    const int n = translator_piece(t, t->joins[id - JOINS][0], to, size);
-    const int left = size > n ? size - n : 0;
-    return left ? n + translator_piece(t, t->joins[id - JOINS][1], to + n, left) : size + 1;
+    if (id < JOINS) { *to = (char)(id - BYTES);  return 1; }
+    const int n = translator_piece(t, t->joins[id - JOINS][0], to);
+    return n + translator_piece(t, t->joins[id - JOINS][1], to + n);
 }
 
 /* How many bytes the letter at s has (UTF-8, n bytes are there); 0: none that should be printed. */
@@ -289,8 +306,8 @@ static int letter(const unsigned char *s, int n)
         if (i >= n || (s[i] & 0xC0) != 0x80) return 0;
         code = code << 6 | (s[i] & 0x3Fu);
     }
-    return length == 0 || code < least[length] || code == 0x7F || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ||
-           code == 0xFFFE || code == 0xFFFF ? 0 : length;
+    if (length == 0 || code < least[length] || code == 0x7F || code > 0x10FFFF) return 0;
+    return (code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF ? 0 : length;
 }
 
 /* Pieces as text that a terminal, a page or an SVG may get: bytes that are no letters come as <C3>. Terminated. */
@@ -298,10 +315,7 @@ static void translator_join(const translator *t, const int *ids, int n, char *te
 {
     char raw[LONGEST];
     int length = 0, at = 0;
-    for (int i = 0; i < n; i++) {
-        const int more = translator_piece(t, ids[i], raw + length, LONGEST - length);
-        length = more > LONGEST - length ? LONGEST : length + more;
-    }
+    for (int i = 0; i < n && length + PIECE <= LONGEST; i++) length += translator_piece(t, ids[i], raw + length);
     for (int i = 0, one; i < length && at + 5 <= size; i += one ? one : 1) {
         one = letter((const unsigned char *)raw + i, length - i);
         if (one) { memcpy(text + at, raw + i, (size_t)one);  at += one;  continue; }
@@ -313,7 +327,7 @@ static void translator_join(const translator *t, const int *ids, int n, char *te
     if (size > 0) text[at < size ? at : size - 1] = 0;
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------------------ */
+/* ---- the model --------------------------------------------------------------------------------------------------- */
 
 static double root_of(double x)                                /* Heron's method, from above */
 {
@@ -345,7 +359,7 @@ static void embed(const translator *t, float *x, int id, float more)
     for (int i = 0; i < t->width; i++) x[i] = t->embedding[id * t->width + i] * scale + more;
 }
 
-static attn_status feed_forward(const translator *t, const layer *l, int rows)
+static attn_status feed_forward(const translator *t, const one_layer *l, int rows)
 {
     attn_status s = attn_linear_run(&l->up, t->z, norm(t, t->x, l->norm3, rows), rows, NULL);
     for (int i = 0; i < rows * t->ff; i++) if (t->z[i] < 0) t->z[i] = 0;
@@ -354,42 +368,40 @@ static attn_status feed_forward(const translator *t, const layer *l, int rows)
     return s;
 }
 
-/* The encoder, once a sentence: n pieces, with padding at most MOST. Then every layer of the decoder makes keys and values
-   of what came out, in a cache of its own. wrong NULL: everything as it should be. */
+/* The encoder, once a sentence: n pieces, with padding at most MOST. Then every layer of the decoder makes keys and
+   values of what came out, in a cache of its own. wrong NULL: everything as it should be. */
 static attn_status translator_read(translator *t, const int *ids, int n, const mistake *wrong)
 {
     static const mistake none = { 0, 0, 0, 0 };
     const mistake *w = wrong ? wrong : &none;
-    const int rows = n + w->pads, visible = w->padding ? rows : n;
-    attn_mha_opts o = {0};
-    if (n < 0 || w->pads < 0 || rows > MOST) return ATTN_E_SIZE;
-    t->source = rows;  t->real = n;  t->wrong = w->padding == 2 ? 1 : 0;
-    for (int b = 0; b < BEAMS; b++) t->lengths[b] = w->causal ? -1 : visible;
+    if (n < 0 || n > MOST || w->pads < 0 || w->pads > MOST - n) return ATTN_E_SIZE;
+    const int rows = n + w->pads;
+    t->source = rows;  t->real = n;  t->causal = w->causal;  t->added = w->padding == 2;
+    t->visible = w->padding ? rows : n;
+    for (int b = 0; b < BEAMS; b++) t->lengths[b] = t->visible;
+    attn_mha_opts o = {0}, fill = {0};
+    o.attn.k_lengths = &t->visible;                            /* M_e: padding */
+    hide(t, &o, MOST);
+    fill.attn.work = t->work;  fill.attn.work_size = t->work_size;
     for (int i = 0; i < rows; i++) {
+        if (i < n && (ids[i] < 0 || ids[i] >= t->words)) return ATTN_E_SIZE;
         embed(t, t->x + i * t->width, i < n ? ids[i] : PAD, i < n ? 0 : w->pad_value);
-        t->hidden[i] = i < n ? 0 : -1e9f;
     }
-    o.attn.k_lengths = &visible;                               /* M_e: padding */
-    if (t->wrong) { o.attn.mask = t->hidden;  o.attn.mask_shape[0] = o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1; }
-    o.attn.work = t->work;  o.attn.work_size = t->work_size;
     attn_status s = ATTN_OK;
-    float *z = t->z;
     for (int l = 0; l < t->encoder && !s; l++) {
-        s = attn_mha_self(&t->layers[l].self, z, norm(t, t->x, t->layers[l].norm1, rows), 1, rows, &o);
-        add(t, z, rows);
+        s = attn_mha_self(&t->layers[l].self, t->z, norm(t, t->x, t->layers[l].norm1, rows), 1, rows, &o);
+        add(t, t->z, rows);
         if (!s) s = feed_forward(t, &t->layers[l], rows);
     }
     norm(t, t->x, t->encoder_norm, rows);
     for (int l = 0; l < t->decoder && !s; l++) {
-        attn_mha_opts fill = {0};
-        fill.attn.work = t->work;  fill.attn.work_size = t->work_size;
-        s = attn_mha_cross_fill(&t->layers[t->encoder + l].cross, &t->memory[l], t->y, 1, rows, &visible, &fill);
+        s = attn_mha_cross_fill(&t->layers[t->encoder + l].cross, &t->memory[l], t->y, 1, rows, &t->visible, &fill);
         if (!s) s = attn_kv_reset(&t->own[l], -1);
     }
     return s;
 }
 
-/* One step of the decoder: a piece of each beam in, BEGIN at first; out come log_p of the next one, and what was seen. */
+/* One step of the decoder: a piece of each beam in, BEGIN at first. Out come log_p of the next one, and seen. */
 static attn_status translator_step(translator *t, const int *tokens)
 {
     const int d = t->width, at = t->own[0].lengths[0];
@@ -401,19 +413,15 @@ static attn_status translator_step(translator *t, const int *tokens)
         if (tokens[b] < 0 || tokens[b] >= t->words) return ATTN_E_SIZE;
         embed(t, t->x + b * d, tokens[b], 0);
     }
-    const int kept = t->lengths[0];
-    if (kept < 0) for (int b = 0; b < BEAMS; b++) t->lengths[b] = at + 1 < t->real ? at + 1 : t->real;
-    t->seen_keys = t->lengths[0];
     for (int l = 0; l < t->decoder && !s; l++) {
-        const layer *a = &t->layers[t->encoder + l];
-        s = attn_mha_self_step(&a->self, t->z, norm(t, t->x, a->norm1, BEAMS), BEAMS, 1, &t->own[l], &o);       /* M_d */
+        const one_layer *a = &t->layers[t->encoder + l];
+        s = attn_mha_self_step(&a->self, t->z, norm(t, t->x, a->norm1, BEAMS), BEAMS, 1, &t->own[l], &o);      /* M_d */
         add(t, t->z, BEAMS);
-        const attn_mha_opts x = cross_opts(t, l);                                                               /* M_x */
+        const attn_mha_opts x = cross_opts(t, l, at);                                                          /* M_x */
         if (!s) s = attn_mha_cross_step(&a->cross, t->z, norm(t, t->x, a->norm2, BEAMS), BEAMS, 1, &t->memory[l], &x);
         add(t, t->z, BEAMS);
         if (!s) s = feed_forward(t, a, BEAMS);
     }
-    if (kept < 0) t->lengths[0] = -1;
     if (!s) s = attn_linear_run(&t->last, t->log_p, norm(t, t->x, t->decoder_norm, BEAMS), BEAMS, NULL);
     for (int b = 0; b < BEAMS && !s; b++) {
         const attn_args a = softmax_args(t, b, &out, &lse);
@@ -431,7 +439,7 @@ static attn_status translator_follow(translator *t, const int *parents)
     return s;
 }
 
-/* ---- the search ----------------------------------------------------------------------------------------------------- */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 
 typedef struct beam { int n, ids[MOST]; float sum; } beam;
 typedef struct choice { float sum; int parent, id; } choice;
@@ -496,8 +504,8 @@ static int search_best(const search *s, int *ids)
     return winner->n;
 }
 
-/* The likeliest translation, per piece, of the sentence that was read. ids [MOST] ends with END, unless the search ran out of
-   room. Returns how many there are; 0: nothing was a number, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
+/* The likeliest translation, per piece, of the sentence that was read. ids [MOST] ends with END, unless the search ran
+   out of room. Returns how many there are; 0: nothing was a number, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
 static int translator_search(translator *t, int beams, int *ids)
 {
     search s;
@@ -518,18 +526,15 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
         for (int b = 0; b < BEAMS; b++) tokens[b] = i ? ids[i - 1] : BEGIN;
         s = translator_step(t, tokens);
         for (int l = 0; l < t->decoder; l++)
-            for (int h = 0; h < t->heads; h++) {               /* keys behind seen_keys are hidden: weights of 0 */
-                float *to = seen + ((l * t->heads + h) * n + i) * t->source;
-                memset(to, 0, (size_t)t->source * sizeof *to);
-                memcpy(to, t->seen + l * BEAMS * t->heads * t->source + h * t->seen_keys,
-                       (size_t)t->seen_keys * sizeof *to);
-            }
+            for (int h = 0; h < t->heads; h++)
+                memcpy(seen + ((l * t->heads + h) * n + i) * t->source,
+                       t->seen + (l * BEAMS * t->heads + h) * t->source, (size_t)t->source * sizeof *seen);
     }
     return s;
 }
 
 #ifndef TRANSLATE_NO_MAIN
-/* ---- the program ---------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 #include "../svg.h"
 #ifdef _WIN32
 #include <io.h>
@@ -581,20 +586,32 @@ static int translate(translator *t, const char *text, const wish *w, const mista
     return 1;
 }
 
-/* The weights that "2.3" (layer and head), "2" (the mean of a layer) or "mean" stand for; NULL: there are none. */
+/* "2.3": layer and head; "2": the mean of a layer; "mean" of everything. 0 when there is no such thing. */
+static int which_of(const translator *t, const char *which, long *layer, long *head)
+{
+    char *end;
+    *layer = *head = 0;
+    if (!strcmp(which, "mean")) return 1;
+    *layer = strtol(which, &end, 10);
+    if (*layer < 1 || *layer > t->decoder) return 0;
+    if (!*end) return 1;
+    *head = *end == '.' ? strtol(end + 1, &end, 10) : 0;
+    return !*end && *head >= 1 && *head <= t->heads;
+}
+
+/* The weights it stands for, [n][columns], and what to call them. */
 static const float *chosen(const translator *t, const result *r, const char *which, char *title, size_t size)
 {
     const int cells = r->n * t->source;
-    char *end = NULL;
-    const long layer = which[0] == 'm' ? 0 : strtol(which, &end, 10), head = end && *end == '.' ? strtol(end + 1, &end, 10) : 0;
-    if (layer < 0 || layer > t->decoder || head < 0 || head > t->heads || (end ? *end != 0 || layer == 0 : strcmp(which, "mean")))
-        return NULL;
+    long layer, head;
+    which_of(t, which, &layer, &head);
     if (head) {
         snprintf(title, size, "layer %ld, head %ld", layer, head);
         return r->seen + ((layer - 1) * t->heads + head - 1) * cells;
     }
-    const int from = layer ? (int)(layer - 1) * t->heads : 0, to = layer ? (int)layer * t->heads : t->decoder * t->heads;
-    snprintf(title, size, layer ? "layer %ld, mean of its heads" : "mean of all layers and heads", layer);
+    const int from = layer ? (int)(layer - 1) * t->heads : 0, to = from + t->heads * (layer ? 1 : t->decoder);
+    if (layer) snprintf(title, size, "layer %ld, mean of its heads", layer);
+    else snprintf(title, size, "mean of all layers and heads");
     for (int i = 0; i < cells; i++) {
         float sum = 0;
         for (int h = from; h < to; h++) sum += r->seen[h * cells + i];
@@ -605,7 +622,11 @@ static const float *chosen(const translator *t, const result *r, const char *whi
 
 static int letters(const char *s) { int n = 0;  for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;  return n; }
 
-static void print_padded(const char *s, int width) { for (int i = letters(s); i < width; i++) putchar(' ');  fputs(s, stdout); }
+static void print_padded(const char *s, int width)
+{
+    for (int i = letters(s); i < width; i++) putchar(' ');
+    fputs(s, stdout);
+}
 
 static void print_weights(const translator *t, const result *r, const float *weights, const char *title, int colour)
 {
@@ -640,8 +661,8 @@ static void draw(const translator *t, const result *r, const wish *w, const char
     for (int i = 0; i < (all ? t->heads * t->decoder : 1); i++) {
         snprintf(number, sizeof number, "%d.%d", i / t->heads + 1, i % t->heads + 1);
         const float *weights = chosen(t, r, all ? number : w->which, title, sizeof title);
-        svg_weights(f, 20 + left + i % t->heads * wide, 20 + i / t->heads * height, all ? title : sentence, all ? "" : title,
-                    weights, r->n, t->source, cell, r->rows, r->columns);
+        svg_weights(f, 20 + left + i % t->heads * wide, 20 + i / t->heads * height, all ? title : sentence,
+                    all ? "" : title, weights, r->n, t->source, cell, r->rows, r->columns);
     }
     if (!svg_close(f)) refuse(w->picture, "the disk is full");
 }
@@ -659,16 +680,18 @@ static void show_broken(translator *t, const char *text, const wish *w, result *
         { "a causal mask on cross-attention", { 0, 0, 1, 0 } },
     };
     puts("");
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (translate(t, text, w, &list[i].m, r)) printf("  %-43s %s\n", list[i].what, r->n ? r->text : "(nothing is a number)");
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (!translate(t, text, w, &list[i].m, r)) continue;
+        printf("  %-43s %s\n", list[i].what, r->n ? r->text : "(nothing is a number)");
+    }
 }
 
 static void answer(translator *t, const char *text, const wish *w, result *r)
 {
     char title[64];
     if (!translate(t, text, w, NULL, r)) { puts(w->quiet ? "" : "(the sentence is too long)");  return; }
-    puts(r->text);
     if (w->picture) draw(t, r, w, text);
+    puts(r->text);
     if (w->quiet) return;
     for (int i = 0; i < (strcmp(w->which, "all") ? 1 : t->heads * t->decoder); i++) {
         char number[32];
@@ -716,17 +739,17 @@ static int wish_parse(wish *w, int argc, char **argv, char *text, size_t size)
 int main(int argc, char **argv)
 {
     static const char usage[] =
-        "usage: translate [options] [a German sentence]      without a sentence: one a line, from the keyboard or a file\n"
-        "  -a 2.3        which attention to show: layer.head, a layer (the mean of its heads), mean, or all; default 2\n"
-        "  -o file.svg   draw it                              -m file    the model, examples/translate/german-english.bin\n"
-        "  --break       the same with wrong masks            -b 4       beams, 1 to 4\n"
-        "  -q            the translation alone                -c         colours, even if this is no terminal\n";
+        "usage: translate [options] [a German sentence]    without a sentence: one a line, from keyboard or file\n"
+        "  -a 2.3        attention to show: layer.head, a layer (the mean of its heads), mean, or all; default 2\n"
+        "  -o file.svg   draw it                            -m file   model, examples/translate/german-english.bin\n"
+        "  --break       the same with wrong masks          -b 4      beams, 1 to 4\n"
+        "  -q            the translation alone              -c        colours, even if this is no terminal\n";
     static char text[4096];
     static result r;
     wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, isatty(1) };
     translator t;
     size_t size;
-    char title[64];
+    long layer, head;
     if (!wish_parse(&w, argc, argv, text, sizeof text)) return fputs(usage, stderr), 2;
     unsigned char *bytes = file_bytes(w.model, &size);
     const char *why = translator_load(&t, bytes, size);
@@ -735,7 +758,7 @@ int main(int argc, char **argv)
     r.seen = (float *)malloc((size_t)(t.decoder * t.heads) * MOST * MOST * sizeof(float));
     r.mean = (float *)malloc(MOST * MOST * sizeof(float));
     if (!r.seen || !r.mean) refuse(w.model, "there is not enough memory for it");
-    if (strcmp(w.which, "all") && !chosen(&t, &r, w.which, title, sizeof title)) refuse("-a", "there is no such layer or head");
+    if (strcmp(w.which, "all") && !which_of(&t, w.which, &layer, &head)) refuse("-a", "there is no such layer or head");
 
     const int ask = !text[0] && isatty(0) && !w.quiet;
     if (text[0]) answer(&t, text, &w, &r);

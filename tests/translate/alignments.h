@@ -1,0 +1,1 @@
+{ "Der Hund läuft.", "The dog runs.", 2, 1, "x" },

@@ -1,0 +1,1 @@
+{ "Der Hund", "The dog" },
