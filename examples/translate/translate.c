@@ -34,7 +34,7 @@ typedef struct translator {
     int words, width, heads, encoder, decoder, ff;             /* sizes of the model; `words` pieces */
     int source;                                                /* columns of seen: pieces read, padding included */
     float *log_p;                                              /* of the last step, [BEAMS][words] */
-    float *seen;                                          /* and its cross-attention, [decoder][BEAMS][heads][source] */
+    float *seen;            /* and its cross-attention [BEAMS][heads][visible]; a layer has BEAMS * heads * source */
     /* private */
     int (*joins)[3];                                          /* piece JOINS + i is [i][0], then [i][1]: [i][2] bytes */
     float *weights;                                            /* all of them */
@@ -526,9 +526,12 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
         for (int b = 0; b < BEAMS; b++) tokens[b] = i ? ids[i - 1] : BEGIN;
         s = translator_step(t, tokens);
         for (int l = 0; l < t->decoder; l++)
-            for (int h = 0; h < t->heads; h++)
-                memcpy(seen + ((l * t->heads + h) * n + i) * t->source,
-                       t->seen + (l * BEAMS * t->heads + h) * t->source, (size_t)t->source * sizeof *seen);
+            for (int h = 0; h < t->heads; h++) {               /* hidden padding is not in the cache: weights of 0 */
+                float *to = seen + ((l * t->heads + h) * n + i) * t->source;
+                memset(to, 0, (size_t)t->source * sizeof *to);
+                memcpy(to, t->seen + l * BEAMS * t->heads * t->source + h * t->visible,
+                       (size_t)t->visible * sizeof *to);
+            }
     }
     return s;
 }
