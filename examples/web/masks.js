@@ -126,10 +126,10 @@ const cell_class = (bits) => !bits ? "c see" : `c hid ${bits & 1 ? "r0" : bits &
 function sizes(card, m) {
   const longest = (all) => Math.max(...all.flat().map((t) => t.length));
   const side = Math.min(66, 10 + longest(m.rows) * 7.6), end = m.empty > 0 ? 24 : 0;
-  const top = Math.min(m.batch > 1 ? 44 : 58, 8 + longest(m.keys) * 7.6);
+  const top = Math.max(22, Math.min(m.batch > 1 ? 44 : 58, 8 + longest(m.keys) * 7.6));
   const wide = (card.area.clientWidth - side - end - 8) / m.n_k - 2;
   const high = (card.area.clientHeight - m.batch * (top + 10)) / (m.batch * m.n_q) - 2;
-  return { side, top, end, cell: Math.floor(Math.max(12, Math.min(38, wide, high))) };
+  return { side, top, end, cell: Math.floor(Math.max(12, Math.min(44, wide, high))) };
 }
 
 function draw_table(card, m, b, px) {

@@ -156,6 +156,7 @@ static unsigned char *tr_file;
 static const char *tr_wrong = "";
 static char tr_sentence[LONGEST], tr_name[LONGEST];
 static int tr_read[MOST], tr_written[MOST], tr_n_written;
+static int tr_n_weights;
 static search tr_search;
 static float *tr_seen;                    /* [decoder][heads][n_written][source] */
 
@@ -165,6 +166,7 @@ EXPORT(tr_room) unsigned char *tr_get_room(int size) { return tr_file = malloc((
 EXPORT(tr_load) int tr_load(int size)
 {
     const char *why = translator_load(&tr, tr_file, (size_t)size);
+    tr_n_weights = why ? 0 : (size - 44 - (int)word_at(tr_file + 12, 4) - 4 * (tr.words - JOINS)) / 2;
     free(tr_file);
     tr_file = NULL;
     if (why) { tr_wrong = why; return -1; }
@@ -174,6 +176,7 @@ EXPORT(tr_load) int tr_load(int size)
 }
 EXPORT(tr_why) const char *tr_get_why(void) { return tr_wrong; }
 EXPORT(tr_sentence) char *tr_get_sentence(void) { return tr_sentence; }       /* LONGEST bytes, to be written */
+EXPORT(tr_weights) int tr_weights(void) { return tr_n_weights; }
 EXPORT(tr_layers) int tr_layers(void) { return tr.decoder; }
 EXPORT(tr_heads) int tr_heads(void) { return tr.heads; }
 EXPORT(tr_source) int tr_source(void) { return tr.source; }                   /* pieces read, padding included */

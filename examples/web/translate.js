@@ -48,9 +48,9 @@ function place_pieces() {
   }
   for (const side of ["source", "target"]) {        // smaller letters rather than a stage that grows
     const row = $(`${side}-row`);
-    row.style.fontSize = "";
+    row.style.removeProperty("--small");
     const room = upright ? (stage.clientHeight - 28) / Math.max(1, row.scrollHeight) : (stage.clientWidth - 32) / Math.max(1, row.scrollWidth);
-    if (room < 1) row.style.fontSize = `${Math.max(0.5, 0.98 * room).toFixed(3)}em`;
+    if (room < 1) row.style.setProperty("--small", Math.max(0.45, 0.98 * room).toFixed(3));
   }
   $("target-row").querySelector(".piece")?.setAttribute("tabindex", 0);
   $("source-row").querySelector(".piece")?.setAttribute("tabindex", 0);
@@ -244,6 +244,8 @@ parts.push(() => {
   if (!at) throw new Error("no memory for the model");
   bytes(at, model.length).set(model);
   if (wasm.tr_load(model.length)) throw new Error(text(wasm.tr_why()));
+  $("model-size").textContent = size_text(model.length);
+  $("model-said").textContent = `${(wasm.tr_weights() / 1e6).toFixed(1)} million weights`;
   tr.layers = wasm.tr_layers();
   tr.heads = wasm.tr_heads();
   const thumb = (chosen) => el("button", { type: "button", "data-head": chosen.join(), "aria-label": head_name(chosen),
