@@ -1,7 +1,7 @@
 /* page.c: what the page computes, as functions for JavaScript. No mask and no attention is computed anywhere else.
 
-   Built by examples/web/build.sh with clang --target=wasm32-wasi; nothing is imported from the host. JavaScript writes
-   sizes and token numbers into the buffers below and reads matrices back from them; everything lies in linear memory. */
+   Built by examples/web/build.sh with clang --target=wasm32-wasi; nothing is imported from the host. JavaScript
+   writes sizes and token numbers into the buffers below and reads matrices back from them. */
 #define ATTN_NO_STDIO
 #define ATTN_STATIC
 #define NDEBUG
@@ -83,8 +83,8 @@ static attn_status lab_one(int reason, float *m, int *by_batch)
     }
 }
 
-/* The matrix of these settings, and for every cell the set of reasons that hide it: bit r for reason r. The first matrix
-   is that of the lengths, which hides nothing when all keys exist; the others are merged into it. */
+/* The matrix of these settings, and for every cell the set of reasons that hide it: bit r for reason r. The first
+   matrix is that of the lengths, which hides nothing when all keys exist; the others are merged into it. */
 EXPORT(lab_draw) int lab_draw(void)
 {
     const int wanted[LAB_REASONS] = { lab.padding, 1, lab.causal, lab.left, lab.right };
@@ -209,8 +209,8 @@ EXPORT(tr_begin) int tr_begin(int how)
     return translator_read(&tr, tr_read, n, &m) == ATTN_OK ? 0 : -1;
 }
 
-/* One step of the search for a translation of what tr_begin has read: 1 while there is more to do. tr_count pieces stand
-   then: the best beam so far, at the end the translation. */
+/* One step of the search for a translation of what tr_begin has read: 1 while there is more to do. tr_count pieces
+   stand then: the best beam so far, at the end the translation. */
 EXPORT(tr_step) int tr_step(void)
 {
     const int more = search_step(&tr, &tr_search);
