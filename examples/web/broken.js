@@ -149,7 +149,7 @@ function draw_side(title, code, side, right) {
         side.mean.length ? `${Math.round((100 * pads) / side.mean.length)} % of the weight on padding` : "weights: NaN"
     ];
     if (side.keys === side.real) said.pop();
-    said.push(`${side.empty} of ${side.rows} rows see no key${side.empty ? ": zeros" : ""}`);
+    if (side.rows) said.push(`masked rows: ${side.empty} of ${side.rows}${side.empty ? ", zeros" : ""}`);
     return el(
         "article",
         { class: "side", "aria-label": title },
@@ -173,7 +173,7 @@ function draw_broken() {
         const wrong = await run_side(sentence, f.how),
             right = wrong && (await run_side(sentence, f.how + mended));
         if (!right) return;
-        $("broken-of").textContent = `The sentence: ${sentence}`;
+        $("broken-of").textContent = f.how === 3 ? "No sentence, three pieces of padding" : `The sentence: ${sentence}`;
         $("sides").replaceChildren(
             draw_side("As people write it", f.people, wrong, right),
             draw_side("attn.h", f.ours, right, right)
