@@ -47,7 +47,7 @@ const faults = [
 ];
 const mended = 5; // how + 5: the same buffers, with attn.h’s own mask
 
-const broken = { chosen: 1, run: 0 };
+const broken = { chosen: 0, run: 0 };
 
 // Which pieces of a stand in b, in order: the others are marked
 function kept(a, b) {
