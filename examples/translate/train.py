@@ -86,9 +86,13 @@ def new_name(rng, follow):
             return name
 
 
-def other_names(german, english, rng, follow):
+def has_name(german, english):
+    return bool(re.search(r"\b(Tom|Mary|Maria|Boston)s?\b", german) and re.search(r"\b(Tom|Mary|Boston)\b", english))
+
+
+def other_names(german, english, rng, follow, share):
     for there, here in (("Tom", "Tom"), ("Mary", "Mary"), ("Maria", "Mary"), ("Boston", "Boston")):
-        if re.search(rf"\b{there}s?\b", german) and re.search(rf"\b{here}\b", english) and rng.random() < 0.6:
+        if re.search(rf"\b{there}s?\b", german) and re.search(rf"\b{here}\b", english) and rng.random() < share:
             name = new_name(rng, follow)
             own = name + ("'" if name[-1] in "sßxz" else "s")                 # Toms Hund, Lukas' Hund
             german = re.sub(rf"\b{there}(s?)\b", lambda m: own if m.group(1) else name, german)
@@ -303,10 +307,12 @@ def read_model(path, model, pieces):
 
 
 # ---- training --------------------------------------------------------------------------------------------------------
-def batches(pairs, pieces, follow, rng, size):
+def batches(pairs, pieces, follow, rng, size, copies):
     rows = []
-    for german, english in pairs:
-        german, english = as_people_type(*other_names(german, english, rng, follow), rng)
+    more = [pair for pair in pairs if has_name(*pair)] if copies else []
+    for i, (german, english) in enumerate(pairs + more * copies):             # the copies have other names, always
+        share = 0.6 if i < len(pairs) else 1
+        german, english = as_people_type(*other_names(german, english, rng, follow, share), rng)
         rows.append((pieces.encode(german) + [END], [BEGIN] + pieces.encode(english) + [END]))
     rows.sort(key=lambda row: len(row[0]) + len(row[1]) + rng.random())       # rows of a batch are about as long
     rows = [rows[i:i + size] for i in range(0, len(rows), size)]
@@ -318,15 +324,16 @@ def batches(pairs, pieces, follow, rng, size):
 def train(model, pieces, learn, dev, o, device):
     rng, follow = random.Random(o.seed), chain_of(NAMES)
     optimizer = torch.optim.AdamW(model.parameters(), lr=o.rate, betas=(0.9, 0.98), weight_decay=o.decay)
-    steps, step, begin = o.passes * -(-len(learn) // o.batch), 0, time.time()
+    a_pass = len(learn) + o.copies * sum(has_name(*pair) for pair in learn)
+    steps, step, begin = o.passes * -(-a_pass // o.batch), 0, time.time()
     for number in range(1, o.passes + 1):
         total = torch.zeros((), device=device)
-        for source, target in batches(learn, pieces, follow, rng, o.batch):
+        for source, target in batches(learn, pieces, follow, rng, o.batch, o.copies):
             source, target = source.to(device), target.to(device)
             step += 1
             done = max(step / steps, (time.time() - begin) / (60 * o.minutes))
-            for group in optimizer.param_groups:                              # up for 400 steps, then down to nothing
-                group["lr"] = o.rate * min(step / 400, max(0, 1 - done))
+            for group in optimizer.param_groups:                              # up, then down to nothing
+                group["lr"] = o.rate * min(step / o.warmup, max(0, 1 - done))
             logits, wanted = model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten()
             loss = F.cross_entropy(logits, wanted, ignore_index=PAD, label_smoothing=o.smoothing)
             optimizer.zero_grad(set_to_none=True)
@@ -334,6 +341,8 @@ def train(model, pieces, learn, dev, o, device):
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             total += loss.detach()
+            if done >= 1:
+                break
         if number % o.every == 0 or number in (1, o.passes) or done >= 1:
             score = bleu([e for _, e in dev], model.translate([g for g, _ in dev], pieces))
             print(f"pass {number}: loss {total.item() / (steps / o.passes):.3f}, greedy BLEU of dev {score:.2f}, "
@@ -349,7 +358,7 @@ def main():
     a.add_argument("model", nargs="?", default="german-english.bin")
     a.add_argument("--split", metavar="FOLDER", help="write the held-out sentences there, and stop")
     for name, value in (("words", 2000), ("width", 128), ("heads", 4), ("encoder", 3), ("decoder", 2), ("ff", 384),
-                        ("passes", 16), ("batch", 128), ("seed", 1), ("every", 4)):
+                        ("passes", 16), ("batch", 128), ("seed", 1), ("every", 4), ("warmup", 400), ("copies", 1)):
         a.add_argument("--" + name, type=int, default=value)
     a.add_argument("--minutes", type=float, default=1e9, help="be done by then: the rate falls faster")
     for name, value in (("dropout", 0.1), ("smoothing", 0.1), ("rate", 2.5e-3), ("decay", 0.01)):

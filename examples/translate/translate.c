@@ -646,6 +646,7 @@ static void print_weights(const translator *t, const result *r, const float *wei
             const float x = weights[i * t->source + j];
             const int step = (x > 0.07f) + (x > 0.15f) + (x > 0.3f) + (x > 0.6f);
             if (colour) printf("\033[48;5;%d;38;5;%dm%*.2f\033[0m", blue[step], step == 4 ? 231 : 16, width, (double)x);
+            else if (x < 0.005f) print_padded("\xc2\xb7", width);
             else printf("%*.2f", width, (double)x);
         }
         puts("");
@@ -654,7 +655,7 @@ static void print_weights(const translator *t, const result *r, const float *wei
 
 static void draw(const translator *t, const result *r, const wish *w, const char *sentence)
 {
-    const int all = !strcmp(w->which, "all"), cell = all ? 30 : 52, height = 26 * r->n + 110;
+    const int all = !strcmp(w->which, "all"), cell = all ? 30 : 52, height = 26 * r->n + (all ? 110 : 92);
     int longest = 0;
     char title[64], number[32];
     for (int i = 0; i < r->n; i++) if (letters(r->rows[i]) > longest) longest = letters(r->rows[i]);
@@ -710,7 +711,7 @@ static unsigned char *file_bytes(const char *path, size_t *size)
     FILE *f = fopen(path, "rb");
     if (!f) refuse(path, "it cannot be opened; -m says where the model is");
     const long end = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    if (end < 0 || fseek(f, 0, SEEK_SET)) refuse(path, "it is no file");
+    if (end < 0 || end > 1 << 28 || fseek(f, 0, SEEK_SET)) refuse(path, "it is no file, or far too large");
     unsigned char *bytes = (unsigned char *)malloc((size_t)end + 1);
     if (!bytes || fread(bytes, 1, (size_t)end, f) != (size_t)end) refuse(path, "it cannot be read");
     fclose(f);
