@@ -32,7 +32,7 @@ demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO)
 
-translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS='-a all --break')
+translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS=--break)
 	@$(RUN) build/translate $(ARGS) $(if $(TEXT),"$$TEXT")
 
 test: build/flags ## run the tests (half a minute, and a minute to compile them; ARGS='masks -s 7': some, another seed)

@@ -4,7 +4,7 @@
 
 Words of up to 4 in a row that both share, as a geometric mean, times a penalty for being too short. Tokens: whatever is
 neither letter, digit, space nor apostrophe stands alone ("don't" is one token); upper and lower case differ. No
-smoothing. On sentences like ours these are the tokens of sacrebleu's "13a", and the numbers are the same."""
+smoothing. sacrebleu's "13a" splits sentences like ours the same way but for rare marks: BLEU differs by some 0.02."""
 import collections
 import math
 import re

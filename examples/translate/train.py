@@ -86,8 +86,12 @@ def new_name(rng, follow):
             return name
 
 
-def has_name(german, english):
-    return bool(re.search(r"\b(Tom|Mary|Maria|Boston)s?\b", german) and re.search(r"\b(Tom|Mary|Boston)\b", english))
+def again(pairs, copies):
+    """What a pass repeats, with other names: sentences that have one, and ten times the few that tell one."""
+    names = [(g, e) for g, e in pairs if re.search(r"\b(Tom|Mary|Maria|Boston)s?\b", g) and
+             re.search(r"\b(Tom|Mary|Boston)\b", e)]
+    telling = [(g, e) for g, e in pairs if re.search(r"\bheiß(e|t|en)\b|\bName ist\b", g)]
+    return (names + telling * 10) * copies
 
 
 def other_names(german, english, rng, follow, share):
@@ -309,8 +313,7 @@ def read_model(path, model, pieces):
 # ---- training --------------------------------------------------------------------------------------------------------
 def batches(pairs, pieces, follow, rng, size, copies):
     rows = []
-    more = [pair for pair in pairs if has_name(*pair)] if copies else []
-    for i, (german, english) in enumerate(pairs + more * copies):             # the copies have other names, always
+    for i, (german, english) in enumerate(pairs + again(pairs, copies)):
         share = 0.6 if i < len(pairs) else 1
         german, english = as_people_type(*other_names(german, english, rng, follow, share), rng)
         rows.append((pieces.encode(german) + [END], [BEGIN] + pieces.encode(english) + [END]))
@@ -324,7 +327,7 @@ def batches(pairs, pieces, follow, rng, size, copies):
 def train(model, pieces, learn, dev, o, device):
     rng, follow = random.Random(o.seed), chain_of(NAMES)
     optimizer = torch.optim.AdamW(model.parameters(), lr=o.rate, betas=(0.9, 0.98), weight_decay=o.decay)
-    a_pass = len(learn) + o.copies * sum(has_name(*pair) for pair in learn)
+    a_pass = len(learn) + len(again(learn, o.copies))
     steps, step, begin = o.passes * -(-a_pass // o.batch), 0, time.time()
     for number in range(1, o.passes + 1):
         total = torch.zeros((), device=device)
