@@ -5,7 +5,7 @@ const examples = [
     { de: "Ich habe das Buch gestern gelesen.", en: "I read the book yesterday." },
     { de: "Der Hund läuft.", en: "The dog is running." },
     { de: "Kannst du mir bitte helfen?", en: "Can you help me?" },
-    { de: "Ich heiße Luke.", en: "My name is Luke." },
+    { de: "Ich heiße Luke.", en: "My name's Luke." },
     { de: "Der schnelle braune Fuchs springt über den Zaun.", en: "The quick brown fox jumps over the fence." }
 ];
 

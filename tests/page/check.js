@@ -310,9 +310,10 @@ async function translator(p) {
                     .slice(-n[0])
                     .map((line) =>
                         line
-                            .match(/\d\.\d\d(?!\d)/g)
+                            .trim()
+                            .split(/\s+/)
                             .slice(-n[1])
-                            .map(Number)
+                            .map((w) => (w === "·" ? 0 : Number(w)))
                     );
                 const here = await p.eval(
                     `Array.from({ length: tr.target.length }, (_, t) => [...weights_of(t, [${l}, ${h}])])`
