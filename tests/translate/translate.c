@@ -11,9 +11,9 @@
 #define ATTN__IMPLEMENTED                 /* it is in attn_impl.c, for every test */
 #include "../../examples/translate/translate.c"
 
-/* Below and above what it reached when it was committed (@), for processors without fma, which have bits of their own. */
-#define LEAST_BLEU 30.0
-#define MOST_LOSS 2.0
+/* Below and above what it reached when it was committed (51.1 and 0.884), for processors without fma: other bits. */
+#define LEAST_BLEU 48.0
+#define MOST_LOSS 0.92
 
 static unsigned char *model;
 static size_t model_size;
