@@ -10514,7 +10514,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   float *c, float *c1, int last, const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While some components of these keys are worked on, `lines` lines of the next ones are fetched:
+    /* While a few components of these keys are in work, `lines` lines of the next ones are fetched:
        in 16 components, a line of memory, all have been asked for. Read linearly, the keys of all
        heads may lie side by side. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
