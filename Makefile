@@ -32,6 +32,9 @@ demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO)
 
+translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS=--break)
+	@$(RUN) build/translate $(ARGS) $(if $(TEXT),"$$TEXT")
+
 test: build/flags ## run the tests (half a minute, and a minute to compile them; ARGS='masks -s 7': some, another seed)
 	@[ -n "$$(find build/test -newer attn.h -newer build/flags 2> /dev/null)" ] || \
 	    echo 'compiling attn.h and its tests: a minute on two cores'
@@ -47,6 +50,12 @@ examples: ## build every example with its own cc line, compare with the output i
 mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
 	@sh tests/mpi.sh
 
+page: ## build examples/web/index.html, the page in one file (needs clang 16 for wasm: examples/web/build.sh)
+	@sh examples/web/build.sh
+
+page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
+	@sh tests/page.sh
+
 readme: ## build and run every block of code in README.md
 	@sh tests/readme.sh
 
@@ -56,12 +65,14 @@ conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/t
 
 embed: build/embed ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
 	@$(RUN) build/embed "$${MODEL:-../shared/models/minilm}" "$${FILE:-examples/embed/lines.txt}" $${Q:+-q "$$Q"} $(ARGS)
-
 embed-bench: build/embed-bench ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
 	@$${PYTHON:-python3} examples/embed/bench.py "$${MODEL:-../shared/models/minilm}"
 
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
 	@sh tests/models.sh $(ARGS)
+
+translate-test: ## the translator's sentences, BLEU, same bits every way; damaged files, pictures
+	@sh tests/translate.sh $(ARGS)
 
 golden: ## outputs hashed under other compilers and flags: the same bits
 	@sh tests/golden.sh
@@ -93,8 +104,7 @@ bench: build/bench/bench ## attn.h against the libraries here: bench.csv, bench.
 
 bench-peers: ## install the libraries to compare with (apt-get when root, npm), then make bench
 	@sh tests/bench/peers.sh
-	@rm -f build/bench/bench
-	@$(MAKE) --no-print-directory bench
+	@rm -f build/bench/bench && $(MAKE) --no-print-directory bench
 
 sweep: build/bench/bench ## random calls: is the plain loop ever faster? and what does each feature cost? (ARGS=-h)
 	@build/bench/sweep $(ARGS)
@@ -111,6 +121,10 @@ fuzz: ## arguments, caches, layers and masks from random bytes, TIME seconds eac
 clean: ## remove build/ and what an example's cc line leaves
 	rm -rf build a.out a.exe
 
+build/translate build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
+	@echo 'compiling attn.h with it: some seconds'
+	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
+
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 
@@ -118,17 +132,10 @@ build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@mkdir -p build/obj
 	@$(CC) $(FLAGS) -c $< -o $@
 
-build/embed build/embed-bench: $(wildcard examples/embed/*.[ch]) attn.h build/flags
-	@echo 'compiling attn.h with it: some seconds'
-	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/embed/$(if $(findstring bench,$@),bench,embed).c -o $@ -pthread
-
 build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
-	@mkdir -p build
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
-
 build/soak: tests/soak/soak.c tests/harness.c tests/cases.c attn.h $(wildcard tests/*.h) build/flags
 	@$(CC) $(FLAGS) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
-
 build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flags
 	@sh tests/bench/build.sh
 
@@ -139,4 +146,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: embed embed-bench bench bench-peers count models mpi new-isa fuzz clean FORCE
+.PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE

@@ -10514,7 +10514,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   float *c, float *c1, int last, const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While some components of these keys are worked on, `lines` lines of the next ones are fetched:
+    /* While a few components of these keys are in work, `lines` lines of the next ones are fetched:
        in 16 components, a line of memory, all have been asked for. Read linearly, the keys of all
        heads may lie side by side. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
@@ -10693,11 +10693,11 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
 }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` values behind. */
+ * `second` values behind. packed: steps are 16 values apart, which takes no register. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                            int r, const void *b, ptrdiff_t second, int x)
+                            int r, const void *b, ptrdiff_t second, int x, const int packed)
 {
-    const ptrdiff_t row = g->a_row, step = g->b_step;
+    const ptrdiff_t row = g->a_row, step = packed ? 16 : g->b_step;
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
@@ -10820,27 +10820,28 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    while (g->rows - r >= ATTN__ROWS) {
-        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x);
-        r += ATTN__ROWS;
-    }
+    if (g->b_step == 16)
+        for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
+            ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
+    for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
+        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 0);
     while (r < g->rows) {
         const int rows = part[g->rows - r];
         switch (rows) {
 #if ATTN__ROWS > 8
-        case 8: ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x); break;
+        case 8: ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x, 0); break;
 #endif
 #if ATTN__ROWS > 6
-        case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x); break;
+        case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x, 0); break;
 #endif
 #if ATTN__LANES == 16
-        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x); break;
-        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x); break;
+        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x, 0); break;
+        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x, 0); break;
 #endif
-        case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x); break;
-        case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x); break;
-        case 2: ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x); break;
-        default: ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x); break;
+        case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x, 0); break;
+        case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x, 0); break;
+        case 2: ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x, 0); break;
+        default: ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x, 0); break;
         }
         r += rows;
     }
@@ -10976,16 +10977,16 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
             const int left = g->rows - r;
             rows = left == 5 ? 3 : attn__min(left, 4);
-            if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x);
-            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x);
-            else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x);
+            if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
+            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x, 0);
+            else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
         }
     }
 #if ATTN__LANES == 16   /* the last panel stands alone */
     if (x < width) {
         const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel);
         int r = 0;
-        for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x);
+        for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x, 0);
         if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x);
     }
 #endif
