@@ -5007,7 +5007,7 @@ typedef struct attn__block {
     int arrays;                           /* mask, keep or bias may hide keys */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
-    int narrow;                           /* a window: tiles of rows may see few panels of a chunk */
+    int narrow;                           /* a window: tiles of rows may see few panels */
     int lo, hi;                           /* keys that some row may see by position, counted from
                                              entry.start */
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
@@ -5340,7 +5340,35 @@ typedef struct attn__look {
     attn__keys all;                       /* keys that some row may see by position */
     attn__keys needed;                    /* of the K/V head that is looked at, so far */
     int exact;                            /* 1: which keys are needed; 0: which panels */
+    int bytes;                            /* keep bytes alone, for each row its own, and no row
+                                             hides more by position */
 } attn__look;
+
+/* Keep bytes of rows first .. last-1 of a K/V head, one behind the other in a group of one: a key
+   that one of them keeps. Returns 0 where they keep none. */
+static int attn__merge_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
+                            unsigned char *merged)
+{
+    const ptrdiff_t step = block->w->s->keep[2];
+    unsigned long long word, some, any = 0;
+    int j, r;
+    memset(merged, 0, ATTN__CHUNK);
+    for (j = 0; j + 8 <= n; j += 8) {
+        some = 0;
+        for (r = 0; r < rows; r++) {
+            memcpy(&word, keep + r * step + j, 8);
+            some |= word;
+        }
+        memcpy(merged + j, &some, 8);
+        any |= some;
+    }
+    for (; j < n; j++)
+        for (r = 0; r < rows; r++) {
+            merged[j] |= keep[r * step + j];
+            any |= merged[j];
+        }
+    return any != 0;
+}
 
 /* Looks at rows first .. last-1 of a K/V head, and returns the keys that they see. The last row is
    asked first, because it often sees all of them; the search ends when it cannot find more. Cells
@@ -5349,6 +5377,7 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
                                      attn__look *look, int local, int first, int last)
 {
     const unsigned all = attn__panels_between(view->lo, view->hi);
+    unsigned char merged[ATTN__CHUNK];
     attn__keys seen = { { 0, 0 } };
     attn__row row = look->row;
     int r, h, i;
@@ -5358,15 +5387,26 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
         attn__row_at(block, local, r, &h, &i);
         attn__row_arrays(block, &row, h, i, view->first);
+        /* All but the last row at once, where nothing but their bytes decides. */
+        if (look->bytes && r == last - 2) {
+            row.keep -= (r - first) * block->w->s->keep[2];
+            if (!attn__merge_keep(block, row.keep, r - first + 1, view->hi, merged)) break;
+            row.keep = merged;
+            r = first;
+        }
         if (row.mask != look->row.mask || row.bias != look->row.bias || row.keep != look->row.keep)
         {
             block->w->kernels->look(&row, view->hi, &look->cells);
             look->row = row;
         }
-        seen.word[0] |= look->cells.word[0] & range.word[0];
-        seen.word[1] |= look->cells.word[1] & range.word[1];
-        look->needed.word[0] |= seen.word[0];
-        look->needed.word[1] |= seen.word[1];
+        if (row.keep == merged) look->row.keep = NULL;      /* nobody else's cells */
+        range.word[0] &= look->cells.word[0];
+        range.word[1] &= look->cells.word[1];
+        if (!(range.word[0] | range.word[1])) continue;
+        seen.word[0] |= range.word[0];
+        seen.word[1] |= range.word[1];
+        look->needed.word[0] |= range.word[0];
+        look->needed.word[1] |= range.word[1];
         if ((!look->exact || attn__keys_within(&look->all, &look->needed)) &&
             attn__panels_of(&seen) == all) break;
     }
@@ -5377,6 +5417,8 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
    where there are few, else of each tile of rows. */
 static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
 {
+    const attn__shape *s = block->w->s;
+    const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
     const int tile = block->few ? block->per_head : block->w->kernels->rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__look look;
@@ -5388,8 +5430,10 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     /* One to four rows always leave out what they do not see (attn__must_select), and need not
        know which keys others need. */
     look.exact = block->per_head > ATTN__DIRECT;
+    look.bytes = block->sees_all && s->group == 1 && s->keep[2] && !block->w->a->mask &&
+                 !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
-    for (local = 0; local < block->kv_heads; local++) {
+    for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         if (look.exact) memset(&look.needed, 0, sizeof look.needed);
         for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
             const attn__keys seen = attn__look_at_rows(block, view, &look, local, r,
@@ -11159,33 +11203,40 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     return x;
 }
 
+/* Adds the cells of -inf among the first n to the keys that are hidden. */
+ATTN__V void ATTN__FN(look_at_floats)(const float *cells, int n, unsigned long long *hidden)
+{
+    const attn__vec none = attn__vset(-attn__inf());
+    int j = 0;
+    for (; j + ATTN__LANES <= n; j += ATTN__LANES)
+        hidden[j / 64] |=
+            (unsigned long long)attn__mask_bits(attn__same_bits(attn__vload(cells + j), none))
+            << j % 64;
+    if (j < n)
+        hidden[j / 64] |=
+            (unsigned long long)attn__mask_bits(attn__same_bits(attn__load_part(cells + j, n - j),
+                                                                none))
+            << j % 64;
+}
+
 /* Which of the first n keys of a chunk do mask, bias and keep of a row leave visible? */
 static ATTN__TARGET void ATTN__FN(look)(const attn__row *row, int n, attn__keys *seen)
 {
-    const attn__vec none = attn__vset(-attn__inf());
     unsigned long long hidden[2] = { 0, 0 };
-    int j, x;
-    for (j = 0; j < n; j += ATTN__LANES) {
-        const int whole = j + ATTN__LANES <= n;
-        attn__vmask hide = attn__vless(none, none);  /* false */
-        if (row->keep) {
-            unsigned char part[ATTN__LANES];       /* a copy: the bytes may end with the last key */
+    unsigned char part[ATTN__LANES];               /* a copy: the bytes may end with the last key */
+    int j = 0, x;
+    if (row->keep) {
+        for (; j + ATTN__LANES <= n; j += ATTN__LANES)
+            hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(row->keep + j))
+                              << j % 64;
+        if (j < n) {
             memset(part, 0, sizeof part);
-            if (!whole) memcpy(part, row->keep + j, (size_t)(n - j));
-            hide = attn__zero_bytes(whole ? row->keep + j : part);
+            memcpy(part, row->keep + j, (size_t)(n - j));
+            hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(part)) << j % 64;
         }
-        if (row->mask) {
-            const float *from = row->mask + j;
-            const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, n - j);
-            hide = attn__or_mask(hide, attn__same_bits(y, none));
-        }
-        if (row->bias) {
-            const float *from = row->bias + j;
-            const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, n - j);
-            hide = attn__or_mask(hide, attn__same_bits(y, none));
-        }
-        hidden[j / 64] |= (unsigned long long)attn__mask_bits(hide) << j % 64;
     }
+    if (row->mask) ATTN__FN(look_at_floats)(row->mask, n, hidden);
+    if (row->bias) ATTN__FN(look_at_floats)(row->bias, n, hidden);
     for (x = 0; x < 2; x++) seen->word[x] = ~hidden[x];
 }
 
@@ -11533,8 +11584,8 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(look),
-    ATTN__FN(softmax), ATTN__FN(softmax_panels), ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen)
+    ATTN__FN(softmax), ATTN__FN(softmax_panels), ATTN__FN(fold), ATTN__FN(fold_out),
+    ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow), ATTN__FN(widen)
 };
 
 #undef ATTN__FN
