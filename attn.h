@@ -1054,6 +1054,7 @@ static long attn_counters[ATTN__C_COUNT];
 #define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
+enum { ATTN__ALL_PANELS = 255 };          /* the set of all panels of a chunk */
 
 /* ---- what the parts of the implementation say to each other ---------------------------------- */
 /* attn_args with every default resolved: written by attn__check, read by the driver and the
@@ -1244,10 +1245,14 @@ typedef struct attn__kernels {
     /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart) */
     void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
                    ptrdiff_t c_head);
+    /* the same against the n keys key[0] < key[1] < ... alone */
+    void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
+                       ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
-    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0 */
-    void (*select)(const attn__gemm *g, const float *visible);
+    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0. Only the n steps
+       step[0] < step[1] < ... are asked for (step NULL: all) */
+    void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
     /* which of the first n keys of the chunk do mask, bias and keep of a row leave visible? Nothing
        behind cell n - 1 is read */
     void (*look)(const attn__row *row, int n, attn__keys *seen);
@@ -1848,7 +1853,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
@@ -4715,6 +4720,7 @@ enum {
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
+    ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and
@@ -5241,8 +5247,12 @@ typedef struct attn__chunk_view {
                                              wanted */
     int gaps;                             /* some of lo..hi are hidden from every row of a K/V
                                              head */
-    unsigned char needed[ATTN__CHUNK];    /* with gaps: is the key needed? */
-    unsigned panels;                      /* those with a key that some row sees */
+    unsigned char needed[ATTN__CHUNK];    /* with gaps, many rows: is the key needed? */
+    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
+                                             from lo */
+    int n_listed;                         /* so many; 0: too many to be taken one by one */
+    unsigned panels;                      /* those with a key that some row sees; without arrays
+                                             all there are */
     int holes;                            /* some panels between lo and hi are not among them */
     unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
                                              of rows */
@@ -5268,6 +5278,17 @@ static attn__keys attn__keys_between(int lo, int hi)
 ATTN__INLINE int attn__keys_has(const attn__keys *keys, int j)
 {
     return (int)(keys->word[j / 64] >> j % 64 & 1u);
+}
+
+/* How many keys are in the set? */
+static int attn__keys_count(const attn__keys *keys)
+{
+    int x, n = 0;
+    for (x = 0; x < 2; x++) {
+        unsigned long long word = keys->word[x];
+        for (; word; word &= word - 1) n++;
+    }
+    return n;
 }
 
 /* Are all keys of `part` in `whole`? */
@@ -5339,7 +5360,8 @@ typedef struct attn__look {
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
     attn__keys needed;                    /* of the K/V head that is looked at, so far */
-    int exact;                            /* 1: which keys are needed; 0: which panels */
+    int exact;                            /* 1: which keys are needed; 0: which panels, and which
+                                             keys when they are ATTN__LISTED or fewer */
     int bytes;                            /* keep bytes alone, for each row its own, and no row
                                              hides more by position */
 } attn__look;
@@ -5407,10 +5429,25 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
         seen.word[1] |= range.word[1];
         look->needed.word[0] |= range.word[0];
         look->needed.word[1] |= range.word[1];
-        if ((!look->exact || attn__keys_within(&look->all, &look->needed)) &&
-            attn__panels_of(&seen) == all) break;
+        if (attn__panels_of(&seen) != all) continue;
+        if (look->exact ? attn__keys_within(&look->all, &look->needed)
+                        : attn__keys_count(&look->needed) > ATTN__LISTED) break;
     }
     return seen;
+}
+
+/* The range shrinks to what is needed: whole panels at a time, then keys. */
+static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
+{
+    unsigned panels = view->panels;
+    int lo = 0, hi = ATTN__CHUNK;
+    if (!panels) { view->hi = view->lo; return; }
+    for (; !(panels & 1u); panels >>= 1) lo += ATTN__PANEL;
+    for (panels = view->panels; !(panels >> (hi - 1) / ATTN__PANEL); ) hi -= ATTN__PANEL;
+    if (lo > view->lo) view->lo = lo;
+    if (hi < view->hi) view->hi = hi;
+    while (view->lo < view->hi && !attn__keys_has(needed, view->lo)) view->lo++;
+    while (view->lo < view->hi && !attn__keys_has(needed, view->hi - 1)) view->hi--;
 }
 
 /* Finds the keys of a chunk that some row of the block sees, and the panels: of all rows together
@@ -5422,13 +5459,13 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     const int tile = block->few ? block->per_head : block->w->kernels->rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__look look;
-    int local, r, j;
+    int local, r, j, n;
 
     memset(&look.row, 0, sizeof look.row);
     look.all = every = attn__keys_between(view->lo, view->hi);
     look.cells = look.needed = some;
     /* One to four rows always leave out what they do not see (attn__must_select), and need not
-       know which keys others need. */
+       know which keys others need, unless they are few. */
     look.exact = block->per_head > ATTN__DIRECT;
     look.bytes = block->sees_all && s->group == 1 && s->keep[2] && !block->w->a->mask &&
                  !block->w->a->bias;
@@ -5446,16 +5483,24 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
         }
     }
 
-    /* The range shrinks to what is needed. Inside it some keys may still be needed by nobody. */
+    /* Inside the range that is left some keys may still be needed by nobody. */
     view->panels = attn__panels_of(&some);
-    if (!look.exact) some = attn__keys_in(view->panels);
-    while (view->lo < view->hi && !attn__keys_has(&some, view->lo)) view->lo++;
-    while (view->lo < view->hi && !attn__keys_has(&some, view->hi - 1)) view->hi--;
-    between = attn__keys_between(view->lo, view->hi);
-    view->gaps = !attn__keys_within(&between, &every);
-    if (!view->gaps || block->few) return;
-    for (j = view->lo; j < view->hi; j++)
-        view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    n = look.exact ? 0 : attn__keys_count(&some);
+    if (n > ATTN__LISTED) some = attn__keys_in(view->panels);
+    attn__view_shrink(view, &some);
+    view->holes = view->panels != attn__panels_between(view->lo, view->hi);
+    if (look.exact) {
+        between = attn__keys_between(view->lo, view->hi);
+        view->gaps = !attn__keys_within(&between, &every);
+        if (!view->gaps || block->few) return;
+        for (j = view->lo; j < view->hi; j++)
+            view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    } else if (n <= ATTN__LISTED && n <= 4 * attn__panel_count(view->panels)) {
+        for (j = view->lo; j < view->hi; j++) {
+            view->listed[view->n_listed] = (unsigned char)(j - view->lo);
+            view->n_listed += attn__keys_has(&some, j);
+        }
+    }
 }
 
 /* The rows of each K/V head that may see keys of the chunk by position: between the first and the
@@ -5466,9 +5511,7 @@ static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
     const long long group = block->w->s->group, pos = block->entry.pos;
     const long long key = block->entry.start + view->first;
     long long top = 0, bottom = block->per_head;            /* positions, then rows */
-    view->row_from = 0;
-    view->row_to = block->per_head;
-    if (block->sees_all || block->few || block->all_scores) return;
+    if (block->few || block->all_scores) return;
     if (a->causal != ATTN_CAUSAL_NONE) top = key - pos;
     if (a->window_right > 0 && top < key - pos - a->window_right + 1)
         top = key - pos - a->window_right + 1;
@@ -5492,11 +5535,16 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->first = first;
     view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
     view->gaps = 0;
+    view->n_listed = 0;
     view->lo = 0;
     view->hi = view->keys;
-    attn__chunk_rows(block, view);
+    view->row_from = 0;
+    view->row_to = block->per_head;
+    view->panels = ATTN__ALL_PANELS;
+    view->holes = 0;
     if (!block->sees_all) {
         int lo = view->keys, hi = 0;
+        attn__chunk_rows(block, view);
         for (r = view->row_from; r < view->row_to; r++) {
             const int from = block->from[r] - first, to = block->to[r] - first;
             if (from >= to || to <= 0 || from >= view->keys) continue;
@@ -5506,18 +5554,16 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->lo = lo < 0 ? 0 : lo;
         view->hi = attn__min(hi, view->keys);
     }
-    view->panels = attn__panels_between(view->lo, view->hi);
     if (block->arrays && view->lo < view->hi) attn__chunk_needs(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
     view->score_lo = view->lo;
     view->score_hi = view->hi;
     if (block->all_scores) {
-        view->score_lo = 0;
         view->score_hi = view->keys;
-        view->panels = attn__panels_between(0, view->keys);
+        view->n_listed = view->score_lo = view->holes = 0;
+        view->panels = ATTN__ALL_PANELS;
     }
-    view->holes = view->panels != attn__panels_between(view->score_lo, view->score_hi);
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
     view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1];
@@ -5800,8 +5846,8 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
 }
 
 /* Scores of all of the band's rows of one K/V head. */
-static void attn__band_scores(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view, int local, const void *ahead)
+ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *band,
+                                    const attn__chunk_view *view, int local, const void *ahead)
 {
     const int first = (local - band->first_head) * band->per_head;
     int lo = 0, hi = 0;
@@ -5902,6 +5948,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const attn__kernels *kernels = block->w->kernels;
     attn__kv_source *source = view->source + local;
     const int select = attn__must_select(block, band, view, source);
+    const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
@@ -5919,7 +5966,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->panels = source->panels;
     g->depth = hi - lo;
     if (select) ATTN__COUNT(SELECT);
-    if (select) kernels->select(g, visible + lo);
+    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
     if (!source->v_tail) return;
     /* The columns behind the last whole panel were packed by themselves, and are a second product
@@ -5930,7 +5977,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     if (g->from) g->from += source->panels * 16;
     g->ahead = NULL;
     g->panels = 1;
-    if (select) kernels->select(g, visible + lo);
+    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
 
@@ -6143,6 +6190,19 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
+    if (view->n_listed > 0) {
+        int lo = 0, hi = 0;
+        /* Scores beside those of the list will be hidden, but are looked at before. */
+        while (attn__next_run(view->panels, &lo, &hi))
+            for (j = 0; j < block->rows; j++)
+                memset(block->scores + j * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
+        g.b = k + view->lo * s->k[1];
+        g.c = block->scores + view->lo;
+        block->w->kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads,
+                                      block->per_head * q_row, s->k[2],
+                                      (ptrdiff_t)block->per_head * ATTN__CHUNK);
+        return;
+    }
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
@@ -6223,7 +6283,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
     attn__band_product(block, band, &g);
     for (j = band->lo; j < band->hi; j = end) {
         end = band->hi;
-        if (view->v_slices || view->holes)
+        if ((view->v_slices || view->holes) && !view->n_listed)
             end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         for (local = band->first_head; local < band->end_head; local++) {
@@ -10691,6 +10751,48 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
     }
 }
 
+/* A few queries against one key: lanes hold different heads, and both sides are transposed. */
+ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const float *k, float *c,
+                                 int last, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+{
+    attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
+    float lane[ATTN__LANES];
+    int t, i, n;
+    for (t = 0; t < g->depth; t += n) {
+        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
+        ATTN__FN(load_keys)(x, k + t, b_head, last, n);
+        ATTN__FN(load_keys)(y, q + t, a_head, last, n);
+        s = attn__vfma(y[0], x[0], s);
+        if (n > 1) s = attn__vfma(y[1], x[1], s);
+        if (n > 2) s = attn__vfma(y[2], x[2], s);
+        if (n > 3) s = attn__vfma(y[3], x[3], s);
+#if ATTN__TRANSPOSED > 4
+        if (n > 4) s = attn__vfma(y[4], x[4], s);
+        if (n > 5) s = attn__vfma(y[5], x[5], s);
+        if (n > 6) s = attn__vfma(y[6], x[6], s);
+        if (n > 7) s = attn__vfma(y[7], x[7], s);
+#endif
+    }
+    attn__vstore(lane, s);
+    for (i = 0; i <= last; i++) c[i * c_head] = lane[i];
+}
+
+/* g->rows queries of each head against the keys of a list. */
+static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigned char *key, int n,
+                                              int heads, ptrdiff_t a_head, ptrdiff_t b_head,
+                                              ptrdiff_t c_head)
+{
+    int h, r, t;
+    for (t = 0; t < n; t++)
+        for (h = 0; h < heads; h += ATTN__LANES) {
+            const float *k = (const float *)g->b + key[t] * g->b_step + h * b_head;
+            for (r = 0; r < g->rows; r++)
+                ATTN__FN(score_key)(g, g->a + h * a_head + r * g->a_row, k,
+                                    g->c + h * c_head + r * g->c_row + key[t],
+                                    attn__min(heads - h, ATTN__LANES) - 1, a_head, b_head, c_head);
+        }
+}
+
 /* Where the prefetching of what comes after a product begins, for columns from x on; or NULL.
  * Floats are fetched as they will be read, `at` values behind what is returned. 16-bit values are
  * fetched from end to end: a step of a panel is only half a line of them. */
@@ -11098,7 +11200,8 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible)
+ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible,
+                                  const unsigned char *step, int steps)
 {
     const int width = g->panels * 16;
     float p[ATTN__CHUNK];
@@ -11110,10 +11213,15 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
         int n = 0;
         /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
            no branch, which could not be predicted: the next key overwrites a hidden one. */
-        for (t = 0; t < g->depth; t++) {
+        for (t = 0; !step && t < g->depth; t++) {
             p[n] = g->a[r * g->a_row + t];
             list[n] = t;
             n += visible[t] > 0.0f;
+        }
+        for (t = 0; step && t < steps; t++) {
+            p[n] = g->a[r * g->a_row + step[t]];
+            list[n] = step[t];
+            n += visible[step[t]] > 0.0f;
         }
         /* from, c and the factors of this row alone */
         one.depth = n;
@@ -11132,9 +11240,12 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
 
 #if ATTN__SLOW
 /* as gemm_pieces, with all steps of one panel at a time */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible);
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
+                                          const unsigned char *step, int steps);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
-                                                                const float *visible)
+                                                                const float *visible,
+                                                                const unsigned char *step,
+                                                                int steps)
 {
     float b[ATTN__CHUNK * ATTN__PANEL];
     attn__gemm part = *g;
@@ -11150,26 +11261,29 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm
             ATTN__FN(widen)(b + t * 16, at + t * g->b_step, 16, g->stored);
         part.c = g->c + p * 16;
         if (g->from) part.from = g->from + p * 16;
-        ATTN__FN(select)(&part, visible);
+        ATTN__FN(select)(&part, visible, step, steps);
     }
 }
 #endif
 
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
-                                                                const float *visible)
+                                                                const float *visible,
+                                                                const unsigned char *step,
+                                                                int steps)
 {
     const int how = attn__how(g->stored);
 #if ATTN__SLOW
-    if (ATTN__PIECES(how)) { ATTN__FN(select_pieces)(g, visible); return; }
+    if (ATTN__PIECES(how)) { ATTN__FN(select_pieces)(g, visible, step, steps); return; }
 #endif
-    if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible);
-    else ATTN__FN(select_how)(ATTN_BF16, g, visible);
+    if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible, step, steps);
+    else ATTN__FN(select_how)(ATTN_BF16, g, visible, step, steps);
 }
 
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
+                                          const unsigned char *step, int steps)
 {
-    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible);
-    else ATTN__FN(select_how)(ATTN_F32, g, visible);
+    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible, step, steps);
+    else ATTN__FN(select_how)(ATTN_F32, g, visible, step, steps);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
@@ -11583,9 +11697,10 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(look),
-    ATTN__FN(softmax), ATTN__FN(softmax_panels), ATTN__FN(fold), ATTN__FN(fold_out),
-    ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow), ATTN__FN(widen)
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
+    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax), ATTN__FN(softmax_panels),
+    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
+    ATTN__FN(widen)
 };
 
 #undef ATTN__FN
