@@ -6098,7 +6098,10 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
         panels[t] = attn__tile_panels(block, band, view, first, last);
         seen += attn__panel_count(panels[t]);
     }
-    if (4 * seen > 3 * t * attn__panel_count(attn__panels_between(band->lo, band->hi))) return 0;
+    /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
+    if (!view->holes &&
+        4 * seen > 3 * t * attn__panel_count(attn__panels_between(band->lo, band->hi)))
+        return 0;
     ATTN__COUNT(SKIP);
     if (!seen) return 1;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
