@@ -5301,9 +5301,13 @@ ATTN__INLINE int attn__keys_within(const attn__keys *part, const attn__keys *who
 static unsigned attn__panels_of(const attn__keys *keys)
 {
     unsigned panels = 0;
-    int p;
-    for (p = 0; p < ATTN__CHUNK / ATTN__PANEL; p++)
-        if (keys->word[p / 4] >> p % 4 * 16 & 0xffffu) panels |= 1u << p;
+    int x;
+    for (x = 0; x < 2; x++) {
+        const unsigned long long word = keys->word[x];
+        const unsigned four = (word & 0xffffu ? 1u : 0) | (word >> 16 & 0xffffu ? 2u : 0) |
+                              (word >> 32 & 0xffffu ? 4u : 0) | (word >> 48 ? 8u : 0);
+        panels |= four << 4 * x;
+    }
     return panels;
 }
 
@@ -5424,6 +5428,10 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
         if (row.keep == merged) look->row.keep = NULL;      /* nobody else's cells */
         range.word[0] &= look->cells.word[0];
         range.word[1] &= look->cells.word[1];
+        if (attn__keys_within(&look->all, &range)) {        /* it sees all there is */
+            look->needed = look->all;
+            return range;
+        }
         if (!(range.word[0] | range.word[1])) continue;
         seen.word[0] |= range.word[0];
         seen.word[1] |= range.word[1];

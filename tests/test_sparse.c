@@ -45,7 +45,8 @@ static void draw_cells(rng *r, int kind, unsigned char *cell, int rows, int n_k)
  * hides. */
 static void draw_array(sparse_world *w, rng *r, int which)
 {
-    const int shape[3] = { rng_int(r, 0, 1) ? w->batch : 1, rng_int(r, 0, 2) ? 1 : w->heads, rng_int(r, 0, 3) ? w->n_q : 1 };
+    const int each = rng_int(r, 0, 1), by_head = rng_int(r, 0, 2) == 0, by_row = rng_int(r, 0, 3) > 0;
+    const int shape[3] = { each ? w->batch : 1, by_head ? w->heads : 1, by_row ? w->n_q : 1 };
     const int kind = rng_int(r, 0, 7), per = shape[2] * w->n_k, matrices = shape[0] * shape[1];
     unsigned char *cell = (unsigned char *)guard_alloc((size_t)matrices * (size_t)per);
     int m, b, h, i, j;
@@ -122,7 +123,8 @@ static void draw_positions(sparse_world *w, rng *r)
                 for (j = 0; j < w->n_k; j++) {
                     const int p = w->a.q_pos + i;
                     if ((w->a.k_starts && j < w->starts[b]) || (w->a.k_lengths && j >= (w->a.k_starts ? w->starts[b] : 0) + w->lengths[b]) ||
-                        (w->a.causal != ATTN_CAUSAL_NONE && j > p) || (w->a.window_left && j <= p - w->a.window_left) ||
+                        (w->a.causal != ATTN_CAUSAL_NONE && j > p) ||
+                        (w->a.window_left && j <= p - w->a.window_left) ||
                         (w->a.window_right && j >= p + w->a.window_right))
                         w->visible[((b * w->heads + h) * w->n_q + i) * w->n_k + j] = 0;
                 }
@@ -287,6 +289,6 @@ static void weights_of_sparse_rows(void)
 
 extern SUITE(sparse);
 SUITE(sparse) = {
-    {"all keys", same_as_all_keys, "a panel left out that a row sees, a chain cut at a hole, a list of keys read from 0"},
+    {"all keys", same_as_all_keys, "a panel left out that a row sees, V of one that was never packed, a chain cut at a hole"},
     {"weights", weights_of_sparse_rows, "weights of a panel that was left out, or never written"},
     {0}};

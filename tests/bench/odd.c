@@ -126,7 +126,8 @@ int bench_odd_run(int line, int loop, attn_backend backend)
 void bench_odd_print(const bench_setup *s, int rounds)
 {
     printf("\nCalls with little to do, one thread, medians of %d, microseconds:\n\n"
-           "| line | rows x keys, heads x head_dim | the loop | attn.h | times the loop's |\n|---|---|---|---|---|\n", rounds);
+           "| line | rows x keys, heads x head_dim | the loop | attn.h | times the loop's |\n|---|---|---|---|---|\n",
+           rounds);
     for (int i = 0; i < LINES; i++) {
         static bench_turn t[2];
         odd_job job;
