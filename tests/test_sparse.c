@@ -121,8 +121,8 @@ static void draw_positions(sparse_world *w, rng *r)
         for (h = 0; h < w->heads; h++)
             for (i = 0; i < w->n_q; i++)
                 for (j = 0; j < w->n_k; j++) {
-                    const int p = w->a.q_pos + i;
-                    if ((w->a.k_starts && j < w->starts[b]) || (w->a.k_lengths && j >= (w->a.k_starts ? w->starts[b] : 0) + w->lengths[b]) ||
+                    const int p = w->a.q_pos + i, start = w->a.k_starts ? w->starts[b] : 0;
+                    if (j < start || (w->a.k_lengths && j >= start + w->lengths[b]) ||
                         (w->a.causal != ATTN_CAUSAL_NONE && j > p) ||
                         (w->a.window_left && j <= p - w->a.window_left) ||
                         (w->a.window_right && j >= p + w->a.window_right))
@@ -289,6 +289,6 @@ static void weights_of_sparse_rows(void)
 
 extern SUITE(sparse);
 SUITE(sparse) = {
-    {"all keys", same_as_all_keys, "a panel left out that a row sees, V of one that was never packed, a chain cut at a hole"},
+    {"all keys", same_as_all_keys, "a panel left out that a row sees, V of one never packed, a chain cut at a hole"},
     {"weights", weights_of_sparse_rows, "weights of a panel that was left out, or never written"},
     {0}};
