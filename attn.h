@@ -5464,8 +5464,8 @@ static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
     for (panels = view->panels; !(panels >> (hi - 1) / ATTN__PANEL); ) hi -= ATTN__PANEL;
     if (lo > view->lo) view->lo = lo;
     if (hi < view->hi) view->hi = hi;
-    while (view->lo < view->hi && !attn__keys_has(needed, view->lo)) view->lo++;
-    while (view->lo < view->hi && !attn__keys_has(needed, view->hi - 1)) view->hi--;
+    while (!attn__keys_has(needed, view->lo)) view->lo++;
+    while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
 }
 
 /* Finds the keys of a chunk that some row of the block sees, and the panels: of all rows together
@@ -5536,8 +5536,9 @@ static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
     top = (top > 0 ? top : 0) * group - block->first;
     if (a->window_left > 0)
         bottom = (key + view->keys + a->window_left - 1 - pos) * group - block->first;
-    if (top > 0) view->row_from = top < block->per_head ? (int)top : block->per_head;
-    if (bottom < block->per_head) view->row_to = bottom > 0 ? (int)bottom : 0;
+    /* The block has a row that sees some of the chunk: both are within the block. */
+    if (top > 0) view->row_from = (int)top;
+    if (bottom < block->per_head) view->row_to = (int)bottom;
 }
 
 /* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every

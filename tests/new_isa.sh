@@ -55,7 +55,7 @@ ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_
 ATTN__V int attn__any_lane(attn__vmask m) { return m.lane[0] || m.lane[1] || m.lane[2] || m.lane[3]; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
-    return !!m.lane[0] | 2u * !!m.lane[1] | 4u * !!m.lane[2] | 8u * !!m.lane[3];
+    return (m.lane[0] ? 1u : 0u) | (m.lane[1] ? 2u : 0u) | (m.lane[2] ? 4u : 0u) | (m.lane[3] ? 8u : 0u);
 }
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
