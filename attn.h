@@ -449,7 +449,8 @@ typedef struct attn_args {
                                              each chunk of 128 keys by itself */
 
     /* How. */
-    void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
+    void *work;                           /* NULL: ATTN_MALLOC(user, n), or the stack if it is very
+                                             little; any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     const attn_exec *exec;                /* NULL: this thread */
@@ -1028,11 +1029,12 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #ifdef ATTN_COUNTERS
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
-    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_COUNT
+    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_SMALL, ATTN__C_ITEM,
+    ATTN__C_COUNT
 };
 static const char *const attn_counter_names[] = {
     "scalar", "packed", "rows", "cache", "group", "split",
-    "select", "skip", "masked", "one_row", "item"
+    "select", "skip", "masked", "one_row", "small", "item"
 };
 static long attn_counters[ATTN__C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
@@ -1236,6 +1238,20 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
+/* A few rows of queries over a few keys, all of which they see: everything at once. */
+enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 128, ATTN__SMALL_KEYS = ATTN__CHUNK };
+typedef struct attn__small {
+    const float *q[ATTN__SMALL_ROWS];     /* the query of each row, and where its keys and values */
+    const float *k[ATTN__SMALL_ROWS];     /* begin; rows of a group share them */
+    const float *v[ATTN__SMALL_ROWS];
+    float *out[ATTN__SMALL_ROWS];
+    ptrdiff_t k_row, v_row;               /* floats from key to key */
+    int finished;                         /* keys that stand in panels of a cache, before the
+                                             rows; 0: all are rows */
+    int rows, n, head_dim, v_head_dim;
+    float scale;
+} attn__small;
+
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
     attn_backend backend;                 /* whose kernels these are */
@@ -1284,6 +1300,8 @@ typedef struct attn__kernels {
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
+    /* from queries to outputs, for a call with little to do */
+    void (*small)(const attn__small *f);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1451,6 +1469,7 @@ static void attn__root_task(void *arg, int i)
 static float attn__default_scale(int head_dim)
 {
     attn__root root = { head_dim, 0.0f };
+    if (head_dim == 64) return 0.125f;    /* the usual one, at once */
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
@@ -1864,7 +1883,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar };
+                                                   attn__narrow_scalar, attn__widen_scalar, 0 };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -3136,6 +3155,106 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;
+}
+
+/* Is something asked for beside attention over keys that lie together? */
+ATTN__INLINE int attn__has_extras(const attn_args *a)
+{
+    const size_t pointers = (size_t)a->mask | (size_t)a->keep | (size_t)a->bias |
+                            (size_t)a->alibi_slopes | (size_t)a->sinks | (size_t)a->weights |
+                            (size_t)a->lse | (size_t)a->carry_in | (size_t)a->carry_out |
+                            (size_t)a->q_lengths | (size_t)a->q_cum;
+    return pointers != 0 || a->parts != 0 || (attn__bits(a->softcap) & 0x7fffffffu) != 0;
+}
+
+/* Packed strides of `rows` rows of `heads` heads. */
+ATTN__INLINE void attn__plain_strides(ptrdiff_t *stride, int rows, int heads, int dim, int by_head)
+{
+    stride[0] = (ptrdiff_t)rows * heads * dim;
+    stride[1] = by_head ? dim : (ptrdiff_t)heads * dim;
+    stride[2] = by_head ? (ptrdiff_t)rows * dim : dim;
+}
+
+/* Options of the usual call: all that attn__check_options would look at is left out, or right. */
+ATTN__INLINE int attn__plain_options(const attn_args *a)
+{
+    const size_t pointers = (size_t)a->masked_rows | (size_t)a->q_pos_each |
+                            (size_t)a->k_starts | (size_t)a->k_lengths | (size_t)a->k_cum |
+                            (size_t)a->k_map | (size_t)a->exec;
+    const ptrdiff_t strides = a->q_stride[0] | a->q_stride[1] | a->q_stride[2] |
+                              a->k_stride[0] | a->k_stride[1] | a->k_stride[2] |
+                              a->v_stride[0] | a->v_stride[1] | a->v_stride[2] |
+                              a->out_stride[0] | a->out_stride[1] | a->out_stride[2];
+    const int zeros = a->k_batch | a->window_left | a->window_right | (int)a->align |
+                      (int)a->weights_stage;
+    return pointers == 0 && strides == 0 && zeros == 0 && !attn__has_extras(a) &&
+           (unsigned)a->layout <= ATTN_BHSD && (unsigned)a->causal <= ATTN_CAUSAL_BOTTOM_RIGHT &&
+           (unsigned)a->backend < (unsigned)ATTN__BACKENDS && attn__finite(a->scale);
+}
+
+/* Does memory of `bytes` at `at` meet the queries or what is written? Or is nothing there? */
+ATTN__INLINE int attn__plain_meets(const attn_args *a, const void *at, size_t bytes, size_t out)
+{
+    return !at || attn__meet((size_t)a->out, out, (size_t)at, bytes) ||
+           (a->work && attn__meet((size_t)a->work, a->work_size, (size_t)at, bytes));
+}
+
+/* The usual call: nothing optional, packed, small enough that no product can wrap. One comparison
+   each, because small calls feel them. 0: not such a call, or something is wrong: attn__check looks
+   at one thing after the other, and knows the sentence. What passes here, passes there, with the
+   same *s. */
+static int attn__check_plain(const attn_args *a, attn__shape *s)
+{
+    enum { MOST = sizeof(size_t) > 4 ? 0x3fff : 0x7f };
+    const attn_kv *kv = a->kv;
+    const int by_head = a->layout == ATTN_BHSD;
+    const int k_heads = a->kv_heads ? a->kv_heads : kv ? kv->shape.kv_heads : a->heads;
+    const int dim = a->head_dim ? a->head_dim : kv ? kv->shape.head_dim : 0;
+    const int v_dim = a->v_head_dim ? a->v_head_dim : kv ? kv->shape.v_head_dim : dim;
+    size_t cells, out;
+    int n_k = a->n_k, b;
+    if (!attn__plain_options(a)) return 0;
+    if ((unsigned)(a->batch | a->n_q | a->n_k | a->heads | k_heads | dim | v_dim) > MOST ||
+        a->batch < 1 || a->n_q < 1 || a->heads < 1 || k_heads < 1 || dim < 1 || v_dim < 1)
+        return 0;
+    if (a->backend != ATTN_AUTO && !attn__table(a->backend)) return 0;
+    if (((size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v) % ATTN__CELL_ALIGN) return 0;
+    s->group = k_heads == a->heads ? 1 : a->heads / k_heads;
+    if (s->group * k_heads != a->heads) return 0;
+    cells = (size_t)a->batch * (size_t)a->n_q * (size_t)a->heads * sizeof(float);
+    out = cells * (size_t)v_dim;
+    if (!a->out || attn__plain_meets(a, a->q, cells * (size_t)dim, out) ||
+        (a->work && attn__meet((size_t)a->work, a->work_size, (size_t)a->out, out)))
+        return 0;
+    memset(s->mask, 0, sizeof s->mask + sizeof s->keep + sizeof s->bias);
+    if (kv) {
+        if (a->k || a->v || a->n_k || !kv->lengths || !kv->table || k_heads != kv->shape.kv_heads ||
+            dim != kv->shape.head_dim || v_dim != kv->shape.v_head_dim ||
+            a->batch > kv->shape.batch || attn__plain_meets(a, kv->memory, kv->bytes, out))
+            return 0;
+        for (b = 0; b < a->batch; b++) n_k = kv->lengths[b] > n_k ? kv->lengths[b] : n_k;
+        memset(s->k, 0, sizeof s->k);
+        memset(s->v, 0, sizeof s->v);
+    } else {
+        cells = (size_t)a->batch * (size_t)n_k * (size_t)k_heads * sizeof(float);
+        if (n_k < 1 || attn__plain_meets(a, a->k, cells * (size_t)dim, out) ||
+            attn__plain_meets(a, a->v, cells * (size_t)v_dim, out))
+            return 0;
+        attn__plain_strides(s->k, n_k, k_heads, dim, by_head);
+        attn__plain_strides(s->v, n_k, k_heads, v_dim, by_head);
+    }
+    attn__plain_strides(s->q, a->n_q, a->heads, dim, by_head);
+    attn__plain_strides(s->out, a->n_q, a->heads, v_dim, by_head);
+    s->batch = a->batch;
+    s->heads = a->heads;
+    s->kv_heads = k_heads;
+    s->n_q = a->n_q;
+    s->n_k = n_k;
+    s->head_dim = dim;
+    s->v_head_dim = v_dim;
+    s->k_batch = kv ? kv->shape.batch : a->batch;
+    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(dim);
+    return 1;
 }
 
 /* Is the workspace that the caller gave large enough? */
@@ -4955,6 +5074,19 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     return 0;
 }
 
+/* Rows of q' 1 KB apart, or a multiple of it, share few sets of L1: one line more spreads them. */
+static ptrdiff_t attn__plan_q_row(const attn__shape *s)
+{
+    return s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
+}
+
+static int attn__plan_chunk_keys(int n_k)
+{
+    return n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
+}
+
+static size_t attn__plan_table(const attn__shape *s) { return attn__up((size_t)s->batch + 1, 16); }
+
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
 {
@@ -4966,12 +5098,11 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    /* Rows 1 KB apart, or a multiple of it, share few sets of L1: one line more spreads them. */
-    plan->q_row = s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
+    plan->q_row = attn__plan_q_row(s);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    plan->chunk_keys = n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
+    plan->chunk_keys = attn__plan_chunk_keys(n_k);
     plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
-    plan->table_floats = attn__up((size_t)s->batch + 1, 16);
+    plan->table_floats = attn__plan_table(s);
     plan->parts = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
@@ -6734,6 +6865,114 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     return empty;
 }
 
+/* ---- calls with little to do ----------------------------------------------------------------- */
+
+/* What the tasks of such a call share. */
+typedef struct attn__small_work {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__kernels *kernels;
+    int tasks;
+} attn__small_work;
+
+/* Do all rows of entry b see the same keys, from the first on, and few of them? */
+static int attn__small_entry_fits(const attn_args *a, const attn__shape *s, int b)
+{
+    attn__entry e;
+    int i, from, to;
+    attn__entry_at(a, s, b, &e);
+    /* A cache forgets whole chunks, so in so few keys there is no gap. */
+    if (e.end - e.start < 1 || e.end - e.start > ATTN__SMALL_KEYS) return 0;
+    for (i = 0; i < s->n_q; i++) {
+        attn__visible(a, &e, i, &from, &to);
+        if (from != 0 || to != e.end - e.start) return 0;
+    }
+    return 1;
+}
+
+/* Is this a call for kernels->small? */
+static int attn__small_fits(const attn_args *a, const attn__shape *s, const attn__kernels *kernels)
+{
+    int b;
+    if (s->n_q > 4 || s->group > 4 || s->n_q * s->group > 4 || s->n_q < 1 || s->n_k < 1 ||
+        s->head_dim > ATTN__SMALL_DIM || s->n_k > ATTN__SMALL_KEYS || !kernels->small ||
+        attn__has_extras(a) || (a->kv && a->kv->shape.storage != ATTN_F32))
+        return 0;
+    if (!a->kv && !a->k_lengths && !a->k_starts && !a->k_cum && a->causal == ATTN_CAUSAL_NONE &&
+        a->window_left == 0 && a->window_right == 0)
+        return 1;                         /* every row sees all n_k keys */
+    for (b = 0; b < s->batch; b++)
+        if (!attn__small_entry_fits(a, s, b)) return 0;
+    return 1;
+}
+
+/* Rows of a K/V head stand side by side, so that four of them can share what they read. */
+static void attn__small_entry(const attn__small_work *w, int b)
+{
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    attn__entry e;
+    attn__small f;
+    int page = 0, head, h, i;
+    ATTN__COUNT(SMALL);
+    attn__entry_at(a, s, b, &e);
+    f.n = e.end - e.start;
+    f.head_dim = s->head_dim;
+    f.v_head_dim = s->v_head_dim;
+    f.scale = s->scale;
+    f.rows = f.finished = 0;
+    f.k_row = s->k[1];
+    f.v_row = s->v[1];
+    if (a->kv) {
+        page = attn__kv_page(a->kv, e.kv, 0);
+        f.finished = a->kv->finished[page];
+        f.k_row = s->head_dim;
+        f.v_row = (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16);
+    }
+    for (head = 0; head < s->kv_heads; head++) {
+        const float *k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
+                               : e.k + head * s->k[2] + e.start * s->k[1];
+        const float *v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
+                               : e.v + head * s->v[2] + e.start * s->v[1];
+        for (h = head * s->group; h < (head + 1) * s->group; h++)
+            for (i = 0; i < s->n_q; i++, f.rows++) {
+                f.k[f.rows] = k;
+                f.v[f.rows] = v;
+                f.q[f.rows] = e.q + h * s->q[2] + i * s->q[1];
+                f.out[f.rows] = e.out + h * s->out[2] + i * s->out[1];
+            }
+        if (f.rows > ATTN__SMALL_ROWS - s->group * s->n_q || head + 1 == s->kv_heads) {
+            w->kernels->small(&f);
+            f.rows = 0;
+        }
+    }
+}
+
+/* What attn__plan_bytes says of such a call on one thread. */
+static size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
+{
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;
+    attn__plan plan;
+    attn__cut cut;
+    if (a->exec) return attn__plan_bytes(a, s);
+    plan.block_rows = 32 * ATTN__BAND;    /* more than there are */
+    plan.v_width = (int)attn__up((size_t)s->v_head_dim, 16);
+    plan.q_row = attn__plan_q_row(s);
+    plan.chunk_keys = attn__plan_chunk_keys(n_k);
+    cut.per_head = s->group * s->n_q;
+    return (attn__cut_layout(a, s, &plan, &cut, attn__clamp(s->kv_heads, 1, ATTN__SHARING)) +
+            attn__plan_table(s)) * sizeof(float) + 64;
+}
+
+/* Task: a share of the entries. */
+static void attn__small_task(void *arg, int i)
+{
+    const attn__small_work *w = (const attn__small_work *)arg;
+    const int batch = w->s->batch, to = (int)((long long)batch * (i + 1) / w->tasks);
+    int b;
+    for (b = (int)((long long)batch * i / w->tasks); b < to; b++) attn__small_entry(w, b);
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
@@ -6768,6 +7007,29 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
+/* Runs a call with little to do, on one thread, or on several when there are entries for each.
+   Returns 0 when it is no such call. Its memory is on the stack, but what the caller gave is
+   checked. */
+static int attn__small_run(const attn_args *a, const attn__shape *s, attn_status *status,
+                           attn__why *why)
+{
+    attn__small_work w;
+    int threads;
+    w.kernels = attn__table(a->backend);
+    if (!attn__small_fits(a, s, w.kernels)) return 0;
+    threads = attn__threads(a, s, s->n_k);
+    if (threads > 1 && s->batch < 4 * threads) return 0;
+    if (a->work && (*status = attn__check_work(a, attn__small_bytes(a, s), why)) != ATTN_OK)
+        return 1;
+    w.a = a;
+    w.s = s;
+    w.tasks = threads > 1 ? 4 * threads : 1;
+    attn__run(threads > 1 ? a->exec : NULL, w.tasks, attn__small_task, &w);
+    if (a->masked_rows) *a->masked_rows = 0;
+    *status = ATTN_OK;
+    return 1;
+}
+
 /* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
    NULL. */
 static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
@@ -6778,6 +7040,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
     void *own = NULL;
     char *at;
     size_t empty = 0;
+    if (attn__small_run(a, s, &status, why)) return status;
     if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
     if (s->batch == 0 || s->n_q == 0) {
@@ -6800,7 +7063,8 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
 static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
-    const attn_status status = attn__check(a, &s, why, ATTN__CALLS);
+    const attn_status status = a && attn__check_plain(a, &s) ? ATTN_OK
+                             : attn__check(a, &s, why, ATTN__CALLS);
     return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
 }
 
@@ -10317,13 +10581,26 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * decides), it is because a vector of 16 is a whole panel.
  * ============================================================================================== */
 
-/* For the loop behind it: a few steps at a time, because the jump back costs 2 % of a tile. */
-#if defined(__clang__)
-#define ATTN__UNROLL _Pragma("clang loop unroll_count(4)")
-#elif defined(__GNUC__) && __GNUC__ >= 8
-#define ATTN__UNROLL _Pragma("GCC unroll 4")
+/* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now
+   one, now another, and then run out of registers in the tile. */
+#if (defined(__GNUC__) || defined(__clang__)) && ATTN__ISA == 3 && !defined(ATTN__MSAN)
+#define ATTN__CHAIN(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #else
-#define ATTN__UNROLL
+#define ATTN__CHAIN(c, a, b) c = attn__vfma(a, b, c)
+#endif
+
+/* Compilers move no access to memory past a barrier. */
+#if defined(__GNUC__) || defined(__clang__)
+#define ATTN__BARRIER __asm__ __volatile__("" : : : "memory")
+#else
+#define ATTN__BARRIER
+#endif
+/* How an opaque pointer came about, clang cannot tell: it would walk from row to row, an addition
+   for each. */
+#ifdef __clang__
+#define ATTN__OPAQUE(p) __asm__("" : "+r"(p))
+#else
+#define ATTN__OPAQUE(p) (void)0
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -10618,19 +10895,6 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
  * simpler. */
 ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__ALIASES(row); }
 
-/* Prefetches a part of the next keys while component t of the current ones is worked on: in 16
- * components (a line of memory) all that comes next has been asked for. `lines` of them belong
- * to a step. */
-ATTN__V void ATTN__FN(prefetch_keys)(const int heads, const int lines, const float *next,
-                                     ptrdiff_t row, ptrdiff_t head, int t)
-{
-    const int linear = ATTN__FN(linear)(row);
-    const float *at = linear ? next + (ptrdiff_t)t / ATTN__TRANSPOSED * heads * lines * 16
-                             : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
-    ATTN__FN(prefetch)(at, linear ? 16 : row, lines);
-    if (heads > 1) ATTN__FN(prefetch)(at + (linear ? lines * 16 : head), linear ? 16 : row, lines);
-}
-
 /* The tile of scores: `rows` queries of a head against `vecs` vectors of keys. Four chains
  * s0..s3 hide the latency of the multiply-add; x holds a few components of one vector of keys.
  * Which chain is whose:
@@ -10646,13 +10910,25 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   float *c, float *c1, int last, const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
+    /* While a few components of these keys are in work, `lines` lines of the next ones are fetched:
+       in 16 components, a line of memory, all have been asked for. Read linearly, the keys of all
+       heads may lie side by side. */
+    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
+    const int linear = ATTN__FN(linear)(row), mixed = linear && row != g->depth;
+    const ptrdiff_t fetch_row = linear ? 16 : row;
+    const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
+    const ptrdiff_t on = mixed ? heads * lines * 16 : lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
         n = attn__min(g->depth - t, ATTN__TRANSPOSED);
-        if (next)
-            ATTN__FN(prefetch_keys)(heads, vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, next, row,
-                                    k1 - k, t);
+        if (next) {
+            const float *at = linear ? next
+                            : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
+            ATTN__FN(prefetch)(at, fetch_row, lines);
+            if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
+            if (linear) next += on;
+        }
 /* x: components t .. t + n - 1 of the vector of keys at `at`; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
@@ -10730,8 +11006,9 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, in
                                          int heads, int h, int pair, ptrdiff_t b_head)
 {
     const ptrdiff_t row = g->b_step;
-    /* Linearly only where heads lie side by side in a row: then all that is fetched is read. */
-    if (ATTN__FN(linear)(row))
+    /* Linearly only where all that is fetched is read: where the keys of a head touch, as below, or
+       heads lie side by side in a row. */
+    if (ATTN__FN(linear)(row) && row != g->depth)
         return g->ahead && row == heads * (ptrdiff_t)g->depth
              ? (const float *)g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
     /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
@@ -10854,11 +11131,11 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
 }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` values behind. */
+ * `second` values behind. packed: steps are 16 values apart, which takes no register. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                            int r, const void *b, ptrdiff_t second, int x)
+                            int r, const void *b, ptrdiff_t second, int x, const int packed)
 {
-    const ptrdiff_t row = g->a_row, step = g->b_step;
+    const ptrdiff_t row = g->a_row, step = packed ? 16 : g->b_step;
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
@@ -10866,92 +11143,108 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
-    const int x1 = vecs > 1 ? x + ATTN__LANES : x;
+    const int behind = vecs > 1 ? ATTN__LANES : 0;
+    float *c = g->c + r * g->c_row + x;
     int t;
     attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
 
-    /* Rows that this tile does not have are copies that nobody uses: the compiler drops them. */
-    c00 = ATTN__FN(chain_start)(g, r, x);
-    c01 = ATTN__FN(chain_start)(g, r, x1);
-    c10 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x) : c00;
-    c11 = rows > 1 ? ATTN__FN(chain_start)(g, r + 1, x1) : c00;
-    c20 = rows > 2 ? ATTN__FN(chain_start)(g, r + 2, x) : c00;
-    c21 = rows > 2 ? ATTN__FN(chain_start)(g, r + 2, x1) : c00;
-    c30 = rows > 3 ? ATTN__FN(chain_start)(g, r + 3, x) : c00;
-    c31 = rows > 3 ? ATTN__FN(chain_start)(g, r + 3, x1) : c00;
-    c40 = rows > 4 ? ATTN__FN(chain_start)(g, r + 4, x) : c00;
-    c41 = rows > 4 ? ATTN__FN(chain_start)(g, r + 4, x1) : c00;
-    c50 = rows > 5 ? ATTN__FN(chain_start)(g, r + 5, x) : c00;
-    c51 = rows > 5 ? ATTN__FN(chain_start)(g, r + 5, x1) : c00;
-    c60 = rows > 6 ? ATTN__FN(chain_start)(g, r + 6, x) : c00;
-    c61 = rows > 6 ? ATTN__FN(chain_start)(g, r + 6, x1) : c00;
-    c70 = rows > 7 ? ATTN__FN(chain_start)(g, r + 7, x) : c00;
-    c71 = rows > 7 ? ATTN__FN(chain_start)(g, r + 7, x1) : c00;
-    c80 = rows > 8 ? ATTN__FN(chain_start)(g, r + 8, x) : c00;
-    c81 = rows > 8 ? ATTN__FN(chain_start)(g, r + 8, x1) : c00;
-    c90 = rows > 9 ? ATTN__FN(chain_start)(g, r + 9, x) : c00;
-    c91 = rows > 9 ? ATTN__FN(chain_start)(g, r + 9, x1) : c00;
-    cA0 = rows > 10 ? ATTN__FN(chain_start)(g, r + 10, x) : c00;
-    cA1 = rows > 10 ? ATTN__FN(chain_start)(g, r + 10, x1) : c00;
-    cB0 = rows > 11 ? ATTN__FN(chain_start)(g, r + 11, x) : c00;
-    cB1 = rows > 11 ? ATTN__FN(chain_start)(g, r + 11, x1) : c00;
-/* one row's share of a step: the number at p times both vectors of b */
-#define ATTN__STEP(p, c0, c1) \
-    q = attn__vset(p); \
-    c0 = attn__vfma(q, b0, c0); \
-    c1 = attn__vfma(q, b1, c1)
-    ATTN__UNROLL
-    for (t = g->depth; t > 0; t--) {
-        const attn__vec b0 = ATTN__FN(load)(how, b, 0);
-        const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, b, second) : b0;
-        attn__vec q = attn__vset(*a0);
-        if (ahead) {
-            if (how == ATTN_F32)
-                ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16);
-            else                                     /* 32 values to a line, or a part of one */
-                ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32);
-            ahead = ATTN__FN(at)(how, ahead, ahead_row);
-        }
-        c00 = attn__vfma(q, b0, c00);
-        c01 = attn__vfma(q, b1, c01);
-        if (rows > 1) { ATTN__STEP(a0[row], c10, c11); }
-        if (rows > 2) { ATTN__STEP(a0[2 * row], c20, c21); }
-        if (rows > 3) { ATTN__STEP(*a3, c30, c31); }
-        if (rows > 4) { ATTN__STEP(a3[row], c40, c41); }
-        if (rows > 5) { ATTN__STEP(a3[2 * row], c50, c51); }
-        if (rows > 6) { ATTN__STEP(*a6, c60, c61); }
-        if (rows > 7) { ATTN__STEP(a6[row], c70, c71); }
-        if (rows > 8) { ATTN__STEP(a6[2 * row], c80, c81); }
-        if (rows > 9) { ATTN__STEP(*a9, c90, c91); }
-        if (rows > 10) { ATTN__STEP(a9[row], cA0, cA1); }
-        if (rows > 11) { ATTN__STEP(a9[2 * row], cB0, cB1); }
-        a0++;
-        if (rows > 3) a3++;
-        if (rows > 6) a6++;
-        if (rows > 9) a9++;
-        b = ATTN__FN(at)(how, b, step);
+    /* Rows that this tile does not have stay zeros that nobody uses: the compiler drops them. */
+    c00 = c01 = c10 = c11 = c20 = c21 = c30 = c31 = c40 = c41 = c50 = c51 = attn__vset(0.0f);
+    c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
+#define ATTN__ROWS_OF_TILE(do) \
+    do(0, c00, c01) do(1, c10, c11) do(2, c20, c21) do(3, c30, c31) do(4, c40, c41) \
+    do(5, c50, c51) do(6, c60, c61) do(7, c70, c71) do(8, c80, c81) do(9, c90, c91) \
+    do(10, cA0, cA1) do(11, cB0, cB1)
+#define ATTN__START(i, c0, c1) \
+    if (rows > (i)) { c0 = attn__vload(from); c1 = attn__vload(from + behind); } \
+    from += g->from_row;
+    if (g->from) {
+        const float *from = g->from + r * g->from_row + x;
+        ATTN__ROWS_OF_TILE(ATTN__START)
     }
+#undef ATTN__START
+/* one row's share of a step: the number at p times both vectors of b */
+#define ATTN__ROW(p, c0, c1) \
+    q = attn__vset(p); \
+    ATTN__CHAIN(c0, q, b0); \
+    ATTN__CHAIN(c1, q, b1)
+/* step i from here: nothing is loaded before its turn, else registers would not suffice */
+#define ATTN__STEP(i) { \
+        const void *bi = ATTN__FN(at)(how, b, (i) * step); \
+        const attn__vec b0 = ATTN__FN(load)(how, bi, 0); \
+        const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, bi, second) : b0; \
+        attn__vec q = attn__vset(a0[i]); \
+        ATTN__CHAIN(c00, q, b0); \
+        ATTN__CHAIN(c01, q, b1); \
+        if (rows > 1) { ATTN__ROW(a0[row + (i)], c10, c11); } \
+        if (rows > 2) { ATTN__ROW(a0[2 * row + (i)], c20, c21); } \
+        if (rows > 3) { ATTN__ROW(a3[i], c30, c31); } \
+        if (rows > 4) { ATTN__ROW(a3[row + (i)], c40, c41); } \
+        if (rows > 5) { ATTN__ROW(a3[2 * row + (i)], c50, c51); } \
+        if (rows > 6) { ATTN__ROW(a6[i], c60, c61); } \
+        if (rows > 7) { ATTN__ROW(a6[row + (i)], c70, c71); } \
+        if (rows > 8) { ATTN__ROW(a6[2 * row + (i)], c80, c81); } \
+        if (rows > 9) { ATTN__ROW(a9[i], c90, c91); } \
+        if (rows > 10) { ATTN__ROW(a9[row + (i)], cA0, cA1); } \
+        if (rows > 11) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
+        ATTN__BARRIER; \
+    }
+/* the steps so far are done: so many of each row, and of b; and what comes next is asked for */
+#define ATTN__STEPS(n) \
+    a0 += n; \
+    if (rows > 3) a3 += n; \
+    if (rows > 6) a6 += n; \
+    if (rows > 9) a9 += n; \
+    b = ATTN__FN(at)(how, b, (n) * step)
+#define ATTN__AHEAD \
+    if (how == ATTN_F32) \
+        ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16); \
+    else                                             /* 32 values to a line, or a part of one */ \
+        ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32); \
+    ahead = ATTN__FN(at)(how, ahead, ahead_row)
+    for (t = g->depth; t >= 4; t -= 4) {
+        if (ahead) { ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; }
+        ATTN__OPAQUE(a0);
+        if (rows > 3) ATTN__OPAQUE(a3);
+        if (rows > 6) ATTN__OPAQUE(a6);
+        if (rows > 9) ATTN__OPAQUE(a9);
+        ATTN__STEP(0)
+        ATTN__STEP(1)
+        ATTN__STEP(2)
+        ATTN__STEP(3)
+        ATTN__STEPS(4);
+    }
+    for (; t > 0; t--) {
+        if (ahead) { ATTN__AHEAD; }
+        ATTN__STEP(0)
+        ATTN__STEPS(1);
+    }
+#undef ATTN__AHEAD
+#undef ATTN__STEPS
+#undef ATTN__ROW
 #undef ATTN__STEP
+    /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
+#define ATTN__FOLD(i, c0, c1) \
+    if (rows > (i)) { \
+        const attn__vec fa = attn__vset(g->fold_a[r + (i)]), fb = attn__vset(g->fold_b[r + (i)]); \
+        attn__vstore(c, attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb))); \
+        if (vecs > 1) \
+            attn__vstore(c + behind, attn__vfma(attn__vload(c + behind), fa, \
+                                                attn__vmul(c1, fb))); \
+        c += g->c_row; \
+    }
 #define ATTN__STORE(i, c0, c1) \
     if (rows > (i)) { \
-        ATTN__FN(chain_store)(g, r + (i), x, c0); \
-        if (vecs > 1) ATTN__FN(chain_store)(g, r + (i), x1, c1); \
+        attn__vstore(c, c0); \
+        if (vecs > 1) attn__vstore(c + behind, c1); \
+        c += g->c_row; \
     }
-    ATTN__FN(chain_store)(g, r, x, c00);
-    if (vecs > 1) ATTN__FN(chain_store)(g, r, x1, c01);
-    ATTN__STORE(1, c10, c11)
-    ATTN__STORE(2, c20, c21)
-    ATTN__STORE(3, c30, c31)
-    ATTN__STORE(4, c40, c41)
-    ATTN__STORE(5, c50, c51)
-    ATTN__STORE(6, c60, c61)
-    ATTN__STORE(7, c70, c71)
-    ATTN__STORE(8, c80, c81)
-    ATTN__STORE(9, c90, c91)
-    ATTN__STORE(10, cA0, cA1)
-    ATTN__STORE(11, cB0, cB1)
+    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__FOLD) }
+    else { ATTN__ROWS_OF_TILE(ATTN__STORE) }
 #undef ATTN__STORE
+#undef ATTN__FOLD
+#undef ATTN__ROWS_OF_TILE
 }
 
 /* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
@@ -10965,27 +11258,28 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    while (g->rows - r >= ATTN__ROWS) {
-        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x);
-        r += ATTN__ROWS;
-    }
+    if (g->b_step == 16)
+        for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
+            ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
+    for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
+        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 0);
     while (r < g->rows) {
         const int rows = part[g->rows - r];
         switch (rows) {
 #if ATTN__ROWS > 8
-        case 8: ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x); break;
+        case 8: ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x, 0); break;
 #endif
 #if ATTN__ROWS > 6
-        case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x); break;
+        case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x, 0); break;
 #endif
 #if ATTN__LANES == 16
-        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x); break;
-        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x); break;
+        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x, 0); break;
+        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x, 0); break;
 #endif
-        case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x); break;
-        case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x); break;
-        case 2: ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x); break;
-        default: ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x); break;
+        case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x, 0); break;
+        case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x, 0); break;
+        case 2: ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x, 0); break;
+        default: ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x, 0); break;
         }
         r += rows;
     }
@@ -11121,16 +11415,16 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
             const int left = g->rows - r;
             rows = left == 5 ? 3 : attn__min(left, 4);
-            if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x);
-            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x);
-            else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x);
+            if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
+            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x, 0);
+            else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
         }
     }
 #if ATTN__LANES == 16   /* the last panel stands alone */
     if (x < width) {
         const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel);
         int r = 0;
-        for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x);
+        for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x, 0);
         if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x);
     }
 #endif
@@ -11716,13 +12010,216 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     }
 }
 
+/* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */
+/* Scores of `rows` rows (1 or 4) from row r on, against one vector of keys from `key` on; lanes
+ * behind `last` repeat that key. shared: all four read the same keys, which are transposed once.
+ * s0..s3 are the chains of the rows. */
+ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn__small *f, int r,
+                                    const float *q, float *s, int key, int last)
+{
+    const ptrdiff_t row = f->k_row, at = key * row;
+    const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
+    const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
+    attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
+    int t;
+#define ATTN__DOT(i, chain, k) \
+    if (rows > (i)) { \
+        if ((i) == 0 || !shared) attn__transpose(x, k, row, last); \
+        chain = ATTN__FN(dot)(chain, q + (i) * ATTN__SMALL_DIM, x, ATTN__TRANSPOSED); \
+        k += ATTN__TRANSPOSED; \
+    }
+    for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
+        ATTN__DOT(0, s0, k0)
+        ATTN__DOT(1, s1, k1)
+        ATTN__DOT(2, s2, k2)
+        ATTN__DOT(3, s3, k3)
+    }
+#undef ATTN__DOT
+    s += key;
+    attn__vstore(s, s0);
+    if (rows > 1) attn__vstore(s + ATTN__SMALL_KEYS, s1);
+    if (rows > 1) attn__vstore(s + 2 * ATTN__SMALL_KEYS, s2);
+    if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
+}
+
+/* The chains of one row go on over components behind the last whole step of small_vector, key by
+ * key, because rows end there. */
+ATTN__V void ATTN__FN(small_rest)(const attn__small *f, const float *k, const float *q, float *s,
+                                  int key)
+{
+    int t;
+    for (; key < f->n; key++) {
+        attn__vec chain = attn__vset(s[key]);
+        for (t = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED; t < f->head_dim; t++)
+            chain = attn__vfma(attn__vset(q[t]), attn__vset(k[key * f->k_row + t]), chain);
+        ATTN__FN(store_part)(s + key, chain, 1);
+    }
+}
+
+/* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
+ * with 16 lanes it is one vector. a and b hold the chains of both. */
+ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, ptrdiff_t at,
+                                   const float *q, float *s)
+{
+    const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
+    const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
+    const float *end = q + f->head_dim;
+    attn__vec a0 = attn__vset(0.0f), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+    for (; q < end; q++) {
+        const attn__vec y0 = attn__vset(q[0]);
+        a0 = attn__vfma(y0, attn__vload(k0), a0);
+        if (ATTN__LANES < 16) b0 = attn__vfma(y0, attn__vload(k0 + ATTN__LANES), b0);
+        if (rows > 1) {
+            const attn__vec y1 = attn__vset(q[ATTN__SMALL_DIM]);
+            const attn__vec y2 = attn__vset(q[2 * ATTN__SMALL_DIM]);
+            const attn__vec y3 = attn__vset(q[3 * ATTN__SMALL_DIM]);
+            a1 = attn__vfma(y1, attn__vload(k1), a1);
+            if (ATTN__LANES < 16) b1 = attn__vfma(y1, attn__vload(k1 + ATTN__LANES), b1);
+            a2 = attn__vfma(y2, attn__vload(k2), a2);
+            if (ATTN__LANES < 16) b2 = attn__vfma(y2, attn__vload(k2 + ATTN__LANES), b2);
+            a3 = attn__vfma(y3, attn__vload(k3), a3);
+            if (ATTN__LANES < 16) b3 = attn__vfma(y3, attn__vload(k3 + ATTN__LANES), b3);
+            k1 += ATTN__PANEL;
+            k2 += ATTN__PANEL;
+            k3 += ATTN__PANEL;
+        }
+        k0 += ATTN__PANEL;
+    }
+#define ATTN__STORE(i, a, b) \
+    if (rows > (i)) attn__vstore(s + (i) * ATTN__SMALL_KEYS, a); \
+    if (rows > (i) && ATTN__LANES < 16) attn__vstore(s + (i) * ATTN__SMALL_KEYS + ATTN__LANES, b)
+    ATTN__STORE(0, a0, b0);
+    ATTN__STORE(1, a1, b1);
+    ATTN__STORE(2, a2, b2);
+    ATTN__STORE(3, a3, b3);
+#undef ATTN__STORE
+}
+
+/* All scores of `rows` rows from row r on. */
+ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
+                                    const float *q, float *s)
+{
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
+    int key, i;
+    for (key = 0; key < f->finished && key < f->n; key += two)
+        ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
+                              + key % ATTN__PANEL, q, s + key);
+    if (key >= f->n) return;
+    i = key;
+    for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
+        ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
+    if (key < f->n) ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, f->n - 1 - key);
+    if (f->head_dim % ATTN__TRANSPOSED == 0) return;
+    for (key = i, i = 0; i < rows; i++)
+        ATTN__FN(small_rest)(f, f->k[r + i], q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS,
+                             key);
+}
+
+/* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
+ * key mod 16, then the tree. Vectors without a key are left out, since zeros change no sum. */
+ATTN__V attn__vec ATTN__FN(small_softmax)(float *s, int n)
+{
+    const attn__vec none = attn__vset(-attn__inf());
+    attn__vec largest = none, top, l[4];
+    int j, i;
+    for (j = 0; j + ATTN__LANES <= n; j += ATTN__LANES)
+        largest = attn__vmax(largest, attn__vload(s + j));
+    if (j < n) {
+        const attn__vmask hidden = attn__vless(attn__vset((float)(n - 1)), ATTN__FN(vindex)(j));
+        const attn__vec x = attn__choose(hidden, none, attn__vload(s + j));
+        attn__vstore(s + j, x);
+        largest = attn__vmax(largest, x);
+    }
+    top = attn__vset(attn__max_lane(largest));
+    top = attn__zero_where(attn__same_bits(top, none), top);
+    l[0] = l[1] = l[2] = l[3] = attn__vset(0.0f);
+    for (j = 0; j < n; j += ATTN__PANEL)
+        for (i = 0; i < ATTN__PANEL / ATTN__LANES; i++) {
+            float *at = s + j + i * ATTN__LANES;
+            attn__vec p;
+            if (j + i * ATTN__LANES >= n) break;
+            p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top));
+            attn__vstore(at, p);
+            l[i] = attn__vadd(l[i], p);
+        }
+    if (ATTN__LANES < 8) { l[0] = attn__vadd(l[0], l[2]); l[1] = attn__vadd(l[1], l[3]); }
+    if (ATTN__LANES < 16) l[0] = attn__vadd(l[0], l[1]);
+    return attn__vset(attn__sum_lanes(l[0]));
+}
+
+/* `vecs` vectors of a row's outputs (8, 4 or 1), divided by the sum of its probabilities p. Only
+ * `left` columns exist of a single vector. */
+ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const float *p,
+                                     const float *v, float *out, int left, attn__vec sum)
+{
+    attn__vec c0 = attn__vset(0.0f), c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0;
+    int j;
+#define ATTN__AT(i) (vecs > (i) ? (i) * ATTN__LANES : 0)
+    for (j = 0; j < f->n; j++, v += f->v_row) {
+        const attn__vec x = attn__vset(p[j]);
+        if (vecs == 1) { c0 = attn__vfma(x, attn__load_part(v, left), c0); continue; }
+        c0 = attn__vfma(x, attn__vload(v), c0);
+        c1 = attn__vfma(x, attn__vload(v + ATTN__AT(1)), c1);
+        c2 = attn__vfma(x, attn__vload(v + ATTN__AT(2)), c2);
+        c3 = attn__vfma(x, attn__vload(v + ATTN__AT(3)), c3);
+        if (vecs < 8) continue;
+        c4 = attn__vfma(x, attn__vload(v + ATTN__AT(4)), c4);
+        c5 = attn__vfma(x, attn__vload(v + ATTN__AT(5)), c5);
+        c6 = attn__vfma(x, attn__vload(v + ATTN__AT(6)), c6);
+        c7 = attn__vfma(x, attn__vload(v + ATTN__AT(7)), c7);
+    }
+#define ATTN__PUT(i, c) \
+    if (vecs > (i)) attn__vstore(out + ATTN__AT(i), ATTN__FN(vclean)(attn__vdiv(c, sum)))
+    if (vecs == 1) {
+        ATTN__FN(store_part)(out, ATTN__FN(vclean)(attn__vdiv(c0, sum)), left);
+        return;
+    }
+    ATTN__PUT(0, c0);
+    ATTN__PUT(1, c1);
+    ATTN__PUT(2, c2);
+    ATTN__PUT(3, c3);
+    ATTN__PUT(4, c4);
+    ATTN__PUT(5, c5);
+    ATTN__PUT(6, c6);
+    ATTN__PUT(7, c7);
+#undef ATTN__PUT
+#undef ATTN__AT
+}
+
+static ATTN__TARGET void ATTN__FN(small)(const attn__small *f)
+{
+    float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
+    int r, x;
+    for (r = 0; r < f->rows; r++)
+        ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
+    for (r = 0; r < f->rows;) {
+        const int rows = f->rows - r >= 4 ? 4 : 1;
+        const float *q0 = q + r * ATTN__SMALL_DIM;
+        float *s0 = s + r * ATTN__SMALL_KEYS;
+        if (rows == 4 && f->k[r] == f->k[r + 3]) ATTN__FN(small_scores)(4, 1, f, r, q0, s0);
+        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0);
+        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0);
+        r += rows;
+    }
+    for (r = 0; r < f->rows; r++) {
+        float *p = s + r * ATTN__SMALL_KEYS;
+        const attn__vec sum = ATTN__FN(small_softmax)(p, f->n);
+        for (x = 0; x + 8 * ATTN__LANES <= f->v_head_dim; x += 8 * ATTN__LANES)
+            ATTN__FN(small_columns)(8, f, p, f->v[r] + x, f->out[r] + x, 0, sum);
+        for (; x + 4 * ATTN__LANES <= f->v_head_dim; x += 4 * ATTN__LANES)
+            ATTN__FN(small_columns)(4, f, p, f->v[r] + x, f->out[r] + x, 0, sum);
+        for (; x < f->v_head_dim; x += ATTN__LANES)
+            ATTN__FN(small_columns)(1, f, p, f->v[r] + x, f->out[r] + x, f->v_head_dim - x, sum);
+    }
+}
+
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax), ATTN__FN(softmax_panels),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen)
+    ATTN__FN(widen), ATTN__FN(small)
 };
 
 #undef ATTN__FN
@@ -11732,6 +12229,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__TRANSPOSED
 #undef ATTN__SLOW
 #undef ATTN__PIECES
+#undef ATTN__CHAIN
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 

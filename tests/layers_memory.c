@@ -279,7 +279,7 @@ void args_stack(void)
         a.n_q = a.n_k = n;
         a.head_dim = DIM;
         hooks_reset(-1, NULL);
-        CHECK(attn_sdpa(&a) == ATTN_OK && hooks.calls == 1);
+        CHECK(attn_sdpa(&a) == ATTN_OK && hooks.calls == (n > 4));    /* calls with little to do need none */
         fits = attn_sdpa_workspace(&a) <= ATTN_STACK;
         small += fits;
         large += !fits;

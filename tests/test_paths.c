@@ -31,8 +31,12 @@ static const struct {
     {"scalar", "packed rows cache split select", 2, 2, 5, 6, PLAIN_C},
     {"packed", "rows masked select split scalar cache one_row", 2, 2, 60, 70, 0},
     {"rows", "packed masked select split scalar cache one_row", 2, 2, 5, 6, 0},
-    {"one_row", "packed masked select split group", 2, 2, 1, 40, 0},
-    {"group", "packed split one_row", 4, 2, 2, 40, 0},
+    {"one_row", "packed masked select split group small", 2, 2, 1, 140, 0},
+    {"group", "packed split one_row small", 4, 2, 2, 140, 0},
+    {"small", "rows item", 2, 2, 1, 40, 0},
+    {"small", "group item", 4, 2, 2, 40, 0},
+    {"small", "cache item", 4, 2, 2, 40, CACHED},
+    {"rows", "small packed", 4, 2, 2, 64, WIDE},
     {"cache", "packed rows split", 4, 2, 30, 200, CACHED},
     {"cache", "packed rows split group", 2, 2, 1, 200, CACHED},
     {"split", "scalar packed", 2, 1, 1, 700, WIDE},
@@ -208,10 +212,220 @@ static void test_slots(void)
         }
 }
 
+/* ---- 4  calls with little to do ------------------------------------------------------------------------------ */
+
+/* What a random small call reads and writes; every buffer ends at a guard page. */
+typedef struct little {
+    attn_args a;
+    attn_kv kv;
+    attn_exec exec;
+    float *q, *k, *v, *out[2], *lse;
+    int lengths[3], starts[3], map[3];
+    size_t n_out;
+} little;
+
+static float *little_floats(rng *r, size_t n, int odd)
+{
+    float *x = guard_floats(n);
+    rng_fill(r, x, n);
+    if (odd) x[rng_u32(r) % n] = odd == 1 ? NAN : odd == 2 ? INFINITY : -INFINITY;
+    return x;
+}
+
+static int little_width(rng *r)
+{
+    static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 40, 63, 64, 65, 80, 96, 127, 128, 129};
+    return widths[rng_u32(r) % (sizeof widths / sizeof *widths)];
+}
+
+/* Which keys each entry has: all, or some of them, by lengths, positions or a map. */
+static void little_who(rng *r, little *l)
+{
+    const int how = rng_int(r, 0, 5);
+    attn_args *a = &l->a;
+    for (int b = 0; b < a->batch; b++) {
+        l->starts[b] = rng_int(r, 0, a->n_k - 1);
+        l->lengths[b] = rng_int(r, rng_int(r, 0, 9) > 0, a->n_k - l->starts[b]);
+        l->map[b] = rng_int(r, 0, a->batch - 1);
+    }
+    if (how == 1) a->k_lengths = l->lengths;
+    if (how == 2) a->k_lengths = l->lengths, a->k_starts = l->starts;
+    if (how == 3) a->k_map = l->map;
+    if (how == 4) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT, a->window_left = rng_int(r, 0, 1) * rng_int(r, 1, 70);
+    if (how == 5) a->causal = ATTN_CAUSAL_TOP_LEFT, a->q_pos = rng_int(r, 0, a->n_k);
+}
+
+/* A cache that took its keys in two appends: some stand in finished panels, others do not. */
+static void little_cache(rng *r, little *l)
+{
+    attn_kv_args make;
+    attn_args *a = &l->a;
+    const int first = rng_int(r, 0, a->n_k), rest = a->n_k - first;
+    const size_t done = (size_t)a->batch * (size_t)first * (size_t)a->kv_heads;
+    int counts[3];
+    memset(&make, 0, sizeof make);
+    make.batch = a->batch, make.kv_heads = a->kv_heads, make.head_dim = a->head_dim, make.v_head_dim = a->v_head_dim;
+    make.capacity = a->n_k + rng_int(r, 0, 200);
+    for (int b = 0; b < a->batch; b++) counts[b] = rng_int(r, 0, rest);
+    CHECK(attn_kv_init(&l->kv, &make) == ATTN_OK);
+    CHECK(attn_kv_append(&l->kv, l->k, l->v, first, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&l->kv, l->k + done * (size_t)a->head_dim, l->v + done * (size_t)a->v_head_dim, rest,
+                         rng_int(r, 0, 1) ? counts : NULL, 0) == ATTN_OK);
+    a->kv = &l->kv;
+    a->k = a->v = NULL;
+    a->n_k = 0;
+    a->k_lengths = a->k_starts = NULL;
+}
+
+static void little_make(rng *r, little *l)
+{
+    attn_args *a = &l->a;
+    const int odd = rng_int(r, 0, 4) == 0 ? rng_int(r, 1, 3) : 0;
+    size_t n_q, n_k;
+    memset(l, 0, sizeof *l);
+    a->batch = rng_int(r, 1, 3);
+    a->n_q = rng_int(r, 1, 4);
+    a->n_k = rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
+    a->kv_heads = rng_int(r, 1, 9);
+    a->heads = a->kv_heads * rng_int(r, 1, 4 / a->n_q + 1);
+    a->head_dim = little_width(r);
+    a->v_head_dim = little_width(r);
+    a->scale = rng_int(r, 0, 1) ? 0.3f : 0.0f;
+    n_q = (size_t)(a->batch * a->n_q * a->heads), n_k = (size_t)(a->batch * a->n_k * a->kv_heads);
+    a->q = l->q = little_floats(r, n_q * (size_t)a->head_dim, 0);
+    a->k = l->k = little_floats(r, n_k * (size_t)a->head_dim, odd);
+    a->v = l->v = little_floats(r, n_k * (size_t)a->v_head_dim, odd);
+    l->n_out = n_q * (size_t)a->v_head_dim;
+    l->out[0] = guard_floats(l->n_out), l->out[1] = guard_floats(l->n_out), l->lse = guard_floats(n_q);
+    if (rng_int(r, 0, 1)) a->layout = ATTN_BHSD;
+    if (rng_int(r, 0, 3) == 0) l->exec = test_exec(2), a->exec = &l->exec;
+    little_who(r, l);
+    if (rng_int(r, 0, 2) == 0) little_cache(r, l);
+}
+
+static void little_free(little *l)
+{
+    if (l->a.kv) attn_kv_free(&l->kv);
+    guard_free(l->q), guard_free(l->k), guard_free(l->v);
+    guard_free(l->out[0]), guard_free(l->out[1]), guard_free(l->lse);
+}
+
+/* With `lse` asked for a call takes the general way: the short one must give the same bits, need as much memory, and
+   refuse one byte less. */
+static void test_small(void)
+{
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    long taken = 0, calls = 0;
+    rng r = rng_make(test_seed + 14);
+    for (int i = 0; i < 300 * test_scale && !test_failed(); i++) {
+        little l;
+        little_make(&r, &l);
+        for (int y = 0; y < n; y++) {
+            size_t masked[2] = {7, 7};
+            void *work;
+            if (list[y] == ATTN_SCALAR) continue;
+            l.a.backend = list[y];
+            counters_clear();
+            l.a.out = l.out[0], l.a.masked_rows = rng_int(&r, 0, 1) ? &masked[0] : NULL;
+            CHECK(attn_sdpa(&l.a) == ATTN_OK);
+            taken += attn_counters[ATTN__C_SMALL] > 0;
+            calls++;
+            l.a.out = l.out[1], l.a.lse = l.lse, l.a.masked_rows = &masked[1];
+            CHECK(attn_sdpa(&l.a) == ATTN_OK);
+            CHECKF(same_bits(l.out[0], l.out[1], l.n_out), "seed %llu, call %d, %s: the short way gives other bits",
+                   (unsigned long long)test_seed, i, attn_backend_name(list[y]));
+            CHECK(masked[0] == masked[1] || masked[0] == 7);
+            l.a.lse = NULL, l.a.masked_rows = NULL;
+            l.a.work_size = attn_sdpa_workspace(&l.a);
+            l.a.work = work = guard_alloc(l.a.work_size);
+            memset(l.out[1], 0, l.n_out * sizeof(float));
+            CHECK(attn_sdpa(&l.a) == ATTN_OK && same_bits(l.out[0], l.out[1], l.n_out));
+            l.a.work_size--;
+            REFUSED(attn_sdpa(&l.a), ATTN_E_WORK, "attn_sdpa: work_size is");
+            l.a.work = NULL, l.a.work_size = 0;
+            guard_free(work);
+        }
+        little_free(&l);
+    }
+    CHECKF(taken * 4 > calls, "%ld of %ld calls took the short way", taken, calls);
+}
+
+/* ---- 5  the short check passes only what the long one passes, and says the same of it ------------------------- */
+
+/* One field of the arguments becomes something else, often something wrong. */
+static void plain_spoil(rng *r, attn_args *a, float *other)
+{
+    int *const ints[] = {&a->batch, &a->n_q, &a->n_k, &a->heads, &a->kv_heads, &a->head_dim, &a->v_head_dim,
+                         &a->k_batch, &a->q_pos, &a->window_left, &a->window_right, &a->parts};
+    ptrdiff_t *const strides[] = {a->q_stride, a->k_stride, a->v_stride, a->out_stride};
+    static const int values[] = {-1, 0, 1, 2, 3, 5, 100, 127, 128, 0x3fff, 0x4000, INT_MAX};
+    switch (rng_int(r, 0, 16)) {
+    case 0: case 1: case 2: case 3: case 4: case 5:
+        *ints[rng_u32(r) % (sizeof ints / sizeof *ints)] = values[rng_u32(r) % (sizeof values / sizeof *values)];
+        break;
+    case 6: strides[rng_int(r, 0, 3)][rng_int(r, 0, 2)] = rng_int(r, -1, 40); break;
+    case 7: a->layout = (attn_layout)rng_int(r, -1, 2); break;
+    case 8: a->causal = (attn_causal)rng_int(r, -1, 3); break;
+    case 9: a->backend = (attn_backend)rng_int(r, -1, 8); break;
+    case 10: a->scale = rng_int(r, 0, 1) ? NAN : -0.0f; break;
+    case 11: a->softcap = rng_int(r, 0, 1) ? -1.0f : -0.0f; break;
+    case 12: a->out = rng_int(r, 0, 3) ? other + rng_int(r, 0, 900) : NULL; break;
+    case 13: a->q = rng_int(r, 0, 3) ? other + rng_int(r, 0, 900) : NULL; break;
+    case 14: a->k = rng_int(r, 0, 3) ? (const float *)behind(other, rng_int(r, 0, 900)) : NULL; break;
+    case 15: a->work = other + rng_int(r, 0, 900), a->work_size = (size_t)rng_int(r, 0, 900); break;
+    default: a->align = (attn_align)rng_int(r, -1, 2), a->weights_stage = (attn_stage)rng_int(r, -1, 5); break;
+    }
+}
+
+static void test_plain(void)
+{
+    static float memory[8 * 1000];
+    long passed = 0, refused = 0;
+    rng r = rng_make(test_seed + 15);
+    for (int i = 0; i < 20000 * test_scale && !test_failed(); i++) {
+        attn__shape plain, s;
+        attn__why why;
+        attn_kv kv, *cache = NULL;
+        attn_args a;
+        memset(&a, 0, sizeof a), memset(&plain, 0x55, sizeof plain), memset(&s, 0x55, sizeof s);
+        a.batch = rng_int(&r, 1, 3), a.n_q = rng_int(&r, 1, 4), a.n_k = rng_int(&r, 1, 5);
+        a.heads = 2, a.kv_heads = rng_int(&r, 0, 2), a.head_dim = rng_int(&r, 1, 8);
+        a.out = memory, a.q = memory + 1000, a.k = memory + 2000, a.v = memory + 3000;
+        a.causal = (attn_causal)rng_int(&r, 0, 2);
+        if (rng_int(&r, 0, 3) == 0) {
+            attn_kv_args make;
+            memset(&make, 0, sizeof make);
+            make.batch = 3, make.kv_heads = 2, make.head_dim = 4, make.capacity = 9;
+            CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
+            CHECK(attn_kv_append(&kv, memory, memory, rng_int(&r, 0, 9), NULL, 0) == ATTN_OK);
+            a.kv = cache = &kv;
+            if (rng_int(&r, 0, 9)) a.k = a.v = NULL, a.n_k = 0, a.kv_heads = 0, a.head_dim = rng_int(&r, 0, 1) * 4;
+        }
+        for (int x = rng_int(&r, 0, 2); x > 0; x--) plain_spoil(&r, &a, memory + 4000);
+        attn__why_open(&why, "test", NULL);
+        if (attn__check_plain(&a, &plain)) {
+            refusal_clear();
+            CHECKF(attn__check(&a, &s, &why, ATTN__CALLS) == ATTN_OK, "seed %llu, call %d: passed, but %s",
+                   (unsigned long long)test_seed, i, refusal_text());
+            if (cache) memset(s.k, 0, sizeof s.k), memset(s.v, 0, sizeof s.v);        /* which nobody reads then */
+            CHECKF(!memcmp(&plain, &s, sizeof s), "seed %llu, call %d: another shape",
+                   (unsigned long long)test_seed, i);
+            passed++;
+        } else {
+            refused++;
+        }
+        if (cache) attn_kv_free(cache);
+    }
+    CHECKF(passed > refused / 4 && refused > passed / 4, "%ld passed, %ld did not", passed, refused);
+}
+
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
     {"items", test_items,
      "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
+    {"small", test_small, "a call with little to do that gives other bits, reads too far, or takes too little memory"},
+    {"plain", test_plain, "the short check of the usual call letting through what the long one refuses"},
     {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
     {0},
 };
