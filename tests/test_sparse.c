@@ -12,6 +12,7 @@ typedef struct sparse_world {
     float *mask, *bias;
     unsigned char *keep, *visible;        /* visible: [batch][heads][n_q][n_k], by arrays and positions */
     int starts[2], lengths[2];
+    int few;                              /* few rows, up to 20 heads, single keys, many of them odd */
     char what[160];
 } sparse_world;
 
@@ -47,7 +48,7 @@ static void draw_array(sparse_world *w, rng *r, int which)
 {
     const int each = rng_int(r, 0, 1), by_head = rng_int(r, 0, 2) == 0, by_row = rng_int(r, 0, 3) > 0;
     const int shape[3] = { each ? w->batch : 1, by_head ? w->heads : 1, by_row ? w->n_q : 1 };
-    const int kind = rng_int(r, 0, 7), per = shape[2] * w->n_k, matrices = shape[0] * shape[1];
+    const int kind = w->few ? 2 : rng_int(r, 0, 7), per = shape[2] * w->n_k, matrices = shape[0] * shape[1];
     unsigned char *cell = (unsigned char *)guard_alloc((size_t)matrices * (size_t)per);
     int m, b, h, i, j;
     for (m = 0; m < matrices; m++) draw_cells(r, kind, cell + m * per, shape[2], w->n_k);
@@ -96,7 +97,7 @@ static void plant(sparse_world *w, rng *r)
                 if (!seen) {
                     for (x = 0; x < w->head_dim; x++) k[x] = j % 2 ? NAN : INFINITY;
                     for (x = 0; x < w->v_head_dim; x++) v[x] = j % 3 ? NAN : -INFINITY;
-                } else if (odd == 1 && rng_int(r, 0, 40) == 0) {
+                } else if (odd == 1 && rng_int(r, 0, w->few ? 3 : 40) == 0) {
                     v[rng_int(r, 0, w->v_head_dim - 1)] = j % 2 ? NAN : INFINITY;
                 } else if (odd == 2 && rng_int(r, 0, 60) == 0) {
                     k[rng_int(r, 0, w->head_dim - 1)] = j % 2 ? NAN : -INFINITY;
@@ -130,15 +131,16 @@ static void draw_positions(sparse_world *w, rng *r)
                 }
 }
 
-static void sparse_open(sparse_world *w, rng *r)
+static void sparse_open(sparse_world *w, rng *r, int few)
 {
     size_t k_rows;
     int cached = rng_int(r, 0, 2) == 0, arrays = rng_int(r, 1, 7);
     memset(w, 0, sizeof *w);
+    w->few = few;
     w->batch = rng_int(r, 1, 2);
-    w->kv_heads = rng_int(r, 1, 3);
+    w->kv_heads = few ? pick(r, (const int[]){ 1, 3, 9, 20 }, 4) : rng_int(r, 1, 3);
     w->heads = w->kv_heads * pick(r, (const int[]){ 1, 1, 1, 2 }, 4);
-    w->n_q = pick(r, (const int[]){ 1, 1, 2, 4, 5, 13, 42, 75, MOST_Q }, 9);
+    w->n_q = pick(r, (const int[]){ 1, 2, 3, 4, 5, 13, 42, 75, MOST_Q }, few ? 4 : 9);
     w->n_k = pick(r, (const int[]){ 3, 40, 128, 200, 300, MOST_K }, 6);
     w->head_dim = pick(r, (const int[]){ 1, 3, 8, 20 }, 4);
     w->v_head_dim = pick(r, (const int[]){ 1, 8, 16, 33 }, 4);
@@ -212,7 +214,7 @@ static void same_as_all_keys(void)
         sparse_world w;
         size_t floats, emptied, empty = 0;
         int b, q, j;
-        sparse_open(&w, &r);
+        sparse_open(&w, &r, round % 3 == 0);
         floats = (size_t)(w.batch * w.n_q * w.heads * w.v_head_dim);
         for (b = 0; b < w.batch * w.heads; b++)
             for (q = 0; q < w.n_q; q++) {
@@ -265,7 +267,7 @@ static void weights_of_sparse_rows(void)
         sparse_world w;
         size_t cells;
         float *expected;
-        sparse_open(&w, &r);
+        sparse_open(&w, &r, round % 3 == 0);
         cells = (size_t)(w.batch * w.heads * w.n_q * w.n_k);
         expected = guard_floats(cells);
         w.a.out = w.out;
