@@ -32,6 +32,9 @@ demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO)
 
+translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS=--break)
+	@$(RUN) build/translate $(ARGS) $(if $(TEXT),"$$TEXT")
+
 test: build/flags ## run the tests (half a minute, and a minute to compile them; ARGS='masks -s 7': some, another seed)
 	@[ -n "$$(find build/test -newer attn.h -newer build/flags 2> /dev/null)" ] || \
 	    echo 'compiling attn.h and its tests: a minute on two cores'
@@ -47,6 +50,12 @@ examples: ## build every example with its own cc line, compare with the output i
 mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
 	@sh tests/mpi.sh
 
+page: ## build examples/web/index.html, the page in one file (needs clang 16 for wasm: examples/web/build.sh)
+	@sh examples/web/build.sh
+
+page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
+	@sh tests/page.sh
+
 readme: ## build and run every block of code in README.md
 	@sh tests/readme.sh
 
@@ -56,6 +65,9 @@ conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/t
 
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
 	@sh tests/models.sh $(ARGS)
+
+translate-test: ## the translator's sentences, BLEU, same bits every way; damaged files, pictures
+	@sh tests/translate.sh $(ARGS)
 
 golden: ## outputs hashed under other compilers and flags: the same bits
 	@sh tests/golden.sh
@@ -105,6 +117,10 @@ fuzz: ## arguments, caches, layers and masks from random bytes, TIME seconds eac
 clean: ## remove build/ and what an example's cc line leaves
 	rm -rf build a.out a.exe
 
+build/translate: examples/translate/translate.c examples/svg.h attn.h build/flags
+	@echo 'compiling attn.h and the translator: some seconds'
+	@$(CC) $(CFLAGS) -I. examples/translate/translate.c -o $@
+
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 
@@ -129,4 +145,4 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: bench bench-peers count models mpi new-isa fuzz clean FORCE
+.PHONY: bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE

@@ -127,12 +127,12 @@ for part in ${*:-tidy cppcheck gcc}; do
     case $part in
     tidy)
         command -v clang-tidy > /dev/null || { echo 'SKIPPED tidy: not found (clang-tidy)'; continue; }
-        each tidy $out/attn_whole.c examples/*.c examples/mpi/model.c tests/*.c tests/soak/*.c tests/onnx/*.c \
-            tests/models/*.c ;;
+        each tidy $out/attn_whole.c examples/*.c examples/mpi/model.c examples/translate/translate.c tests/*.c tests/soak/*.c tests/onnx/*.c \
+            tests/models/*.c tests/translate/*.c ;;
     gcc)
         command -v gcc > /dev/null || { echo 'SKIPPED gcc: not found'; continue; }
         [ -n "$QUICK" ] && whole= || whole=$out/attn_whole.c
-        each gcc $whole $out/attn_scalar.c examples/*.c examples/mpi/model.c tests/onnx/*.c tests/harness.c tests/cases.c ;;
+        each gcc $whole $out/attn_scalar.c examples/*.c examples/mpi/model.c examples/translate/translate.c tests/onnx/*.c tests/harness.c tests/cases.c ;;
     cppcheck)
         command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
         # style: scopes and const of variables, a matter of taste. Not understood by this tool, and looked at by gcc,

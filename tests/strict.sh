@@ -363,7 +363,8 @@ done
 SH
     check "$cc: examples" <<SH
 need $cc
-for f in "\$ROOT"/examples/*.c "\$ROOT"/examples/mpi/model.c; do
+for f in "\$ROOT"/examples/*.c "\$ROOT"/examples/mpi/model.c \\
+    "\$ROOT"/examples/translate/translate.c; do
     [ -f "\$f" ] || continue
     $cc -std=c99 -fsyntax-only \$HARSH_TESTS -I"\$ROOT" "\$f"
 done

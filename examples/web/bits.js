@@ -1,0 +1,77 @@
+// bits.js: the same attention in five ways, hashed here, beside what C says elsewhere.
+
+// What `build/bits` (bits.c as a plain C program) prints; tests/page.sh runs it and compares.
+const bits_of_c = { simd: "28cea8b22a98e91b", scalar: "c2008314db78f410" };
+const bits_forms = [
+    "one call",
+    "step by step, through a cache",
+    "in a batch with two other sequences",
+    "in three parts, carried from one to the next",
+    "as tasks of seven threads, run last to first"
+];
+
+parts.push(() => {
+    const table = $("bits-table");
+    const cells = [];
+    const body = el("tbody");
+    bits_forms.forEach((form) => {
+        const row = [el("td", { text: "…" }), el("td", { text: "…" })];
+        cells.push(row);
+        body.append(el("tr", {}, el("th", { scope: "row", text: form }), ...row));
+    });
+    body.append(
+        el(
+            "tr",
+            { class: "c" },
+            el("th", { scope: "row", text: "C, one call" }),
+            el("td", { text: bits_of_c.simd }),
+            el("td", { text: bits_of_c.scalar })
+        )
+    );
+    table.append(
+        el("caption", { class: "sr", text: "Hashes of the same attention computed in different ways" }),
+        el(
+            "thead",
+            {},
+            el(
+                "tr",
+                {},
+                el("td"),
+                el("th", { scope: "col" }, "WebAssembly SIMD", el("small", { text: "C: the SSE2 backend" })),
+                el("th", { scope: "col" }, "scalar code", el("small", { text: "C: scalar, AVX2, AVX-512, NEON" }))
+            )
+        ),
+        body
+    );
+
+    const one = (form, scalar) => {
+        const hash = BigInt.asUintN(64, wasm.bits(form, scalar)).toString(16).padStart(16, "0");
+        const same = hash === (scalar ? bits_of_c.scalar : bits_of_c.simd);
+        const cell = cells[form][scalar];
+        cell.textContent = hash;
+        cell.className = same ? "same" : "off";
+        cell.setAttribute("aria-label", `${hash}, ${same ? "the same as" : "DIFFERENT from"} C`);
+        return same;
+    };
+    $("bits-run").addEventListener("click", () => {
+        $("bits-said").textContent = "computing …";
+        let i = 0,
+            same = 0;
+        const took = [0, 0];
+        const next = () => {
+            // one hash per task, so that the page goes on answering
+            const start = performance.now();
+            same += one(Math.floor(i / 2), i % 2);
+            took[i % 2] += performance.now() - start;
+            if (++i < 2 * bits_forms.length) {
+                setTimeout(next);
+                return;
+            }
+            $("bits-said").textContent =
+                same === i
+                    ? `All ${i} are what C says. SIMD: ${took[0].toFixed(0)} ms, scalar code: ${took[1].toFixed(0)} ms.`
+                    : `${i - same} of ${i} are NOT what C says.`;
+        };
+        setTimeout(next);
+    });
+});

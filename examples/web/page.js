@@ -1,0 +1,157 @@
+// page.js: loads the compiled C and gives the other parts of the page their tools.
+
+const $ = (id) => document.getElementById(id);
+const began = performance.now();
+let wasm = null; // the exported functions of page.c
+
+// An element: el("td", { class: "see", text: "0" }, child, ...)
+function el(name, with_ = {}, ...children) {
+    const e = document.createElement(name);
+    for (const [key, value] of Object.entries(with_)) {
+        if (value === undefined || value === null || value === false) continue;
+        if (key === "text") e.textContent = value;
+        else if (key.startsWith("on")) e.addEventListener(key.slice(2), value);
+        else e.setAttribute(key, value === true ? "" : value);
+    }
+    e.append(...children);
+    return e;
+}
+
+// Views of linear memory. They die when memory grows, so nobody keeps one over a call.
+const ints = (at, n) => new Int32Array(wasm.memory.buffer, at, n);
+const floats = (at, n) => new Float32Array(wasm.memory.buffer, at, n);
+const bytes = (at, n) => new Uint8Array(wasm.memory.buffer, at, n);
+function text(at) {
+    const all = new Uint8Array(wasm.memory.buffer);
+    let end = at;
+    while (all[end]) end++;
+    return new TextDecoder().decode(all.subarray(at, end));
+}
+
+// Writes a sentence where the translator reads it; LONGEST bytes are there
+function put_sentence(sentence) {
+    const coded = new TextEncoder().encode(sentence).subarray(0, 1000);
+    const to = bytes(wasm.tr_sentence(), coded.length + 1);
+    to.set(coded);
+    to[coded.length] = 0;
+}
+
+function from_base64(id) {
+    const s = atob($(id).textContent);
+    const b = new Uint8Array(s.length);
+    for (let i = 0; i < s.length; i++) b[i] = s.charCodeAt(i);
+    return b;
+}
+
+const size_text = (n) => (n < 1e6 ? `${Math.round(n / 1e3)} KB` : `${(n / 1e6).toFixed(1)} MB`);
+
+// What went wrong, as a sentence at the top of the page, never a blank one
+function trouble(sentence) {
+    const p = $("trouble");
+    p.textContent = sentence;
+    p.hidden = false;
+}
+
+// (module (func (result v128) i32.const 0 i8x16.splat)): is refused where there are no 128-bit instructions
+const simd_probe = [
+    0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65, 0, 253, 15, 11
+];
+
+async function load() {
+    if (typeof WebAssembly !== "object")
+        return "This browser runs no WebAssembly, so nothing can be computed here. Any browser from 2021 on does.";
+    if (!WebAssembly.validate(new Uint8Array(simd_probe)))
+        return (
+            "This browser’s WebAssembly has no 128-bit instructions (SIMD), which this page was compiled for. " +
+            "Firefox 89, " +
+            "Chrome 91, Safari 16.4 and all later ones have them."
+        );
+    const code = from_base64("wasm");
+    $("wasm-size").textContent = size_text(code.length);
+    try {
+        wasm = (await WebAssembly.instantiate(code, {})).instance.exports;
+    } catch (e) {
+        return `The compiled C in this file cannot be run: ${e.message}. Is the file whole?`;
+    }
+    return null;
+}
+
+// ---- colours: as the system has them, or as one wants them ----
+function themes() {
+    const order = ["auto", "light", "dark"];
+    let at = 0;
+    try {
+        at = Math.max(0, order.indexOf(localStorage.getItem("theme")));
+    } catch {
+        /* not from disk: no memory */
+    }
+    const show = () => {
+        if (at) document.documentElement.dataset.theme = order[at];
+        else delete document.documentElement.dataset.theme;
+        $("theme").textContent = "◐○●"[at];
+        $("theme").title = ["colours of the system", "light", "dark"][at];
+        $("theme").setAttribute("aria-label", `Colours: ${["as the system has them", "light", "dark"][at]}`);
+    };
+    $("theme").addEventListener("click", () => {
+        at = (at + 1) % 3;
+        try {
+            localStorage.setItem("theme", order[at]);
+        } catch {
+            /* forgotten with the page */
+        }
+        show();
+        document.dispatchEvent(new Event("theme"));
+    });
+    show();
+}
+
+// Shows code in the dialog and puts it into the clipboard
+function show_code(title, code) {
+    $("code-title").textContent = title;
+    $("code-text").textContent = code;
+    $("code").showModal();
+    const say = (s) => {
+        $("code-said").textContent = s;
+    };
+    say("");
+    const by_hand = () => {
+        const range = document.createRange();
+        range.selectNodeContents($("code-text"));
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        let done = false;
+        try {
+            done = document.execCommand("copy");
+        } catch {
+            /* it stays selected */
+        }
+        say(done ? "Copied." : "Selected: copy it with Ctrl+C.");
+    };
+    if (navigator.clipboard) navigator.clipboard.writeText(code).then(() => say("Copied."), by_hand);
+    else by_hand();
+}
+
+const parts = []; // functions that make their part of the page, called when C is there
+
+async function begin() {
+    themes();
+    const wrong = await load();
+    if (wrong) {
+        trouble(wrong);
+        document.documentElement.dataset.ready = "no";
+        return;
+    }
+    const v = wasm.version();
+    $("version").textContent = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
+    $("page-size").textContent = size_text(document.documentElement.outerHTML.length);
+    for (const part of parts) {
+        try {
+            part();
+        } catch (e) {
+            trouble(`A part of this page did not start: ${e.message}.`);
+            console.error(e);
+        }
+    }
+    $("ready-time").textContent = `${Math.round(performance.now())} ms`;
+    document.documentElement.dataset.ready = "yes";
+}

@@ -1,0 +1,119 @@
+#!/bin/sh
+# translate.sh: the trained translator of examples/translate: tests/translate, as this machine is, as if it were an older one
+# (ATTN_HIDE), and without vectors under sanitizers: the same bits. Then its program: what it prints, refuses and draws.
+# Last line: "translate: N passed, M failed". Words are handed to the tests: only those whose name contains one.
+cd "$(dirname "$0")/.." || exit 1
+here=examples/translate model=$here/german-english.bin pairs=tests/translate/pairs.txt out=build/translate-test
+mkdir -p $out || exit 1
+passed=0 failed=0
+say() { [ "$2" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); printf '%-4s %s\n' "$2" "$1"; }
+
+# ---- the tests, with two implementations ---------------------------------------------------------------------------
+flags="-std=c99 -Wall -Wextra -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS"
+build() # name, flags
+{
+    (
+        rm -f "$out/$1" "$out/program_$1"
+        compile="${CC:-cc} $flags $2"
+        $compile -c tests/attn_impl.c -o "$out/$1.o" && $compile "$out/$1.o" tests/harness.c tests/translate/translate.c \
+            -o "$out/$1" -lm -pthread && $compile -std=gnu99 -DATTN__IMPLEMENTED "$out/$1.o" $here/translate.c \
+            -o "$out/program_$1" -pthread
+    ) > "$out/$1.log" 2>&1
+}
+checked="-O1 -g -DATTN_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+echo 'int main(void) { return 0; }' > $out/probe.c
+${CC:-cc} $checked $out/probe.c -o $out/probe 2> /dev/null ||
+    { echo "SKIPPED sanitizers: ${CC:-cc} has none"; checked='-O1 -DATTN_NO_SIMD'; }
+build fast "${CFLAGS:--O2}" & build checked "$checked" & wait
+for name in fast checked; do
+    if [ ! -x $out/program_$name ] || [ -s $out/$name.log ]; then
+        head -n 20 $out/$name.log; say "does not build in silence: $name" FAIL
+    fi
+done
+run() # what it is called, the program and its words: adds up what it counts; its bits are in $bits
+{
+    called=$1; shift
+    "$@" > $out/out 2>&1
+    status=$?
+    sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' $out/out) ok=${sum%% *} bad=${sum#*, } bits=$(sed -n 's/^bits: //p' $out/out)
+    grep -vE '^(bits:|[0-9]+ passed)' $out/out | sed "s/^/$called: /"
+    passed=$((passed + ${ok:-0})) failed=$((failed + ${bad% failed}))
+    [ $status = 0 ] && [ -n "$sum" ] || [ "${bad% failed}" -gt 0 ] 2> /dev/null || say "$called: ended with status $status" FAIL
+}
+same() { [ "$bits" = "$want" ] && say "$1: the same bits" ok || say "$1: the bits $bits, not $want" FAIL; }
+run 'this machine' $RUN $out/fast $model $pairs "$@"
+finish() { echo "translate: $passed passed, $failed failed"; [ $failed = 0 ]; exit; }
+[ $# = 0 ] || finish
+want=$bits
+if grep -qw avx512f /proc/cpuinfo 2> /dev/null; then
+    run 'without avx512' env ATTN_HIDE=avx512 $RUN $out/fast $model $pairs sentences one; same 'without avx512'
+fi
+case $(uname -m) in                                                                         # SSE2 has bits of its own
+x86_64) run 'without avx2' env ATTN_HIDE=avx512,avx2 $RUN $out/fast $model $pairs bleu one beams ;;
+esac
+# scalar has the bits of fused multiply-add, so where the machine has none there is nothing to compare
+run 'without vectors' $RUN $out/checked $model $pairs alignment pieces one damaged overflow
+case $(uname -m) in
+x86_64) grep -qw avx2 /proc/cpuinfo 2> /dev/null && same 'without vectors' ;;
+*) same 'without vectors' ;;
+esac
+
+# ---- the program ----------------------------------------------------------------------------------------------------
+program=$out/program_checked
+folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT || exit 1
+prints() # what, wanted text, words: status 0 and that text, nothing on stderr
+{
+    what=$1 text=$2; shift 2
+    $RUN "$@" > "$folder/out" 2> "$folder/err" < "$folder/in" && [ ! -s "$folder/err" ] &&
+        printf '%s\n' "$text" | cmp -s - "$folder/out" && say "the program: $what" ok ||
+        { head -n 3 "$folder/err"; head -n 12 "$folder/out"; say "the program: $what" FAIL; }
+}
+: > "$folder/in"
+# README.md shows what the program prints: every block behind a line "$ build/translate ..." or "$ make translate ..."
+awk -v folder="$folder" '/^```/ { inside = !inside; n = 0; next }
+    inside && /^\$ / { shown++; print substr($0, 3) > (folder "/call" shown); n = shown; next }
+    inside && n { print > (folder "/want" n) }' $here/README.md
+shown=0
+for call in "$folder"/call*; do
+    words=$(sed -e 's/^make translate TEXT=//' -e 's/^build\/translate//' "$call")
+    eval "$RUN $program $words" > "$folder/out" 2> "$folder/err" < "$folder/in"
+    shown=$((shown + 1))
+    cmp -s "$folder/want${call##*call}" "$folder/out" && [ ! -s "$folder/err" ] ||
+        { diff "$folder/want${call##*call}" "$folder/out" | head -n 8; head -n 3 "$folder/err"; say "README.md: $words" FAIL; }
+done
+[ $shown -gt 3 ] && say "README.md: $shown outputs as shown" ok || say "README.md: only $shown outputs found" FAIL
+printf 'Der Hund\n\nDer Hund l\303\244uft.\n' > "$folder/in"
+$RUN $program -q "Der Hund" > "$folder/one"; $RUN $program -q "Der Hund läuft." > "$folder/two"
+prints 'a sentence a line' "$(cat "$folder/one"; echo; cat "$folder/two")" $program -q
+$RUN $program < "$folder/in" > "$folder/out" && [ "$(grep -c '^layer' "$folder/out")" = 2 ] && say 'the program: without -q' ok ||
+    say 'the program: without -q' FAIL
+
+# the committed pictures are what it draws: the calls stand in README.md, as comments beside the pictures
+drawn=0
+sed -n 's/^<!-- build\/translate -o \([^ ]*\.svg\) \(.*\) -->$/\1 \2/p' $here/README.md > "$folder/pictures"
+while read -r name words; do
+    eval "$RUN $program -q -o $folder/drawn.svg $words" > /dev/null 2>&1 < /dev/null && cmp -s "$folder/drawn.svg" "$name" &&
+        drawn=$((drawn + 1)) || say "the picture $name is not what it draws now" FAIL
+done < "$folder/pictures"
+[ $drawn -gt 1 ] && say "the program: $drawn committed pictures are what it draws" ok || say "only $drawn pictures are right" FAIL
+
+refused() # what, words: one sentence on stderr, status 1, nothing on stdout
+{
+    what=$1; shift
+    $RUN $program "$@" > "$folder/out" 2> "$folder/err" < /dev/null
+    status=$?
+    [ $status = 1 ] && [ ! -s "$folder/out" ] && [ "$(grep -c . "$folder/err")" = 1 ] &&
+        grep -q '^translate: .*: .* ' "$folder/err" && say "refused: $what" ok ||
+        { head -n 4 "$folder/err"; say "refused: $what, status $status" FAIL; }
+}
+refused 'no model' -m "$folder/none.bin" Hund
+refused 'a folder' -m "$folder" Hund
+head -c 100000 $model > "$folder/cut.bin"; refused 'half a model' -m "$folder/cut.bin" Hund
+refused 'a text' -m $here/README.md Hund
+refused 'a picture nobody can write' -o "$folder/no/picture.svg" -q Hund
+for which in 0 3 2.5 1.0 2. x 1.1.1 -1; do refused "attention $which" -a "$which" Hund; done
+for words in '-b 0' '-b 5' '-x' '-o'; do
+    $RUN $program $words > "$folder/out" 2> "$folder/err" < /dev/null
+    [ $? = 2 ] && [ ! -s "$folder/out" ] && grep -q '^usage:' "$folder/err" && say "usage: $words" ok || say "usage: $words" FAIL
+done
+finish

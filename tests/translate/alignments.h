@@ -1,0 +1,5 @@
+{ "Der Hund l\303\244uft.", "The dog is running.", 2, 1, "0 1 3 3 4 5 4 " },
+{ "Ich habe gestern einen gro\303\237en Hund gesehen.", "I saw a big dog.", 2, 2, "0 8 4 5 7 5 10 " },
+{ "Ich will, dass du mir hilfst.", "I want you to help me.", 2, 1, "0 1 4 7 7 5 11 10 " },
+{ "Der Hund l\303\244uft.", "The dog is running.", 1, 4, "1 1 2 3 3 4 5 " },
+{ "Priya hat Kasimir geholfen.", "Priya helped Kasimir.", 2, 4, "0 1 2 3 11 4 5 6 7 8 12 13 " },
