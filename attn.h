@@ -105,6 +105,16 @@
    aside and put back (x86 with SSE, ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in
    the default mode).
 
+   WHAT MASKS HIDE COSTS LITTLE, by position or in arrays: groups of 16 keys that none of a few rows
+   sees are neither multiplied nor exponentiated, and one to four rows take single keys where few
+   are visible. So a block-sparse mask or one of documents takes the time of what it leaves, and of
+   reading it. (Not with weights of the stages RAW and CAPPED, which show hidden keys, too.)
+
+   DENORMAL NUMBERS (below 1.2e-38) are never flushed, since that would change bits. Processors of
+   Intel take 100 to 200 cycles for an instruction that reads or makes one: 256 x 256, 8 x 64, with
+   a K of denormals alone takes 95 times as long as with usual numbers (a loop of a host that does
+   not flush: 27 times). Data that may hold them, as after a long decay, is best set to 0 before.
+
    PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp. On N(0,1) inputs the rms
    error against exact arithmetic is 2.52e-8 (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8
    (1024 keys, head_dim 128). Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to
@@ -1056,6 +1066,7 @@ static long attn_counters[ATTN__C_COUNT];
 #define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
+enum { ATTN__ALL_PANELS = 255 };          /* the set of all panels of a chunk */
 
 /* ---- what the parts of the implementation say to each other ---------------------------------- */
 /* attn_args with every default resolved: written by attn__check, read by the driver and the
@@ -1201,6 +1212,10 @@ typedef struct attn__row {
                                              the chunk's first key */
 } attn__row;
 
+/* A set of keys of a chunk: key j is bit j % 64 of word j / 64. A set of its panels is an unsigned
+   number: panel p is bit p. */
+typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
+
 /* Scores of one chunk to probabilities, several rows at once. */
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
@@ -1256,12 +1271,22 @@ typedef struct attn__kernels {
     /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart) */
     void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
                    ptrdiff_t c_head);
+    /* the same against the n keys key[0] < key[1] < ... alone */
+    void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
+                       ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
-    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0 */
-    void (*select)(const attn__gemm *g, const float *visible);
+    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0. Only the n steps
+       step[0] < step[1] < ... are asked for (step NULL: all) */
+    void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
+    /* which of the first n keys of the chunk do mask, bias and keep of a row leave visible? Nothing
+       behind cell n - 1 is read */
+    void (*look)(const attn__row *row, int n, attn__keys *seen);
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
+    /* the same where only some panels have scores: the others are neither read nor written. Every
+       row is described */
+    void (*softmax_panels)(const attn__softmax *f, unsigned panels);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
        vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
@@ -1857,7 +1882,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar, 0 };
 
 /* =================================================================================================
@@ -4819,10 +4844,12 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
+    ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most */
     ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
+    ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and
@@ -4850,7 +4877,7 @@ typedef struct attn__cut {
     size_t ranges;                        /* rows: ints from, to, seen */
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
-                                             slices */
+                                             slices, or runs of panels */
     size_t growing;                       /* of a cache: the K panel that still grows, packed; with
                                              16 bits behind it as rows of floats */
     size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
@@ -4915,9 +4942,9 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
     /* What a block does not need begins here, too, and is never touched. */
-    cut->chains = cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
+    cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
     if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
-    else if (few) cut->chains = attn__reserve(&at, band, v_width);
+    cut->chains = attn__reserve(&at, band, v_width);
     if (stored && cut->per_head > ATTN__STORED_ROWS)
         cut->v_rows = attn__reserve(&at, ATTN__CHUNK, wide_heads * v_width);
     if ((!a->kv || stored) && cut->per_head > ATTN__DIRECT)
@@ -5127,6 +5154,7 @@ typedef struct attn__block {
     int arrays;                           /* mask, keep or bias may hide keys */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
+    int narrow;                           /* a window: tiles of rows may see few panels */
     int lo, hi;                           /* keys that some row may see by position, counted from
                                              entry.start */
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
@@ -5224,6 +5252,7 @@ static void attn__block_ranges(attn__block *block)
     const int keys = block->entry.end - block->entry.start;
     int r;
     block->sees_all = 1;
+    block->narrow = a->window_left > 0 || a->window_right > 0;
     block->lo = 0;
     block->hi = keys;
     if (a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 && a->window_right <= 0) return;
@@ -5251,8 +5280,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    /* The last block of an entry may have few rows in a slot that was laid out for many. Such a
-       slot has no room for `chains`, but its block has one K/V head and is not read in slices. */
+    /* The last block of an entry may have few rows in a slot that was laid out for many. */
     block->few = block->per_head <= ATTN__FEW;
     block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
     block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
@@ -5360,31 +5388,103 @@ typedef struct attn__chunk_view {
                                              wanted */
     int gaps;                             /* some of lo..hi are hidden from every row of a K/V
                                              head */
-    unsigned char needed[ATTN__CHUNK];    /* with arrays: K/V heads of the block that need the
-                                             key */
+    unsigned char needed[ATTN__CHUNK];    /* with gaps, many rows: is the key needed? */
+    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
+                                             from lo */
+    int n_listed;                         /* so many; 0: too many to be taken one by one */
+    unsigned panels;                      /* those with a key that some row sees; without arrays
+                                             all there are */
+    int holes;                            /* some panels between lo and hi are not among them */
+    unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
+                                             of rows */
+    int row_from, row_to;                 /* rows of each K/V head that may see keys of it by
+                                             position */
     int k_slices, v_slices;               /* read 16 keys of every head, then the next 16: as
                                              memory lies */
 } attn__chunk_view;
 
-/* Of the n keys in `left`, those stay that the row does not see; each of the others is needed by
-   `heads` more K/V heads. Returns how many stay. */
-static int attn__keys_left(const attn__row *row, int heads, unsigned char *left, int n,
-                           unsigned char *needed)
+/* The keys lo <= j < hi. */
+static attn__keys attn__keys_between(int lo, int hi)
 {
-    int x, stay = 0;
-    for (x = 0; x < n; x++) {
-        const int j = left[x];
-        const int hidden = j < row->lo || j >= row->hi ||
-                           (row->mask && row->mask[j] == -attn__inf()) ||
-                           (row->bias && row->bias[j] == -attn__inf()) ||
-                           (row->keep && !row->keep[j]);
-        /* Without a branch, which could not be predicted: the key is written always, and kept only
-           if it is hidden. */
-        left[stay] = (unsigned char)j;
-        stay += hidden;
-        needed[j] = (unsigned char)(needed[j] + (hidden ? 0 : heads));
+    attn__keys keys;
+    int x;
+    for (x = 0; x < 2; x++) {
+        const int from = attn__clamp(lo - 64 * x, 0, 64), to = attn__clamp(hi - 64 * x, 0, 64);
+        const unsigned long long below = to < 64 ? (1ull << to) - 1 : ~0ull;
+        keys.word[x] = from < to ? below & ~0ull << from : 0;
     }
-    return stay;
+    return keys;
+}
+
+ATTN__INLINE int attn__keys_has(const attn__keys *keys, int j)
+{
+    return (int)(keys->word[j / 64] >> j % 64 & 1u);
+}
+
+/* How many keys are in the set? */
+static int attn__keys_count(const attn__keys *keys)
+{
+    int x, n = 0;
+    for (x = 0; x < 2; x++) {
+        unsigned long long word = keys->word[x];
+        for (; word; word &= word - 1) n++;
+    }
+    return n;
+}
+
+/* Are all keys of `part` in `whole`? */
+ATTN__INLINE int attn__keys_within(const attn__keys *part, const attn__keys *whole)
+{
+    return !(part->word[0] & ~whole->word[0]) && !(part->word[1] & ~whole->word[1]);
+}
+
+/* The panels that have some of the keys. */
+static unsigned attn__panels_of(const attn__keys *keys)
+{
+    unsigned panels = 0;
+    int x;
+    for (x = 0; x < 2; x++) {
+        const unsigned long long word = keys->word[x];
+        const unsigned four = (word & 0xffffu ? 1u : 0) | (word >> 16 & 0xffffu ? 2u : 0) |
+                              (word >> 32 & 0xffffu ? 4u : 0) | (word >> 48 ? 8u : 0);
+        panels |= four << 4 * x;
+    }
+    return panels;
+}
+
+/* All keys of the panels. */
+static attn__keys attn__keys_in(unsigned panels)
+{
+    attn__keys keys = { { 0, 0 } };
+    int p;
+    for (p = 0; p < ATTN__CHUNK / ATTN__PANEL; p++)
+        if (panels >> p & 1u) keys.word[p / 4] |= 0xffffull << p % 4 * 16;
+    return keys;
+}
+
+/* The panels that have some of the keys lo <= j < hi. */
+ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
+{
+    return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
+}
+
+static int attn__panel_count(unsigned panels)
+{
+    int n = 0;
+    for (; panels; panels &= panels - 1) n++;
+    return n;
+}
+
+/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
+   left. */
+static int attn__next_run(unsigned panels, int *lo, int *hi)
+{
+    int p = *hi / ATTN__PANEL;
+    for (panels >>= p; panels && !(panels & 1u); panels >>= 1) p++;
+    *lo = p * ATTN__PANEL;
+    for (; panels & 1u; panels >>= 1) p++;
+    *hi = p * ATTN__PANEL;
+    return *lo < *hi;
 }
 
 /* The cells of mask, bias and keep for row i of head h, at the chunk that begins at `first`. */
@@ -5399,45 +5499,177 @@ ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
-/* Asks mask, bias and keep which keys of the chunk each K/V head needs for some of its rows. The
-   last row is asked first, because it often sees all of them; the search ends when no key is left
-   that nobody needs. Cells that heads or rows share are asked once for all of them. */
+/* What is asked of mask, bias and keep about a chunk. */
+typedef struct attn__look {
+    attn__row row;                        /* the cells that were looked at last */
+    attn__keys cells;                     /* the keys that they leave visible */
+    attn__keys all;                       /* keys that some row may see by position */
+    attn__keys needed;                    /* of the K/V head that is looked at, so far */
+    int exact;                            /* 1: which keys are needed; 0: which panels, and which
+                                             keys when they are ATTN__LISTED or fewer */
+    int bytes;                            /* keep bytes alone, for each row its own, and no row
+                                             hides more by position */
+} attn__look;
+
+/* Keep bytes of rows first .. last-1 of a K/V head, one behind the other in a group of one: a key
+   that one of them keeps. Returns 0 where they keep none. */
+static int attn__merge_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
+                            unsigned char *merged)
+{
+    const ptrdiff_t step = block->w->s->keep[2];
+    unsigned long long word, some, any = 0;
+    int j, r;
+    memset(merged, 0, ATTN__CHUNK);
+    for (j = 0; j + 8 <= n; j += 8) {
+        some = 0;
+        for (r = 0; r < rows; r++) {
+            memcpy(&word, keep + r * step + j, 8);
+            some |= word;
+        }
+        memcpy(merged + j, &some, 8);
+        any |= some;
+    }
+    for (; j < n; j++)
+        for (r = 0; r < rows; r++) {
+            merged[j] |= keep[r * step + j];
+            any |= merged[j];
+        }
+    return any != 0;
+}
+
+/* Looks at rows first .. last-1 of a K/V head, and returns the keys that they see. The last row is
+   asked first, because it often sees all of them; the search ends when it cannot find more. Cells
+   that heads or rows share are asked once for all of them. */
+static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk_view *view,
+                                     attn__look *look, int local, int first, int last)
+{
+    const unsigned all = attn__panels_between(view->lo, view->hi);
+    unsigned char merged[ATTN__CHUNK];
+    attn__keys seen = { { 0, 0 } };
+    attn__row row = look->row;
+    int r, h, i;
+    for (r = last - 1; r >= first; r--) {
+        attn__keys range = look->all;
+        if (!block->sees_all)
+            range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
+        attn__row_at(block, local, r, &h, &i);
+        attn__row_arrays(block, &row, h, i, view->first);
+        /* All but the last row at once, where nothing but their bytes decides. */
+        if (look->bytes && r == last - 2) {
+            row.keep -= (r - first) * block->w->s->keep[2];
+            if (!attn__merge_keep(block, row.keep, r - first + 1, view->hi, merged)) break;
+            row.keep = merged;
+            r = first;
+        }
+        if (row.mask != look->row.mask || row.bias != look->row.bias || row.keep != look->row.keep)
+        {
+            block->w->kernels->look(&row, view->hi, &look->cells);
+            look->row = row;
+        }
+        if (row.keep == merged) look->row.keep = NULL;      /* nobody else's cells */
+        range.word[0] &= look->cells.word[0];
+        range.word[1] &= look->cells.word[1];
+        if (attn__keys_within(&look->all, &range)) {        /* it sees all there is */
+            look->needed = look->all;
+            return range;
+        }
+        if (!(range.word[0] | range.word[1])) continue;
+        seen.word[0] |= range.word[0];
+        seen.word[1] |= range.word[1];
+        look->needed.word[0] |= range.word[0];
+        look->needed.word[1] |= range.word[1];
+        if (attn__panels_of(&seen) != all) continue;
+        if (look->exact ? attn__keys_within(&look->all, &look->needed)
+                        : attn__keys_count(&look->needed) > ATTN__LISTED) break;
+    }
+    return seen;
+}
+
+/* The range shrinks to what is needed: whole panels at a time, then keys. */
+static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
+{
+    unsigned panels = view->panels;
+    int lo = 0, hi = ATTN__CHUNK;
+    if (!panels) { view->hi = view->lo; return; }
+    for (; !(panels & 1u); panels >>= 1) lo += ATTN__PANEL;
+    for (panels = view->panels; !(panels >> (hi - 1) / ATTN__PANEL); ) hi -= ATTN__PANEL;
+    if (lo > view->lo) view->lo = lo;
+    if (hi < view->hi) view->hi = hi;
+    while (!attn__keys_has(needed, view->lo)) view->lo++;
+    while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
+}
+
+/* Finds the keys of a chunk that some row of the block sees, and the panels: of all rows together
+   where there are few, else of each tile of rows. */
 static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
-    const int by_row = s->mask[2] || s->bias[2] || s->keep[2];
-    const int heads = by_head ? s->group : 1;               /* that differ, in each K/V head */
-    const int top = block->first / s->group;
-    const int bottom = (block->first + block->per_head - 1) / s->group;
-    unsigned char left[ATTN__CHUNK];
-    attn__row row;
-    int local, i, j, h, n;
+    const int tile = block->few ? block->per_head : block->w->kernels->rows;
+    attn__keys some = { { 0, 0 } }, every, between;
+    attn__look look;
+    int local, r, j, n;
 
-    memset(view->needed, 0, sizeof view->needed);
+    memset(&look.row, 0, sizeof look.row);
+    look.all = every = attn__keys_between(view->lo, view->hi);
+    look.cells = look.needed = some;
+    /* One to four rows always leave out what they do not see (attn__must_select), and need not
+       know which keys others need, unless they are few. */
+    look.exact = block->per_head > ATTN__DIRECT;
+    look.bytes = block->sees_all && s->group == 1 && s->keep[2] && !block->w->a->mask &&
+                 !block->w->a->bias;
+    memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        for (j = view->lo, n = 0; j < view->hi; j++) left[n++] = (unsigned char)j;
-        for (i = bottom; i >= (by_row ? top : bottom) && n > 0; i--) {
-            const int r = i > top ? i * s->group - block->first : 0;  /* a row of this position */
-            row.lo = view->lo;
-            row.hi = view->hi;
-            if (by_row && !block->sees_all) {
-                row.lo = block->from[r] - view->first;
-                row.hi = block->to[r] - view->first;
-            }
-            for (h = 0; h < heads && n > 0; h++) {
-                attn__row_arrays(block, &row, (block->kv_head + local) * s->group + h, i,
-                                 view->first);
-                n = attn__keys_left(&row, by_head ? 1 : block->kv_heads, left, n, view->needed);
-            }
+        if (look.exact) memset(&look.needed, 0, sizeof look.needed);
+        for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
+            const attn__keys seen = attn__look_at_rows(block, view, &look, local, r,
+                                                       attn__min(r + tile, block->per_head));
+            view->tile_panels[r / tile] |= (unsigned char)attn__panels_of(&seen);
+        }
+        for (j = 0; j < 2; j++) {
+            some.word[j] |= look.needed.word[j];
+            every.word[j] &= look.needed.word[j];
         }
     }
 
-    /* The range shrinks to what is needed. Inside it some keys may still be needed by nobody. */
-    while (view->lo < view->hi && !view->needed[view->lo]) view->lo++;
-    while (view->lo < view->hi && !view->needed[view->hi - 1]) view->hi--;
-    for (j = view->lo; j < view->hi; j++)
-        if (view->needed[j] < block->kv_heads) view->gaps = 1;
+    /* Inside the range that is left some keys may still be needed by nobody. */
+    view->panels = attn__panels_of(&some);
+    n = look.exact ? 0 : attn__keys_count(&some);
+    if (n > ATTN__LISTED) some = attn__keys_in(view->panels);
+    attn__view_shrink(view, &some);
+    view->holes = view->panels != attn__panels_between(view->lo, view->hi);
+    if (look.exact) {
+        between = attn__keys_between(view->lo, view->hi);
+        view->gaps = !attn__keys_within(&between, &every);
+        if (!view->gaps || block->few) return;
+        for (j = view->lo; j < view->hi; j++)
+            view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    } else if (n <= ATTN__LISTED && n <= 4 * attn__panel_count(view->panels)) {
+        for (j = view->lo; j < view->hi; j++) {
+            view->listed[view->n_listed] = (unsigned char)(j - view->lo);
+            view->n_listed += attn__keys_has(&some, j);
+        }
+    }
+}
+
+/* The rows of each K/V head that may see keys of the chunk by position: between the first and the
+   last of them. Windows and causal masks move with the rows, so that it takes no search. */
+static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
+{
+    const attn_args *a = block->w->a;
+    const long long group = block->w->s->group, pos = block->entry.pos;
+    const long long key = block->entry.start + view->first;
+    long long top = 0, bottom = block->per_head;            /* positions, then rows */
+    if (block->few || block->all_scores) return;
+    if (a->causal != ATTN_CAUSAL_NONE) top = key - pos;
+    if (a->window_right > 0 && top < key - pos - a->window_right + 1)
+        top = key - pos - a->window_right + 1;
+    top = (top > 0 ? top : 0) * group - block->first;
+    if (a->window_left > 0)
+        bottom = (key + view->keys + a->window_left - 1 - pos) * group - block->first;
+    /* The block has a row that sees some of the chunk: both are within the block. */
+    if (top > 0) view->row_from = (int)top;
+    if (bottom < block->per_head) view->row_to = (int)bottom;
 }
 
 /* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every
@@ -5453,11 +5685,17 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->first = first;
     view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
     view->gaps = 0;
+    view->n_listed = 0;
     view->lo = 0;
     view->hi = view->keys;
+    view->row_from = 0;
+    view->row_to = block->per_head;
+    view->panels = ATTN__ALL_PANELS;
+    view->holes = 0;
     if (!block->sees_all) {
         int lo = view->keys, hi = 0;
-        for (r = 0; r < block->per_head; r++) {
+        attn__chunk_rows(block, view);
+        for (r = view->row_from; r < view->row_to; r++) {
             const int from = block->from[r] - first, to = block->to[r] - first;
             if (from >= to || to <= 0 || from >= view->keys) continue;
             lo = from < lo ? from : lo;
@@ -5466,14 +5704,16 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->lo = lo < 0 ? 0 : lo;
         view->hi = attn__min(hi, view->keys);
     }
-    /* One to four rows always leave out what they do not see (attn__must_select), and need not
-       know which keys others need. */
-    if (block->arrays && block->per_head > ATTN__DIRECT && view->lo < view->hi)
-        attn__chunk_needs(block, view);
+    if (block->arrays && view->lo < view->hi) attn__chunk_needs(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
-    view->score_lo = block->all_scores ? 0 : view->lo;
-    view->score_hi = block->all_scores ? view->keys : view->hi;
+    view->score_lo = view->lo;
+    view->score_hi = view->hi;
+    if (block->all_scores) {
+        view->score_hi = view->keys;
+        view->n_listed = view->score_lo = view->holes = 0;
+        view->panels = ATTN__ALL_PANELS;
+    }
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
     view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1];
@@ -5549,10 +5789,11 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
 static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int most = view->k_slices || view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     int local, j, n;
     for (j = view->score_lo / 16 * 16; j < view->score_hi; j += n) {
         n = attn__min(most, view->score_hi - j);
+        if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         for (local = 0; local < block->kv_heads; local++)
             block->w->kernels->pack_k(
                 block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
@@ -5574,6 +5815,7 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
+    int holes;                            /* panels that are not in view->panels are left out */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -5598,6 +5840,7 @@ static void attn__band_for(attn__band *band, const attn__block *block)
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     softmax->arrays = block->arrays || !softmax->simple;
+    band->holes = 0;
     /* Rows that all see every key, with nothing added, need no description. */
     softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
 }
@@ -5720,17 +5963,17 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     }
 }
 
-/* Scores of the band's rows of one K/V head, from panels of K. `ahead`: what is read next, or
-   NULL. */
-static void attn__band_scores(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view, int local, const void *ahead)
+/* Scores of `rows` rows of the band from row `first` on, which belong to one K/V head, against keys
+   lo .. end-1, whole panels of K. `ahead`: what is read next, or NULL. */
+static void attn__rows_scores(const attn__block *block, const attn__band *band,
+                              const attn__chunk_view *view, int local, int first, int rows, int lo,
+                              int end, const void *ahead)
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source + local;
-    const int row = (local - band->first_head) * band->per_head, lo = band->softmax.lo;
-    const int finished = attn__min(band->softmax.end, view->finished);
+    const int finished = attn__min(end, view->finished);
     attn__gemm g;
-    g.a = block->q + (band->start + row) * block->w->plan->q_row;
+    g.a = block->q + (band->start + first) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
     g.b = attn__stored_at(source->k, (ptrdiff_t)lo * s->head_dim, source->stored);
     g.b_step = 16;
@@ -5738,18 +5981,33 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.stored = source->stored;
     g.from = NULL;
     g.from_row = 0;
-    g.c = block->scores + row * ATTN__CHUNK + lo;
+    g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
     g.ahead = ahead;
     g.ahead_row = 16;
-    g.rows = band->per_head;
+    g.rows = rows;
     g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
     if (g.panels > 0) block->w->kernels->gemm(&g);
-    if (band->softmax.end == finished) return;
+    if (end == finished) return;
     g.c -= lo;
     attn__growing_scores(block, view, source, &g);
+}
+
+/* Scores of all of the band's rows of one K/V head. */
+ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *band,
+                                    const attn__chunk_view *view, int local, const void *ahead)
+{
+    const int first = (local - band->first_head) * band->per_head;
+    int lo = 0, hi = 0;
+    if (!band->holes) {
+        attn__rows_scores(block, band, view, local, first, band->per_head, band->softmax.lo,
+                          band->softmax.end, ahead);
+        return;
+    }
+    while (attn__next_run(view->panels, &lo, &hi))
+        attn__rows_scores(block, band, view, local, first, band->per_head, lo, hi, NULL);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -5761,7 +6019,8 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     const int at = band->number * ATTN__BAND;
     int r;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
-    kernels->softmax(&band->softmax);
+    if (band->holes) kernels->softmax_panels(&band->softmax, view->panels);
+    else kernels->softmax(&band->softmax);
     /* Scores may be wanted of a chunk that no row sees. */
     if (band->lo >= band->hi) return 0;
     if (!state) {
@@ -5830,20 +6089,21 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
     g->stored = ATTN_F32;
 }
 
-/* Outputs of the band's rows of K/V head `local` over keys lo .. hi-1 of the chunk. g says where
-   they go: from, c, the fold, and what is read next. */
-static void attn__band_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int local, int lo, int hi, attn__gemm *g)
+/* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, over
+   keys lo .. hi-1 of the chunk. g says where they go: from, c, the fold, and what is read next. */
+static void attn__rows_outputs(const attn__block *block, const attn__band *band,
+                               attn__chunk_view *view, int local, int first, int lo, int hi,
+                               attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
     attn__kv_source *source = view->source + local;
-    const int first = (local - band->first_head) * band->per_head;
     const int select = attn__must_select(block, band, view, source);
+    const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
     if (select && !band->softmax.arrays)
-        for (r = 0; r < band->per_head; r++) {
+        for (r = 0; r < g->rows; r++) {
             const attn__row *row = band->row + first + r;
             for (j = lo; j < hi; j++)
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
@@ -5856,7 +6116,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     g->panels = source->panels;
     g->depth = hi - lo;
     if (select) ATTN__COUNT(SELECT);
-    if (select) kernels->select(g, visible + lo);
+    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
     if (!source->v_tail) return;
     /* The columns behind the last whole panel were packed by themselves, and are a second product
@@ -5867,7 +6127,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     if (g->from) g->from += source->panels * 16;
     g->ahead = NULL;
     g->panels = 1;
-    if (select) kernels->select(g, visible + lo);
+    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
 
@@ -5879,9 +6139,10 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
-    const unsigned char *needed = view->gaps ? view->needed + view->lo : NULL;
-    const int lo = view->lo, v_width = block->w->plan->v_width;
+    const unsigned char *needed = view->gaps ? view->needed : NULL;
+    const int v_width = block->w->plan->v_width;
     attn__kv_source *source = view->source;
+    int run_lo, run_hi;
     if (block->w->a->kv) {
         attn__cache_sources(block, view);
     } else {
@@ -5892,14 +6153,117 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
         source->v_step = s->v[1];
         source->stored = ATTN_F32;
     }
-    source->not_finite = kernels->pack_v(
-        block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
-        view->hi - lo, s->v_head_dim, needed);
+    source->not_finite = 0;
+    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
+        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
+        if (lo >= hi) continue;
+        source->not_finite |= kernels->pack_v(
+            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+            hi - lo, s->v_head_dim, needed ? needed + lo : NULL);
+    }
     source->v = block->v;
     source->v_tail = NULL;
     source->panels = v_width / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
+}
+
+/* The panels that the rows first .. last-1 of the band see. */
+static unsigned attn__tile_panels(const attn__block *block, const attn__band *band,
+                                  const attn__chunk_view *view, int first, int last)
+{
+    int r, lo = ATTN__CHUNK, hi = 0;
+    if (block->arrays) return view->tile_panels[(band->start + first) / block->w->kernels->rows];
+    for (r = first; r < last; r++) {
+        const attn__row *row = band->row + r;
+        if (row->lo >= row->hi) continue;
+        lo = attn__min(lo, row->lo);
+        hi = row->hi > hi ? row->hi : hi;
+    }
+    return attn__panels_between(lo, hi);
+}
+
+/* Scores and probabilities of a tile of rows in the panels that it sees. */
+static void attn__tile_softmax(const attn__block *block, const attn__band *band,
+                               const attn__chunk_view *view, int first, int rows, unsigned panels)
+{
+    attn__softmax f = band->softmax;
+    int lo = 0, hi = 0, r;
+    for (r = first; r < first + rows && !panels; r++) {
+        f.m[r] = -attn__inf();
+        f.l[r] = 0.0f;
+    }
+    if (!panels) return;
+    f.scores += first * ATTN__CHUNK;
+    if (f.visible) f.visible += first * ATTN__CHUNK;
+    f.row += first;
+    f.seen += first;
+    f.m += first;
+    f.l += first;
+    f.rows = rows;
+    while (attn__next_run(panels, &lo, &hi)) {
+        attn__rows_scores(block, band, view, 0, first, rows, lo, hi, NULL);
+        f.lo = lo;
+        f.end = hi;
+    }
+    if (panels == attn__panels_between(f.lo, f.end)) block->w->kernels->softmax(&f);
+    else block->w->kernels->softmax_panels(&f, panels);
+}
+
+/* Outputs of a tile of rows: the chain over the keys of one run of panels goes on over those of the
+   next, and the last one is folded. */
+static void attn__tile_outputs(const attn__block *block, const attn__band *band,
+                               attn__chunk_view *view, int first, int rows, unsigned panels)
+{
+    int lo = 0, hi = 0, more = attn__next_run(panels, &lo, &hi);
+    attn__gemm g;
+    attn__band_product(block, band, &g);
+    g.rows = rows;
+    g.c = block->chains;
+    g.fold_a = g.fold_b = NULL;
+    while (more) {
+        const int from = lo > band->lo ? lo : band->lo, to = attn__min(hi, band->hi);
+        more = attn__next_run(panels, &lo, &hi);
+        if (!more) {
+            g.c = block->o + (ptrdiff_t)(band->start + first) * block->w->plan->v_width;
+            g.fold_a = band->fold_a + first;
+            g.fold_b = band->fold_b + first;
+        }
+        attn__rows_outputs(block, band, view, 0, first, from, to, &g);
+        g.from = block->chains;
+    }
+}
+
+/* A band whose tiles of rows see few of its panels goes through the chunk tile by tile, each over
+   the panels where one of its rows sees a key. Hidden keys take no part, so bits stay as they are.
+   Returns 0 where that would save little. */
+static int attn__band_tiles(const attn__block *block, attn__band *band, attn__chunk_view *view)
+{
+    const attn__kernels *kernels = block->w->kernels;
+    const int tile = kernels->rows, at = band->number * ATTN__BAND;
+    unsigned panels[4];                   /* of each tile; attn__block_open: a band has four */
+    int t, first, seen = 0;
+    for (t = first = 0; first < band->rows; t++, first += tile) {
+        const int last = attn__min(first + tile, band->rows);
+        panels[t] = attn__tile_panels(block, band, view, first, last);
+        seen += attn__panel_count(panels[t]);
+    }
+    /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
+    if (!view->holes &&
+        4 * seen > 3 * t * attn__panel_count(attn__panels_between(band->lo, band->hi)))
+        return 0;
+    ATTN__COUNT(SKIP);
+    if (!seen) return 1;
+    if (band->softmax.arrays) attn__band_arrays(block, band, view);
+    for (t = first = 0; first < band->rows; t++, first += tile)
+        attn__tile_softmax(block, band, view, first, attn__min(tile, band->rows - first),
+                           panels[t]);
+    kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
+                  band->rows);
+    for (t = first = 0; first < band->rows; t++, first += tile)
+        attn__tile_outputs(block, band, view, first, attn__min(tile, band->rows - first),
+                           panels[t]);
+    return 1;
 }
 
 /* A chunk for a block of many rows. A band goes all the way from scores to outputs before the next
@@ -5912,16 +6276,21 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
     int start;
     if (!attn__chunk_open(block, chunk, &view)) return;
     attn__many_source(block, &view);
-    band->number = 0;
-    for (start = 0; start < block->rows; start += band->rows, band->number++) {
+    if (view.row_from > 0) ATTN__COUNT(SKIP);
+    band->number = view.row_from / block->band;
+    start = band->number * block->band;
+    for (; start < view.row_to; start += band->rows, band->number++) {
         if (!attn__band_open(block, band, &view, start)) continue;
+        if (band->softmax.row && (block->arrays || block->narrow) && !block->all_scores &&
+            attn__band_tiles(block, band, &view))
+            continue;
         attn__band_scores(block, band, &view, 0, NULL);
         if (!attn__band_fold(block, band, &view, NULL)) continue;
         attn__band_product(block, band, &g);
         g.c = block->o + (ptrdiff_t)start * v_width;
         g.fold_a = band->fold_a;
         g.fold_b = band->fold_b;
-        attn__band_outputs(block, band, &view, 0, band->lo, band->hi, &g);
+        attn__rows_outputs(block, band, &view, 0, 0, band->lo, band->hi, &g);
     }
 }
 
@@ -5962,7 +6331,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
 {
     const attn__shape *s = block->w->s;
     const ptrdiff_t q_row = block->w->plan->q_row;
-    const int most = view->k_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int most = view->k_slices || view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int keys = block->entry.end - block->entry.start, end = view->score_hi;
     const float *k = (const float *)view->source->k, *v = (const float *)view->source->v;
     attn__gemm g;
@@ -5974,8 +6343,22 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
+    if (view->n_listed > 0) {
+        int lo = 0, hi = 0;
+        /* Scores beside those of the list will be hidden, but are looked at before. */
+        while (attn__next_run(view->panels, &lo, &hi))
+            for (j = 0; j < block->rows; j++)
+                memset(block->scores + j * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
+        g.b = k + view->lo * s->k[1];
+        g.c = block->scores + view->lo;
+        block->w->kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads,
+                                      block->per_head * q_row, s->k[2],
+                                      (ptrdiff_t)block->per_head * ATTN__CHUNK);
+        return;
+    }
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
+        if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         g.b = k + j * s->k[1];
         g.c = block->scores + j;
         /* Prefetched are the next 16 keys, and behind the last ones V. */
@@ -6053,7 +6436,9 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
     attn__band_product(block, band, &g);
     for (j = band->lo; j < band->hi; j = end) {
         end = band->hi;
-        if (view->v_slices) end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
+        if ((view->v_slices || view->holes) && !view->n_listed)
+            end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
+        if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = (local - band->first_head) * band->per_head;
             float *chains = block->chains + (ptrdiff_t)row * v_width;
@@ -6070,7 +6455,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
                 g.fold_b = band->fold_b + row;
             }
             attn__ahead_of_v(block, band, view, local, j, end, &g);
-            attn__band_outputs(block, band, view, local, j, end, &g);
+            attn__rows_outputs(block, band, view, local, row, j, end, &g);
         }
     }
 }
@@ -6087,6 +6472,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
+        band->holes = view.holes;
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, &view, local,
                               attn__ahead_of_k(block, band, &view, local));
@@ -9530,6 +9916,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 /* and across lanes */
 #define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
+#define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 #define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
@@ -9599,6 +9986,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 }
 /* movemask gathers the sign bits of the lanes. */
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm_movemask_ps(m); }
 /* half in integers, from 16 bits in each lane */
 ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
 {
@@ -9751,6 +10139,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                                                _mm256_extracti128_si256(x, 1)));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
 {
     return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -9878,6 +10267,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                         : _mm512_cvtepi32_epi16(x));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
 ATTN__V __m256 ATTN__FN(low)(attn__vec a)
 {
@@ -10020,6 +10410,11 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 /* There is no movemask, but a true lane is the largest number. */
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m)
+{
+    static const unsigned bit[4] = { 1, 2, 4, 8 };
+    return vaddvq_u32(vandq_u32(m, vld1q_u32(bit)));
+}
 /* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
@@ -10103,6 +10498,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
@@ -10654,6 +11050,48 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads,
     }
 }
 
+/* A few queries against one key: lanes hold different heads, and both sides are transposed. */
+ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const float *k, float *c,
+                                 int last, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+{
+    attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
+    float lane[ATTN__LANES];
+    int t, i, n;
+    for (t = 0; t < g->depth; t += n) {
+        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
+        ATTN__FN(load_keys)(x, k + t, b_head, last, n);
+        ATTN__FN(load_keys)(y, q + t, a_head, last, n);
+        s = attn__vfma(y[0], x[0], s);
+        if (n > 1) s = attn__vfma(y[1], x[1], s);
+        if (n > 2) s = attn__vfma(y[2], x[2], s);
+        if (n > 3) s = attn__vfma(y[3], x[3], s);
+#if ATTN__TRANSPOSED > 4
+        if (n > 4) s = attn__vfma(y[4], x[4], s);
+        if (n > 5) s = attn__vfma(y[5], x[5], s);
+        if (n > 6) s = attn__vfma(y[6], x[6], s);
+        if (n > 7) s = attn__vfma(y[7], x[7], s);
+#endif
+    }
+    attn__vstore(lane, s);
+    for (i = 0; i <= last; i++) c[i * c_head] = lane[i];
+}
+
+/* g->rows queries of each head against the keys of a list. */
+static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigned char *key, int n,
+                                              int heads, ptrdiff_t a_head, ptrdiff_t b_head,
+                                              ptrdiff_t c_head)
+{
+    int h, r, t;
+    for (t = 0; t < n; t++)
+        for (h = 0; h < heads; h += ATTN__LANES) {
+            const float *k = (const float *)g->b + key[t] * g->b_step + h * b_head;
+            for (r = 0; r < g->rows; r++)
+                ATTN__FN(score_key)(g, g->a + h * a_head + r * g->a_row, k,
+                                    g->c + h * c_head + r * g->c_row + key[t],
+                                    attn__min(heads - h, ATTN__LANES) - 1, a_head, b_head, c_head);
+        }
+}
+
 /* Where the prefetching of what comes after a product begins, for columns from x on; or NULL.
  * Floats are fetched as they will be read, `at` values behind what is returned. 16-bit values are
  * fetched from end to end: a step of a panel is only half a line of them. */
@@ -11078,7 +11516,8 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible)
+ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible,
+                                  const unsigned char *step, int steps)
 {
     const int width = g->panels * 16;
     float p[ATTN__CHUNK];
@@ -11090,10 +11529,15 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
         int n = 0;
         /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
            no branch, which could not be predicted: the next key overwrites a hidden one. */
-        for (t = 0; t < g->depth; t++) {
+        for (t = 0; !step && t < g->depth; t++) {
             p[n] = g->a[r * g->a_row + t];
             list[n] = t;
             n += visible[t] > 0.0f;
+        }
+        for (t = 0; step && t < steps; t++) {
+            p[n] = g->a[r * g->a_row + step[t]];
+            list[n] = step[t];
+            n += visible[step[t]] > 0.0f;
         }
         /* from, c and the factors of this row alone */
         one.depth = n;
@@ -11112,9 +11556,12 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
 
 #if ATTN__SLOW
 /* as gemm_pieces, with all steps of one panel at a time */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible);
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
+                                          const unsigned char *step, int steps);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
-                                                                const float *visible)
+                                                                const float *visible,
+                                                                const unsigned char *step,
+                                                                int steps)
 {
     float b[ATTN__CHUNK * ATTN__PANEL];
     attn__gemm part = *g;
@@ -11130,26 +11577,29 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm
             ATTN__FN(widen)(b + t * 16, at + t * g->b_step, 16, g->stored);
         part.c = g->c + p * 16;
         if (g->from) part.from = g->from + p * 16;
-        ATTN__FN(select)(&part, visible);
+        ATTN__FN(select)(&part, visible, step, steps);
     }
 }
 #endif
 
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
-                                                                const float *visible)
+                                                                const float *visible,
+                                                                const unsigned char *step,
+                                                                int steps)
 {
     const int how = attn__how(g->stored);
 #if ATTN__SLOW
-    if (ATTN__PIECES(how)) { ATTN__FN(select_pieces)(g, visible); return; }
+    if (ATTN__PIECES(how)) { ATTN__FN(select_pieces)(g, visible, step, steps); return; }
 #endif
-    if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible);
-    else ATTN__FN(select_how)(ATTN_BF16, g, visible);
+    if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible, step, steps);
+    else ATTN__FN(select_how)(ATTN_BF16, g, visible, step, steps);
 }
 
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible)
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
+                                          const unsigned char *step, int steps)
 {
-    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible);
-    else ATTN__FN(select_how)(ATTN_F32, g, visible);
+    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible, step, steps);
+    else ATTN__FN(select_how)(ATTN_F32, g, visible, step, steps);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
@@ -11181,6 +11631,43 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
         *hidden = attn__or_mask(*hidden, attn__zero_bytes(part));
     }
     return x;
+}
+
+/* Adds the cells of -inf among the first n to the keys that are hidden. */
+ATTN__V void ATTN__FN(look_at_floats)(const float *cells, int n, unsigned long long *hidden)
+{
+    const attn__vec none = attn__vset(-attn__inf());
+    int j = 0;
+    for (; j + ATTN__LANES <= n; j += ATTN__LANES)
+        hidden[j / 64] |=
+            (unsigned long long)attn__mask_bits(attn__same_bits(attn__vload(cells + j), none))
+            << j % 64;
+    if (j < n)
+        hidden[j / 64] |=
+            (unsigned long long)attn__mask_bits(attn__same_bits(attn__load_part(cells + j, n - j),
+                                                                none))
+            << j % 64;
+}
+
+/* Which of the first n keys of a chunk do mask, bias and keep of a row leave visible? */
+static ATTN__TARGET void ATTN__FN(look)(const attn__row *row, int n, attn__keys *seen)
+{
+    unsigned long long hidden[2] = { 0, 0 };
+    unsigned char part[ATTN__LANES];               /* a copy: the bytes may end with the last key */
+    int j = 0, x;
+    if (row->keep) {
+        for (; j + ATTN__LANES <= n; j += ATTN__LANES)
+            hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(row->keep + j))
+                              << j % 64;
+        if (j < n) {
+            memset(part, 0, sizeof part);
+            memcpy(part, row->keep + j, (size_t)(n - j));
+            hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(part)) << j % 64;
+        }
+    }
+    if (row->mask) ATTN__FN(look_at_floats)(row->mask, n, hidden);
+    if (row->bias) ATTN__FN(look_at_floats)(row->bias, n, hidden);
+    for (x = 0; x < 2; x++) seen->word[x] = ~hidden[x];
 }
 
 /* softcap and ALiBi, and the stages of the weights that stand before them */
@@ -11408,6 +11895,60 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     }
     for (r = 0; r < f->rows; r++)
         f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
+}
+
+/* ---- the same, over some of the panels ------------------------------------------------------- */
+/* hide_row of one panel that begins at key j */
+ATTN__V attn__vec ATTN__FN(hide_panel)(const int kind, const attn__softmax *f, int r, int j,
+                                       attn__vec largest, attn__vec *any)
+{
+    const attn__row *row = f->row + r;
+    float *s = f->scores + r * ATTN__CHUNK;
+    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
+    const int end = j + ATTN__PANEL;
+    for (; j < end; j += ATTN__LANES) {
+        const attn__vec x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, any);
+        attn__vstore(s + j, x);
+        largest = attn__vmax(largest, x);
+    }
+    return largest;
+}
+
+/* As exp_sum. The sum goes on from panel to panel: 16 floats, as vectors or not. */
+ATTN__V float ATTN__FN(exp_panels)(float *s, unsigned panels, float m)
+{
+    const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);
+    attn__vec l[ATTN__PANEL / ATTN__LANES];
+    int j, x;
+    for (x = 0; x < ATTN__PANEL / ATTN__LANES; x++) l[x] = attn__vset(0.0f);
+    for (j = 0; panels; j += ATTN__PANEL, panels >>= 1)
+        for (x = 0; panels & 1u && x < ATTN__PANEL / ATTN__LANES; x++) {
+            float *at = s + j + x * ATTN__LANES;
+            const attn__vec p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top));
+            attn__vstore(at, p);
+            l[x] = attn__vadd(l[x], p);
+        }
+    for (x = ATTN__PANEL / ATTN__LANES / 2; x > 0; x /= 2)
+        for (j = 0; j < x; j++) l[j] = attn__vadd(l[j], l[j + x]);
+    return attn__sum_lanes(l[0]);
+}
+
+/* The soft-max of some rows of one chunk, where only some panels have scores. */
+static ATTN__TARGET void ATTN__FN(softmax_panels)(const attn__softmax *f, unsigned panels)
+{
+    int r, j;
+    for (r = 0; r < f->rows; r++) {
+        attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f);
+        for (j = 0; panels >> j / ATTN__PANEL; j += ATTN__PANEL) {
+            if (!(panels >> j / ATTN__PANEL & 1u)) continue;
+            if (f->simple) largest = ATTN__FN(hide_panel)(1, f, r, j, largest, &any);
+            else largest = ATTN__FN(hide_panel)(2, f, r, j, largest, &any);
+        }
+        if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
+        f->m[r] = attn__max_lane(largest);
+    }
+    for (r = 0; r < f->rows; r++)
+        f->l[r] = ATTN__FN(exp_panels)(f->scores + r * ATTN__CHUNK, panels, f->m[r]);
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
@@ -11675,7 +12216,8 @@ static ATTN__TARGET void ATTN__FN(small)(const attn__small *f)
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(not_finite), ATTN__FN(select), ATTN__FN(softmax),
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
+    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax), ATTN__FN(softmax_panels),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen), ATTN__FN(small)
 };

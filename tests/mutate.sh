@@ -78,7 +78,7 @@ one()
             for suite in $suites; do
                 case " $with " in *" test_$suite "*) more="$more test_$suite" ;; esac
             done
-            suites="$suites bits poison edges masks kv pages saved stored step carry linear rope mha steps args sdpa"
+            suites="$suites bits poison sparse edges masks kv pages saved stored step carry linear rope mha steps args sdpa"
         else
             more=$with suites='paths math storage pool kv step mha args'
         fi

@@ -53,6 +53,10 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vm
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16))
 ATTN__V int attn__any_lane(attn__vmask m) { return m.lane[0] || m.lane[1] || m.lane[2] || m.lane[3]; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m)
+{
+    return (m.lane[0] ? 1u : 0u) | (m.lane[1] ? 2u : 0u) | (m.lane[2] ? 4u : 0u) | (m.lane[3] ? 8u : 0u);
+}
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     return (a.lane[0] + a.lane[2]) + (a.lane[1] + a.lane[3]);

@@ -277,7 +277,7 @@ static void product_compare(const product *p, const way *w, attn__gemm g, attn_s
         g.b = stored ? (const void *)p->b16 : (const void *)p->b;
         g.c = c;
         memcpy(c, p->before, cells * sizeof *c);
-        if (what) w->kernels->select(&g, p->vis);
+        if (what) w->kernels->select(&g, p->vis, NULL, 0);
         else w->kernels->gemm(&g);
     }
     for (size_t i = 0; i < cells; i++)

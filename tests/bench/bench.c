@@ -6,6 +6,7 @@
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
+ *   build/bench/bench --odd                        masks that leave little, and other odd calls (odd.c)
  *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
  *
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
@@ -39,7 +40,8 @@ static struct options {
     int quick, rounds, cpu, first, scaling, busy, walk;     /* MB */
     double seconds;                       /* for one shape */
     int tables[BENCH_SMALL + 1];
-} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 0, { 0 } };
+    int odd, count, loop;                 /* a table, lines of it */
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0 };
 
 /* Is name one of the words of a comma-separated list? No list: everything is. */
 static int listed(const char *list, const char *name)
@@ -490,6 +492,7 @@ static void tables(const char *folder)
     for (int t = BENCH_COLD; t <= BENCH_SMALL; t++)
         if (opt.tables[t])
             bench_table_print((bench_table)t, &s, opt.rounds ? opt.rounds : opt.quick ? 5 : 0, (size_t)opt.walk << 20);
+    if (opt.odd) bench_odd_print(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
 }
 
 /* ---- main ------------------------------------------------------------------------------------------------------ */
@@ -497,7 +500,7 @@ static void usage(void)
 {
     printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
            "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n"
-           "      [--cold] [--half] [--small] [--walk MB]\n");
+           "      [--cold] [--half] [--small] [--walk MB] [--odd [--count line] [--loop line]]\n");
 }
 
 int main(int argc, char **argv)
@@ -516,6 +519,7 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "--cold")) opt.tables[BENCH_COLD] = 1;
         else if (!strcmp(o, "--half")) opt.tables[BENCH_HALF] = 1;
         else if (!strcmp(o, "--small")) opt.tables[BENCH_SMALL] = 1;
+        else if (!strcmp(o, "--odd")) opt.odd = 1;
         else if (!strcmp(o, "--busy")) opt.busy = 1;
         else if (!strcmp(o, "--last")) last = 1;            /* one of several runs: rows are appended */
         else if (!strcmp(o, "-l") || !strcmp(o, "--list")) {
@@ -534,9 +538,12 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "-b")) opt.seconds = atof(argv[++i]);
         else if (!strcmp(o, "--cpu")) opt.cpu = atoi(argv[++i]);
         else if (!strcmp(o, "--walk")) opt.walk = atoi(argv[++i]);
+        else if (!strcmp(o, "--count")) opt.count = atoi(argv[++i]);
+        else if (!strcmp(o, "--loop")) opt.loop = atoi(argv[++i]);
         else { usage(); return 2; }
     }
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
+    if (opt.count || opt.loop) return !bench_odd_run(opt.count + opt.loop, opt.loop, ATTN_AVX2);
     pin_begin();
     yard_begin();
     if (opt.first || opt.scaling) {
@@ -545,7 +552,7 @@ int main(int argc, char **argv)
         if (opt.scaling) scaling();
         return 0;
     }
-    if (opt.tables[BENCH_COLD] || opt.tables[BENCH_HALF] || opt.tables[BENCH_SMALL]) {
+    if (opt.tables[BENCH_COLD] || opt.tables[BENCH_HALF] || opt.tables[BENCH_SMALL] || opt.odd) {
         tables(folder);
         return 0;
     }

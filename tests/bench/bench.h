@@ -67,6 +67,7 @@ typedef struct bench_loops {
                    const attn_exec *exec);
     /* s[j] = exp(s[j] + mask[j] - max); returns the sum. mask may be NULL */
     float (*softmax)(float *s, const float *mask, int n);
+    void (*sparse)(const attn_args *a);   /* the loop that does the visible work alone; for odd.c */
 } bench_loops;
 extern const bench_loops bench_loops_native, bench_loops_avx2;
 extern const bench_loops *bench_loops_now;
@@ -102,6 +103,11 @@ float  yard_read(const float *x, size_t n, int streams);
 
 /* tables.c: prints one of them; rounds 0: as many as it takes. walked: bytes of a cold table, 0: by the last cache */
 void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walked);
+
+/* odd.c: calls whose masks leave little, against the loop that does the visible work alone. */
+void bench_odd_print(const bench_setup *s, int rounds);
+/* Line number `line` by itself, once: for counting instructions, of attn.h or of the loop. 0: there is no such line */
+int  bench_odd_run(int line, int loop, attn_backend backend);
 
 /* util.c */
 double bench_now(void);                   /* seconds */

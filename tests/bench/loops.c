@@ -20,6 +20,7 @@ static int hidden(float x)
 typedef struct plain_job {
     const attn_args *a;
     int blocks;                           /* of 64 rows, per entry and head */
+    void (*row)(const attn_args *a, int b, int h, int i, float *s);
 } plain_job;
 
 static void plain_row(const attn_args *a, int b, int h, int i, float *s)
@@ -87,22 +88,59 @@ static void plain_task(void *arg, int t)
     const attn_args *a = p->a;
     const int b = t / p->blocks / a->heads, h = t / p->blocks % a->heads, first = t % p->blocks * 64;
     const int rows = bench_rows(a, b), all = a->q_cum ? rows : a->n_q, last = first + 64 < all ? first + 64 : all;
-    float *s = bench_scratch((size_t)a->n_k);
+    float *s = bench_scratch(2 * (size_t)a->n_k);
     for (int i = first; i < last; i++) {
-        if (i < rows) plain_row(a, b, h, i, s);
+        if (i < rows) p->row(a, b, h, i, s);
         else
             memset(a->out + (((size_t)b * (size_t)a->n_q + (size_t)i) * (size_t)a->heads + (size_t)h) * (size_t)a->head_dim,
                    0, (size_t)a->head_dim * sizeof(float));
     }
 }
 
-static void attend(const attn_args *a)
+static void attend_by(const attn_args *a, void (*row)(const attn_args *a, int b, int h, int i, float *s))
 {
     plain_job p;
     p.a = a;
+    p.row = row;
     p.blocks = (a->n_q + 63) / 64;
     bench_parallel(a->exec, a->batch * a->heads * p.blocks, plain_task, &p);
 }
+
+static void attend(const attn_args *a) { attend_by(a, plain_row); }
+
+/* For masks that leave little: first a list of the keys that are visible, then nothing but these. One matrix of mask
+ * or keep bytes for all entries and heads, as many K/V heads as heads, nothing ragged. */
+static void sparse_row(const attn_args *a, int b, int h, int i, float *s)
+{
+    const int head_dim = a->head_dim;
+    const size_t row = (size_t)(a->heads * head_dim), first = (size_t)b * (size_t)a->n_k;
+    const size_t cell = (size_t)(a->n_q > 1 ? i : 0) * (size_t)a->n_k;
+    const size_t at = ((size_t)b * (size_t)a->n_q + (size_t)i) * row + (size_t)(h * head_dim);
+    const float *q = a->q + at, *k = a->k + first * row + h * head_dim, *v = a->v + first * row + h * head_dim;
+    const float scale = 1.0f / sqrtf((float)head_dim);
+    float *out = a->out + at, max = -1e38f, sum = 0;
+    int *list = (int *)(void *)(s + a->n_k), n = 0, lo, hi;
+    bench_range(a, b, i, &lo, &hi);
+    if (a->keep) { for (int j = lo; j < hi; j++) if (a->keep[cell + (size_t)j]) list[n++] = j; }
+    else if (a->mask) { for (int j = lo; j < hi; j++) if (!hidden(a->mask[cell + (size_t)j])) list[n++] = j; }
+    else for (int j = lo; j < hi; j++) list[n++] = j;
+    for (int t = 0; t < n; t++) {
+        const float *x = k + (size_t)list[t] * row;
+        float dot = 0;
+        for (int c = 0; c < head_dim; c++) dot += q[c] * x[c];
+        s[t] = dot * scale + (a->mask ? a->mask[cell + (size_t)list[t]] : 0.0f);
+    }
+    for (int t = 0; t < n; t++) max = s[t] > max ? s[t] : max;
+    for (int c = 0; c < head_dim; c++) out[c] = 0;
+    for (int t = 0; t < n; t++) sum += s[t] = expf(s[t] - max);
+    for (int t = 0; t < n; t++) {
+        const float *x = v + (size_t)list[t] * row;
+        for (int c = 0; c < head_dim; c++) out[c] += s[t] * x[c];
+    }
+    for (int c = 0; c < head_dim && n > 0; c++) out[c] /= sum;
+}
+
+static void attend_sparse(const attn_args *a) { attend_by(a, sparse_row); }
 
 typedef struct linear_job {
     float *y;
@@ -162,4 +200,4 @@ static float softmax(float *s, const float *mask, int n)
     return sum;
 }
 
-const bench_loops GLUE(bench_loops_, BENCH_LOOPS) = { attend, linear, softmax };
+const bench_loops GLUE(bench_loops_, BENCH_LOOPS) = { attend, linear, softmax, attend_sparse };

@@ -145,6 +145,49 @@ static void ragged(void)
     call.q_cum = call.k_cum = begins;
 }
 
+/* Masks that leave little: what they hide is not computed. One key in a hundred; 16 documents side by
+   side, as keep bytes and as numbers; the same number for every pair, which leaves all; a window. */
+static unsigned char keep[512 * 512];
+static float cells[512 * 512];
+
+static void one_in_hundred(void)
+{
+    int j;
+    for (j = 0; j < call.n_k; j++)
+        keep[j] = (unsigned char)(((unsigned)j * 2654435761u >> 8) % 100 == 0);
+    call.keep = keep;
+}
+
+static void documents(void)
+{
+    int i;
+    for (i = 0; i < 512 * 512; i++) keep[i] = i / 512 / 32 == i % 512 / 32;
+    call.keep = keep;
+}
+
+static void documents_added(void)
+{
+    unsigned bits = 0xff800000u;
+    float none;
+    int i;
+    memcpy(&none, &bits, sizeof none);
+    for (i = 0; i < 512 * 512; i++) cells[i] = i / 512 / 32 == i % 512 / 32 ? 0.0f : none;
+    call.mask = cells;
+}
+
+static void added(void)
+{
+    int i;
+    for (i = 0; i < 512 * 512; i++) cells[i] = 1.0f;
+    call.mask = cells;
+}
+
+static void window(void)
+{
+    call.causal = ATTN_CAUSAL_TOP_LEFT;
+    call.window_left = 16;
+}
+
 static const count_case cases[] = {
     { 1, 1, 1, 1, 64, ROW_HEAD, NULL, NULL },    { 1, 1, 1, 1, 64, CACHE, NULL, NULL },
     { 1, 4, 1, 1, 64, ROW_HEAD, NULL, NULL },    { 1, 4, 1, 1, 64, CACHE, NULL, NULL },
@@ -165,7 +208,13 @@ static const count_case cases[] = {
     { 512, 512, 2, 2, 64, ROW_HEAD, NULL, NULL }, { 512, 512, 2, 2, 64, CACHE, NULL, NULL },
     { 512, 512, 2, 2, 64, ROW_HEAD, "causal", causal },
     { 32, 128, 4, 4, 64, ROW_HEAD, "padded, 8 entries", padded },
-    { 100, 100, 4, 4, 64, ROW_HEAD, "ragged, 6 entries", ragged }
+    { 100, 100, 4, 4, 64, ROW_HEAD, "ragged, 6 entries", ragged },
+    { 1, 4096, 8, 8, 64, ROW_HEAD, "keep 1 in 100", one_in_hundred },
+    { 1, 4096, 8, 8, 64, CACHE, "cache, keep 1 in 100", one_in_hundred },
+    { 512, 512, 2, 2, 64, ROW_HEAD, "keep: 16 documents", documents },
+    { 512, 512, 2, 2, 64, ROW_HEAD, "mask: 16 documents", documents_added },
+    { 512, 512, 2, 2, 64, ROW_HEAD, "mask: all visible", added },
+    { 512, 512, 2, 2, 64, ROW_HEAD, "causal, window of 16", window }
 };
 
 static attn_status call_attention(void) { return attn_sdpa(&call); }
