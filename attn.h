@@ -12010,6 +12010,10 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     }
 }
 
+#if ATTN__ISA == 2
+#define ATTN__SMALL 0   /* processors without AVX2 are old: 8 KB of code for them are not worth it */
+#else
+#define ATTN__SMALL ATTN__FN(small)
 /* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */
 /* Scores of `rows` rows (1 or 4) from row r on, against one vector of keys from `key` on; lanes
  * behind `last` repeat that key. shared: all four read the same keys, which are transposed once.
@@ -12106,9 +12110,13 @@ ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn
                               + key % ATTN__PANEL, q, s + key);
     if (key >= f->n) return;
     i = key;
-    for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
-        ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
-    if (key < f->n) ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, f->n - 1 - key);
+    /* Whole vectors have code of their own in the usual case alone. */
+    if (rows > 1 && !shared)
+        for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
+            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
+    for (; key < f->n; key += ATTN__LANES)
+        ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
+                               attn__min(ATTN__LANES, f->n - key) - 1);
     if (f->head_dim % ATTN__TRANSPOSED == 0) return;
     for (key = i, i = 0; i < rows; i++)
         ATTN__FN(small_rest)(f, f->k[r + i], q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS,
@@ -12213,13 +12221,15 @@ static ATTN__TARGET void ATTN__FN(small)(const attn__small *f)
     }
 }
 
+#endif
+
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax), ATTN__FN(softmax_panels),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen), ATTN__FN(small)
+    ATTN__FN(widen), ATTN__SMALL
 };
 
 #undef ATTN__FN
@@ -12230,6 +12240,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__SLOW
 #undef ATTN__PIECES
 #undef ATTN__CHAIN
+#undef ATTN__SMALL
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
