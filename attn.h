@@ -2177,7 +2177,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
 /* =================================================================================================
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
- * attn__check is the only place that doubts an argument: what comes after it trusts attn__shape. It
+ * attn__check is the place that doubts an argument: what comes after it trusts attn__shape. It
  * reads and never writes, so a refused call has touched nothing. In this order, each step trusting
  * the ones before it:
  *     options     values out of range, settings that exclude each other
@@ -2185,7 +2185,8 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
- * Without arrays it takes less than 0.1 microseconds: small calls feel every one of these.
+ * The usual call, nothing optional and packed, is passed by attn__check_plain with one comparison
+ * for each of these: small calls feel them. What that does not pass, attn__check looks at.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -4833,6 +4834,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   item    what a task takes next: a block, or a part of a block's chunks
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
+ *
+ * A few rows over a few keys, with nothing optional asked for, need none of this: entry by entry
+ * they go to one kernel (attn__small_run). Every other call is cut into blocks.
  *
  * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
  * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
@@ -12011,7 +12015,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 }
 
 #if ATTN__ISA == 2
-#define ATTN__SMALL 0   /* processors without AVX2 are old: 8 KB of code for them are not worth it */
+#define ATTN__SMALL 0              /* processors without AVX2 are old, and this is 8 KB of code */
 #else
 #define ATTN__SMALL ATTN__FN(small)
 /* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */

@@ -29,6 +29,12 @@ $CC $common $to/cases.o $to/ours.o $to/compose.o $to/blas.o $to/ort.o $to/yardst
     -o $to/bench -lm -ldl -pthread
 $CC $common $to/sweep.o -o $to/sweep -lm -pthread
 $CC -std=c99 -O2 $warn $here/plot.c -o $to/plot -lm
+# without OpenMP the plain step stays on one thread
+omp=-fopenmp
+echo 'int main(void) { return 0; }' | $CC $omp -x c - -o $to/omp 2> /dev/null || omp=
+$CC -std=c99 $fast $native $omp $warn -c $here/stories_loop.c -o $to/stories_loop.o
+$CC -std=c99 $CFLAGS -Wall -Wextra -DATTN_THREADS -I. $here/stories.c $to/stories_loop.o -o $to/stories $omp -lm \
+    -pthread
 cp $here/ort.js $to/ort.js
 
 # Plug-ins. Other people's templates warn as they like.

@@ -1,0 +1,166 @@
+/* stories.c: tokens a second of whole models, the teller of examples/14_stories.c against a plain step, in turns.
+ *
+ *   build/bench/stories                    stories260K (../shared/models, or MODELS=folder), random 15M and 110M
+ *   build/bench/stories 15M 110M           these
+ *
+ * Weights of the large ones are random: speed does not ask what they say. One and two threads; medians of rounds in
+ * which everybody takes a turn; logits must agree. Built by tests/bench/build.sh. */
+#define _POSIX_C_SOURCE 200809L
+#define main stories_main
+#include "../../examples/14_stories.c"
+#undef main
+#include "stories.h"
+
+enum { WAYS = 3, ROUNDS = 5 };
+static const char *const ways[WAYS] = { "plain loop", "attn.h", "attn.h, half" };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A checkpoint of these sizes in memory, N(0, 1/width)-like weights, norms of 1. */
+static unsigned char *random_checkpoint(const int h[7], size_t *size)
+{
+    const size_t dim = (size_t)h[0], hidden = (size_t)h[1], layers = (size_t)h[2], words = (size_t)h[5];
+    const size_t kv = dim / (size_t)h[3] * (size_t)h[4], angles = (size_t)h[6] * (dim / (size_t)h[3]);
+    const size_t n = words * dim + 2 * layers * dim + layers * dim * (2 * dim + 2 * kv + 3 * hidden) + dim + angles;
+    unsigned char *bytes = (unsigned char *)room(28 + 4 * n, 1);
+    float *w = (float *)(void *)(bytes + 28);
+    const float by = 2 / (float)root_of((double)dim);
+    unsigned state = 1;
+    model m;
+    memcpy(bytes, h, 28);
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        w[i] = ((float)(state >> 8) / 8388608.0f - 1) * by;
+    }
+    *size = 28 + 4 * n;
+    if (model_parse(&m, bytes, *size)) exit(3);
+    for (size_t i = 0; i < layers * dim; i++) w[m.norm - w + (ptrdiff_t)i] = w[m.ff_norm - w + (ptrdiff_t)i] = 1;
+    for (size_t i = 0; i < dim; i++) w[m.last_norm - w + (ptrdiff_t)i] = 1;
+    return bytes;
+}
+
+static void plain_init(plain_teller *t, const model *m)
+{
+    const size_t cache = (size_t)m->layers * (size_t)m->positions * (size_t)m->kv_dim;
+    t->dim = m->dim, t->hidden = m->hidden, t->layers = m->layers, t->heads = m->heads, t->kv_heads = m->kv_heads;
+    t->words = m->words, t->positions = m->positions;
+    t->embedding = m->embedding, t->norm = m->norm, t->q = m->q, t->k = m->k, t->v = m->v, t->o = m->o;
+    t->ff_norm = m->ff_norm, t->w1 = m->w1, t->w2 = m->w2, t->w3 = m->w3, t->last_norm = m->last_norm;
+    t->classifier = m->classifier;
+    t->keys = (float *)room(cache, 4), t->values = (float *)room(cache, 4);
+    t->x = (float *)room((size_t)m->dim, 4), t->y = (float *)room((size_t)m->dim, 4);
+    t->z = (float *)room((size_t)m->dim, 4);
+    t->a = (float *)room((size_t)m->hidden, 4), t->b = (float *)room((size_t)m->hidden, 4);
+    t->scores = (float *)room((size_t)m->heads * (size_t)m->positions, 4);
+    t->logits = (float *)room((size_t)m->words, 4);
+}
+
+static void plain_free(plain_teller *t)
+{
+    free(t->keys), free(t->values), free(t->x), free(t->y), free(t->z), free(t->a), free(t->b), free(t->scores);
+    free(t->logits);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The largest difference of logits, in parts of the largest logit. */
+static double difference(const float *a, const float *b, int n)
+{
+    double most = 0, apart = 0;
+    for (int i = 0; i < n; i++) {
+        const double x = a[i] < 0 ? -a[i] : a[i], d = a[i] < b[i] ? b[i] - a[i] : a[i] - b[i];
+        if (x > most) most = x;
+        if (!(d <= apart)) apart = d;
+    }
+    return apart / most;
+}
+
+/* Seconds that one way takes for n tokens from an empty cache on. */
+static double run(int way, plain_teller *p, teller *t, int n, int threads)
+{
+    double begin;
+    if (way > 0)
+        for (int l = 0; l < t->m.layers; l++) ok(attn_kv_truncate(&t->cache[l], -1, 0));
+    begin = now();
+    for (int i = 0; i < n; i++) {
+        const int token = (int)((unsigned)i * 2654435761u >> 8) % p->words;
+        if (way == 0) plain_step(p, token, i, threads);
+        else step(t, &token, 1);
+    }
+    return now() - begin;
+}
+
+static void compare(const char *name, const unsigned char *bytes, size_t size, int n, int threads)
+{
+    double took[WAYS][ROUNDS], apart[WAYS] = { 0 };
+    attn_pool *pool = attn_pool_create(threads);
+    const attn_exec exec = attn_pool_exec(pool);
+    plain_teller p;
+    teller t[WAYS];
+    memset(t, 0, sizeof t);
+    for (int w = 1; w < WAYS; w++) {
+        const char *why = model_parse(&t[w].m, bytes, size);
+        if (why) refuse(name, why);
+        teller_init(&t[w], n, w == 2 ? ATTN_F16 : ATTN_F32, 0, &exec);
+    }
+    plain_init(&p, &t[1].m);
+    for (int r = 0; r < ROUNDS; r++)
+        for (int w = 0; w < WAYS; w++) took[w][r] = run(w, &p, &t[w], n, threads);
+    for (int w = 1; w < WAYS; w++) apart[w] = difference(p.logits, t[w].logits, p.words);
+    printf("| %s, %d thread%s |", name, threads, threads > 1 ? "s" : "");
+    for (int w = 0; w < WAYS; w++) {
+        qsort(took[w], ROUNDS, sizeof took[w][0], by_value);
+        printf(" %.0f |", n / took[w][ROUNDS / 2]);
+    }
+    printf(" %.2f | %.2f |\n", took[0][ROUNDS / 2] / took[1][ROUNDS / 2], took[0][ROUNDS / 2] / took[2][ROUNDS / 2]);
+    if (!(apart[1] < 1e-4) || !(apart[2] < 2e-2))
+        printf("  WRONG: logits differ by %.1g, with half by %.1g\n", apart[1], apart[2]);
+    fflush(stdout);
+    for (int w = 1; w < WAYS; w++) teller_free(&t[w]);
+    plain_free(&p);
+    attn_pool_destroy(pool);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; int header[7], tokens; } sizes[] = {
+        { "260K", { 0 }, 256 },
+        { "15M", { 288, 768, 6, 6, 6, 32000, 256 }, 128 },
+        { "110M", { 768, 2048, 12, 12, 12, 32000, 1024 }, 32 }
+    };
+    const char *folder = getenv("MODELS") ? getenv("MODELS") : "../shared/models";
+    char path[1024];
+    printf("| tokens a second | %s | %s | %s | times the loop | half |\n|---|---|---|---|---|---|\n", ways[0], ways[1],
+           ways[2]);
+    for (int i = 0; i < 3; i++) {
+        unsigned char *made = NULL;
+        file f = { NULL, 0, 0 };
+        int wanted = argc < 2;
+        for (int a = 1; a < argc; a++) wanted |= !strcmp(argv[a], sizes[i].name);
+        if (!wanted) continue;
+        if (i == 0) {
+            FILE *there;
+            snprintf(path, sizeof path, "%s/stories260K/stories260K.bin", folder);
+            there = fopen(path, "rb");
+            if (!there) { printf("SKIPPED: there is no %s; set MODELS\n", path); continue; }
+            fclose(there);
+            file_open(&f, path);
+        } else {
+            f.bytes = made = random_checkpoint(sizes[i].header, &f.size);
+        }
+        compare(sizes[i].name, f.bytes, f.size, sizes[i].tokens, 1);
+        compare(sizes[i].name, f.bytes, f.size, sizes[i].tokens, 2);
+        if (made) free(made);
+        else file_close(&f);
+    }
+    return 0;
+}
