@@ -6910,45 +6910,44 @@ static int attn__small_fits(const attn_args *a, const attn__shape *s, const attn
     return 1;
 }
 
-/* Rows of a K/V head stand side by side, so that four of them can share what they read. */
-static void attn__small_entry(const attn__small_work *w, int b)
+/* Works on the rows that have been gathered. */
+static void attn__small_flush(const attn__small_work *w, attn__small *f)
+{
+    if (f->rows > 0) w->kernels->small(f);
+    f->rows = 0;
+}
+
+/* Gathers the rows of entry b; those of an entry with other keys go first. Rows of a K/V head stand
+   side by side, so that four of them can share what they read. */
+static void attn__small_entry(const attn__small_work *w, int b, attn__small *f)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     attn__entry e;
-    attn__small f;
-    int page = 0, head, h, i;
+    int page = 0, finished = 0, n, head, h, i;
     ATTN__COUNT(SMALL);
     attn__entry_at(a, s, b, &e);
-    f.n = e.end - e.start;
-    f.head_dim = s->head_dim;
-    f.v_head_dim = s->v_head_dim;
-    f.scale = s->scale;
-    f.rows = f.finished = 0;
-    f.k_row = s->k[1];
-    f.v_row = s->v[1];
+    n = e.end - e.start;
     if (a->kv) {
         page = attn__kv_page(a->kv, e.kv, 0);
-        f.finished = a->kv->finished[page];
-        f.k_row = s->head_dim;
-        f.v_row = (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16);
+        finished = a->kv->finished[page];
     }
+    if (n != f->n || finished != f->finished) attn__small_flush(w, f);
+    f->n = n;
+    f->finished = finished;
     for (head = 0; head < s->kv_heads; head++) {
         const float *k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
                                : e.k + head * s->k[2] + e.start * s->k[1];
         const float *v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
                                : e.v + head * s->v[2] + e.start * s->v[1];
+        if (f->rows > ATTN__SMALL_ROWS - s->group * s->n_q) attn__small_flush(w, f);
         for (h = head * s->group; h < (head + 1) * s->group; h++)
-            for (i = 0; i < s->n_q; i++, f.rows++) {
-                f.k[f.rows] = k;
-                f.v[f.rows] = v;
-                f.q[f.rows] = e.q + h * s->q[2] + i * s->q[1];
-                f.out[f.rows] = e.out + h * s->out[2] + i * s->out[1];
+            for (i = 0; i < s->n_q; i++, f->rows++) {
+                f->k[f->rows] = k;
+                f->v[f->rows] = v;
+                f->q[f->rows] = e.q + h * s->q[2] + i * s->q[1];
+                f->out[f->rows] = e.out + h * s->out[2] + i * s->out[1];
             }
-        if (f.rows > ATTN__SMALL_ROWS - s->group * s->n_q || head + 1 == s->kv_heads) {
-            w->kernels->small(&f);
-            f.rows = 0;
-        }
     }
 }
 
@@ -6972,9 +6971,18 @@ static size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
 static void attn__small_task(void *arg, int i)
 {
     const attn__small_work *w = (const attn__small_work *)arg;
-    const int batch = w->s->batch, to = (int)((long long)batch * (i + 1) / w->tasks);
+    const attn__shape *s = w->s;
+    const int to = (int)((long long)s->batch * (i + 1) / w->tasks);
+    attn__small f;
     int b;
-    for (b = (int)((long long)batch * i / w->tasks); b < to; b++) attn__small_entry(w, b);
+    f.rows = f.n = f.finished = 0;
+    f.head_dim = s->head_dim;
+    f.v_head_dim = s->v_head_dim;
+    f.scale = s->scale;
+    f.k_row = w->a->kv ? s->head_dim : s->k[1];
+    f.v_row = w->a->kv ? (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16) : s->v[1];
+    for (b = (int)((long long)s->batch * i / w->tasks); b < to; b++) attn__small_entry(w, b, &f);
+    attn__small_flush(w, &f);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -12206,9 +12214,11 @@ static ATTN__TARGET void ATTN__FN(small)(const attn__small *f)
         ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
     for (r = 0; r < f->rows;) {
         const int rows = f->rows - r >= 4 ? 4 : 1;
+        const int shared = rows == 4 && f->k[r] == f->k[r + 1] && f->k[r] == f->k[r + 2] &&
+                           f->k[r] == f->k[r + 3];
         const float *q0 = q + r * ATTN__SMALL_DIM;
         float *s0 = s + r * ATTN__SMALL_KEYS;
-        if (rows == 4 && f->k[r] == f->k[r + 3]) ATTN__FN(small_scores)(4, 1, f, r, q0, s0);
+        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0);
         else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0);
         else ATTN__FN(small_scores)(1, 0, f, r, q0, s0);
         r += rows;

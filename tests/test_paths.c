@@ -220,7 +220,7 @@ typedef struct little {
     attn_kv kv;
     attn_exec exec;
     float *q, *k, *v, *out[2], *lse;
-    int lengths[3], starts[3], map[3];
+    int lengths[9], starts[9], map[9];
     size_t n_out;
 } little;
 
@@ -262,7 +262,7 @@ static void little_cache(rng *r, little *l)
     attn_args *a = &l->a;
     const int first = rng_int(r, 0, a->n_k), rest = a->n_k - first;
     const size_t done = (size_t)a->batch * (size_t)first * (size_t)a->kv_heads;
-    int counts[3];
+    int counts[9];
     memset(&make, 0, sizeof make);
     make.batch = a->batch, make.kv_heads = a->kv_heads, make.head_dim = a->head_dim, make.v_head_dim = a->v_head_dim;
     make.capacity = a->n_k + rng_int(r, 0, 200);
@@ -283,10 +283,10 @@ static void little_make(rng *r, little *l)
     const int odd = rng_int(r, 0, 4) == 0 ? rng_int(r, 1, 3) : 0;
     size_t n_q, n_k;
     memset(l, 0, sizeof *l);
-    a->batch = rng_int(r, 1, 3);
+    a->batch = rng_int(r, 0, 1) ? rng_int(r, 1, 3) : rng_int(r, 4, 9);
     a->n_q = rng_int(r, 1, 4);
     a->n_k = rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
-    a->kv_heads = rng_int(r, 1, 9);
+    a->kv_heads = rng_int(r, 0, 2) ? rng_int(r, 1, 9) : 1;
     a->heads = a->kv_heads * rng_int(r, 1, 4 / a->n_q + 1);
     a->head_dim = little_width(r);
     a->v_head_dim = little_width(r);
