@@ -1301,7 +1301,7 @@ typedef struct attn__kernels {
     void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
     /* from queries to outputs, for a call with little to do */
-    void (*small)(const attn__small *f);
+    void (*at_once)(const attn__small *f);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -5415,7 +5415,7 @@ static attn__keys attn__keys_between(int lo, int hi)
     for (x = 0; x < 2; x++) {
         const int from = attn__clamp(lo - 64 * x, 0, 64), to = attn__clamp(hi - 64 * x, 0, 64);
         const unsigned long long below = to < 64 ? (1ull << to) - 1 : ~0ull;
-        keys.word[x] = from < to ? below & ~0ull << from : 0;
+        keys.word[x] = from < to ? below & ~((1ull << from) - 1) : 0;
     }
     return keys;
 }
@@ -6894,12 +6894,13 @@ static int attn__small_entry_fits(const attn_args *a, const attn__shape *s, int 
     return 1;
 }
 
-/* Is this a call for kernels->small? */
+/* Is this a call for kernels->at_once? */
 static int attn__small_fits(const attn_args *a, const attn__shape *s, const attn__kernels *kernels)
 {
     int b;
     if (s->n_q > 4 || s->group > 4 || s->n_q * s->group > 4 || s->n_q < 1 || s->n_k < 1 ||
-        s->head_dim > ATTN__SMALL_DIM || s->n_k > ATTN__SMALL_KEYS || !kernels->small ||
+        s->batch < 1 ||
+        s->head_dim > ATTN__SMALL_DIM || s->n_k > ATTN__SMALL_KEYS || !kernels->at_once ||
         attn__has_extras(a) || (a->kv && a->kv->shape.storage != ATTN_F32))
         return 0;
     if (!a->kv && !a->k_lengths && !a->k_starts && !a->k_cum && a->causal == ATTN_CAUSAL_NONE &&
@@ -6913,7 +6914,7 @@ static int attn__small_fits(const attn_args *a, const attn__shape *s, const attn
 /* Works on the rows that have been gathered. */
 static void attn__small_flush(const attn__small_work *w, attn__small *f)
 {
-    if (f->rows > 0) w->kernels->small(f);
+    if (f->rows > 0) w->kernels->at_once(f);
     f->rows = 0;
 }
 
@@ -12025,7 +12026,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 #if ATTN__ISA == 2
 #define ATTN__SMALL 0              /* processors without AVX2 are old, and this is 8 KB of code */
 #else
-#define ATTN__SMALL ATTN__FN(small)
+#define ATTN__SMALL ATTN__FN(at_once)
 /* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */
 /* Scores of `rows` rows (1 or 4) from row r on, against one vector of keys from `key` on; lanes
  * behind `last` repeat that key. shared: all four read the same keys, which are transposed once.
@@ -12206,7 +12207,7 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const
 #undef ATTN__AT
 }
 
-static ATTN__TARGET void ATTN__FN(small)(const attn__small *f)
+static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 {
     float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
     int r, x;
