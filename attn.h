@@ -3216,7 +3216,7 @@ static int attn__check_plain(const attn_args *a, attn__shape *s)
     int n_k = a->n_k, b;
     if (!attn__plain_options(a)) return 0;
     if ((unsigned)(a->batch | a->n_q | a->n_k | a->heads | k_heads | dim | v_dim) > MOST ||
-        a->batch < 1 || a->n_q < 1 || a->heads < 1 || k_heads < 1 || dim < 1 || v_dim < 1)
+        a->batch < 1 || a->n_q < 1 || a->heads < 1 || k_heads < 1 || dim < 1)
         return 0;
     if (a->backend != ATTN_AUTO && !attn__table(a->backend)) return 0;
     if (((size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v) % ATTN__CELL_ALIGN) return 0;
@@ -3227,7 +3227,9 @@ static int attn__check_plain(const attn_args *a, attn__shape *s)
     if (!a->out || attn__plain_meets(a, a->q, cells * (size_t)dim, out) ||
         (a->work && attn__meet((size_t)a->work, a->work_size, (size_t)a->out, out)))
         return 0;
-    memset(s->mask, 0, sizeof s->mask + sizeof s->keep + sizeof s->bias);
+    memset(s->mask, 0, sizeof s->mask);
+    memset(s->keep, 0, sizeof s->keep);
+    memset(s->bias, 0, sizeof s->bias);
     if (kv) {
         if (a->k || a->v || a->n_k || !kv->lengths || !kv->table || k_heads != kv->shape.kv_heads ||
             dim != kv->shape.head_dim || v_dim != kv->shape.v_head_dim ||
@@ -6885,8 +6887,8 @@ static int attn__small_entry_fits(const attn_args *a, const attn__shape *s, int 
     attn__entry e;
     int i, from, to;
     attn__entry_at(a, s, b, &e);
-    /* A cache forgets whole chunks, so in so few keys there is no gap. */
-    if (e.end - e.start < 1 || e.end - e.start > ATTN__SMALL_KEYS) return 0;
+    /* A cache may have forgotten all of a first chunk. */
+    if (e.end - e.start < 1 || e.gap_from < e.gap_to) return 0;
     for (i = 0; i < s->n_q; i++) {
         attn__visible(a, &e, i, &from, &to);
         if (from != 0 || to != e.end - e.start) return 0;
@@ -12040,16 +12042,18 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t;
 #define ATTN__DOT(i, chain, k) \
-    if (rows > (i)) { \
-        if ((i) == 0 || !shared) attn__transpose(x, k, row, last); \
-        chain = ATTN__FN(dot)(chain, q + (i) * ATTN__SMALL_DIM, x, ATTN__TRANSPOSED); \
-        k += ATTN__TRANSPOSED; \
-    }
+    chain = ATTN__FN(dot)(chain, q + (i) * ATTN__SMALL_DIM, x, ATTN__TRANSPOSED); \
+    k += ATTN__TRANSPOSED
     for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
-        ATTN__DOT(0, s0, k0)
-        ATTN__DOT(1, s1, k1)
-        ATTN__DOT(2, s2, k2)
-        ATTN__DOT(3, s3, k3)
+        attn__transpose(x, k0, row, last);
+        ATTN__DOT(0, s0, k0);
+        if (rows == 1) continue;
+        if (!shared) attn__transpose(x, k1, row, last);
+        ATTN__DOT(1, s1, k1);
+        if (!shared) attn__transpose(x, k2, row, last);
+        ATTN__DOT(2, s2, k2);
+        if (!shared) attn__transpose(x, k3, row, last);
+        ATTN__DOT(3, s3, k3);
     }
 #undef ATTN__DOT
     s += key;
@@ -12103,9 +12107,10 @@ ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, 
         k0 += ATTN__PANEL;
     }
 #define ATTN__STORE(i, a, b) \
-    if (rows > (i)) attn__vstore(s + (i) * ATTN__SMALL_KEYS, a); \
-    if (rows > (i) && ATTN__LANES < 16) attn__vstore(s + (i) * ATTN__SMALL_KEYS + ATTN__LANES, b)
+    attn__vstore(s + (i) * ATTN__SMALL_KEYS, a); \
+    if (ATTN__LANES < 16) attn__vstore(s + (i) * ATTN__SMALL_KEYS + ATTN__LANES, b)
     ATTN__STORE(0, a0, b0);
+    if (rows == 1) return;
     ATTN__STORE(1, a1, b1);
     ATTN__STORE(2, a2, b2);
     ATTN__STORE(3, a3, b3);
@@ -12175,7 +12180,7 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const
 {
     attn__vec c0 = attn__vset(0.0f), c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0;
     int j;
-#define ATTN__AT(i) (vecs > (i) ? (i) * ATTN__LANES : 0)
+#define ATTN__AT(i) ((i) * ATTN__LANES)
     for (j = 0; j < f->n; j++, v += f->v_row) {
         const attn__vec x = attn__vset(p[j]);
         if (vecs == 1) { c0 = attn__vfma(x, attn__load_part(v, left), c0); continue; }
@@ -12189,8 +12194,7 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const
         c6 = attn__vfma(x, attn__vload(v + ATTN__AT(6)), c6);
         c7 = attn__vfma(x, attn__vload(v + ATTN__AT(7)), c7);
     }
-#define ATTN__PUT(i, c) \
-    if (vecs > (i)) attn__vstore(out + ATTN__AT(i), ATTN__FN(vclean)(attn__vdiv(c, sum)))
+#define ATTN__PUT(i, c) attn__vstore(out + ATTN__AT(i), ATTN__FN(vclean)(attn__vdiv(c, sum)))
     if (vecs == 1) {
         ATTN__FN(store_part)(out, ATTN__FN(vclean)(attn__vdiv(c0, sum)), left);
         return;
@@ -12199,6 +12203,7 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const
     ATTN__PUT(1, c1);
     ATTN__PUT(2, c2);
     ATTN__PUT(3, c3);
+    if (vecs < 8) return;
     ATTN__PUT(4, c4);
     ATTN__PUT(5, c5);
     ATTN__PUT(6, c6);

@@ -43,6 +43,9 @@ optin.portability.UnixAPI           own = ATTN_MALLOC(a->user, plan.  attn__plan
 optin.portability.UnixAPI           p = malloc(size);                 the same, by a hook of layers_memory.c
 optin.portability.UnixAPI           ? malloc(bytes) : NULL            the same, by a hook of test_pool.c
 optin.portability.UnixAPI           m->k = (float *)malloc            tests draw every size from 1 on
+sizeof-expression                   sizeof *order                     pointers to lines are sorted
+not-null-terminated-result          memcpy(whole, before              its length is kept beside it
+not-null-terminated-result          memchr(" \t\r\n", *j->at, 4)    four bytes to look for, no string
 core.DivideZero                     INT_MAX / s->kv_heads             attn__check_all lets pass what is at least 1
 core.CallAndMessage                 kv_model_become(m, b, &old        `map` has one of `batch` for each
 core.CallAndMessage                 q_cum, s->batch                   attn__check_sizes writes the batch or refuses
@@ -54,7 +57,14 @@ core.UndefinedBinaryOperatorResult  most = n[b] > most                a cache ke
 core.UndefinedBinaryOperatorResult  if (map[b] < 0 || map[b] >=       the same, of `map`
 core.UndefinedBinaryOperatorResult  if (counts[b] < 0 || counts       `counts` has one of `batch` for each
 core.UndefinedBinaryOperatorResult  m->length[b] + (counts ? counts   `counts` has one of `batch` for each
-core.uninitialized.Assign           const int j = left[x]             of n keys no more than n stay
+core.UndefinedBinaryOperatorResult  s->group = s->heads / s->kv_h     a cache has the heads it was made with
+core.UndefinedBinaryOperatorResult  if (rows->counts[b] < 0           `counts` has one of `batch` for each
+core.CallAndMessage                 attn__vset(q[0]), x[0]            as many rows are scaled as are scored
+core.CallAndMessage                 g.b = attn__stored_at(source->k   every K/V head of a block has its source
+core.CallAndMessage                 g->b = attn__stored_at(source     the same
+core.CallAndMessage                 attn__tile_softmax(block, band    each tile of the band has its panels by then
+core.CallAndMessage                 attn__tile_outputs(block, band    the same
+core.NonNullParamChecker            memcpy(&word, keep + r            it is called where `bytes` says so: keep is there
 core.uninitialized.Assign           lo = band->softmax.lo             a chunk that was opened has keys for every head
 core.uninitialized.Assign           k = (const float *)view->source   a block has a K/V head, which has a source
 core.NullDereference                t = attn__fma(r->q[c]             q may be NULL where there are no rows, only

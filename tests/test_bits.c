@@ -155,6 +155,24 @@ static void property_threads(subject *t)
         guard_free(work);
     }
 }
+/* Many entries with little to do, which threads share as they are. */
+static void test_many_small(void)
+{
+    enum { ENTRIES = 24, KEYS = 5, HEADS = 2, DIM = 12, Q = ENTRIES * HEADS * DIM };
+    static float q[Q], k[Q * KEYS], v[Q * KEYS], alone[Q], out[Q];
+    rng r = rng_make(test_seed + 24);
+    attn_args a = attn_args_for(ENTRIES, 1, KEYS, HEADS, DIM);
+    rng_fill(&r, q, Q), rng_fill(&r, k, Q * KEYS), rng_fill(&r, v, Q * KEYS);
+    a.q = q, a.k = k, a.v = v, a.out = alone;
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    for (int width = 2; width <= 8; width++) {
+        attn_exec exec = test_exec(width);
+        memset(out, 0x77, sizeof out);
+        a.out = out, a.exec = &exec;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECKF(same_bits(alone, out, Q), "%d threads", width);
+    }
+}
 static void test_threads(void) { each_subject(220, 60000, 0, 1, property_threads); }
 
 static void property_backends(subject *t)
@@ -796,6 +814,7 @@ static void test_golden(void)
 }
 
 SUITE(bits) = {
+    {"many small", test_many_small, "entries that no thread, or two of them, take"},
     {"threads", test_threads, "work divided so that a sum depends on the width, races, a workspace too small"},
     {"backends", test_backends, "a backend that rounds, orders, selects or flushes otherwise than the scalar one"},
     {"asking", test_asking, "weights or lse computed in a way that changes out; alignment taken for granted"},

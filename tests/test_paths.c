@@ -275,6 +275,12 @@ static void little_cache(rng *r, little *l)
     a->k = a->v = NULL;
     a->n_k = 0;
     a->k_lengths = a->k_starts = NULL;
+    /* A whole chunk can be forgotten: there are 128 keys then, and none. */
+    for (int b = 0; b < a->batch; b++)
+        if (l->kv.lengths[b] >= 128) CHECK(attn_kv_forget(&l->kv, b, 0, 128) == ATTN_OK);
+    if (rng_int(r, 0, 2)) return;
+    for (int b = 0; b < a->batch; b++) l->lengths[b] = rng_int(r, 0, l->kv.lengths[a->k_map ? a->k_map[b] : b]);
+    a->k_lengths = l->lengths;
 }
 
 static void little_make(rng *r, little *l)
@@ -285,7 +291,7 @@ static void little_make(rng *r, little *l)
     memset(l, 0, sizeof *l);
     a->batch = rng_int(r, 0, 1) ? rng_int(r, 1, 3) : rng_int(r, 4, 9);
     a->n_q = rng_int(r, 1, 4);
-    a->n_k = rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
+    a->n_k = rng_int(r, 0, 9) == 0 ? 128 : rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
     a->kv_heads = rng_int(r, 0, 2) ? rng_int(r, 1, 9) : 1;
     a->heads = a->kv_heads * rng_int(r, 1, 4 / a->n_q + 1);
     a->head_dim = little_width(r);

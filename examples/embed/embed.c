@@ -111,9 +111,9 @@ static const tensor *find(const model *m, const char *name, int of_layer, char f
     const tensor *t = tensors_find(&m->file, full);
     if (t) return t;
     char old[SHOWN];
-    strcpy(old, full);
-    if (n > 16 && !strcmp(old + n - 16, "LayerNorm.weight")) strcpy(old + n - 6, "gamma");
-    else if (n > 14 && !strcmp(old + n - 14, "LayerNorm.bias")) strcpy(old + n - 4, "beta");
+    snprintf(old, sizeof old, "%s", full);
+    if (n > 16 && !strcmp(old + n - 16, "LayerNorm.weight")) memcpy(old + n - 6, "gamma", 6);
+    else if (n > 14 && !strcmp(old + n - 14, "LayerNorm.bias")) memcpy(old + n - 4, "beta", 5);
     return tensors_find(&m->file, old);
 }
 

@@ -21,7 +21,7 @@ typedef struct json { const char *at, *end; int bad; } json;
 static char json_peek(json *j)
 {
     while (j->at < j->end && memchr(" \t\r\n", *j->at, 4)) j->at++;
-    return j->at < j->end ? *j->at : '\0';
+    return (char)(j->at < j->end ? *j->at : '\0');
 }
 
 static int json_bad(json *j) { j->bad = 1;  j->at = j->end;  return 0; }
@@ -132,7 +132,7 @@ static const char *about(tensors *t, text name, const char *what)
 {
     char shown[SHOWN + 1];
     size_t n = 0;
-    for (; n < name.n && n < SHOWN; n++) shown[n] = name.at[n] >= ' ' && name.at[n] < 127 ? name.at[n] : '?';
+    for (; n < name.n && n < SHOWN; n++) shown[n] = (char)(name.at[n] >= ' ' && name.at[n] < 127 ? name.at[n] : '?');
     shown[n] = 0;
     snprintf(t->why, sizeof t->why, "its tensor %s %s", shown, what);
     return t->why;

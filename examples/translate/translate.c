@@ -225,7 +225,7 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
 static const char *translator_load(translator *t, const unsigned char *bytes, size_t size)
 {
     static const unsigned long least[6] = { JOINS, 2, 1, 1, 1, 1 }, most[6] = { 65535, 1024, 64, 16, 16, 8192 };
-    unsigned long h[8], check = 2166136261u;
+    unsigned long h[8] = {0}, check = 2166136261u;
     memset(t, 0, sizeof *t);
     if (size < 44) return "it is shorter than a header";
     if (memcmp(bytes, "attn-tr", 7) != 0) return "it is no model of this translator";
@@ -567,8 +567,8 @@ static void name_pieces(const translator *t, const int *ids, int n, char names[]
         translator_join(t, ids + i, 1, text, sizeof text);
         const int first = text[0] == ' ';
         const int goes_on = !first && i > 0 && (unsigned char)text[0] > '?' && text[0] != '<';
-        strcpy(names[i], ids[i] == END ? "</s>" : ids[i] == PAD ? "<pad>" : goes_on ? "\xc2\xb7" : "");
-        strcat(names[i], text + first);
+        snprintf(names[i], sizeof names[i], "%s%s",
+                 ids[i] == END ? "</s>" : ids[i] == PAD ? "<pad>" : goes_on ? "\xc2\xb7" : "", text + first);
         list[i] = names[i];
     }
 }
