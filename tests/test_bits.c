@@ -173,6 +173,29 @@ static void test_many_small(void)
         CHECKF(same_bits(alone, out, Q), "%d threads", width);
     }
 }
+/* Two entries of a cache, as many keys of each are seen, but not as many stand in finished panels. */
+static void test_two_small(void)
+{
+    enum { KEYS = 40, SEEN = 20, HEADS = 2, DIM = 12, ROW = HEADS * DIM };
+    static float q[2 * ROW], k[2 * KEYS * ROW], v[2 * KEYS * ROW], both[2 * ROW], one[ROW];
+    static const int counts[2] = {KEYS, SEEN}, seen[2] = {SEEN, SEEN}, map[2] = {0, 1};
+    rng r = rng_make(test_seed + 25);
+    attn_args a = attn_args_for(2, 1, 0, HEADS, DIM);
+    attn_kv_args make;
+    attn_kv kv;
+    memset(&make, 0, sizeof make);
+    make.batch = 2, make.kv_heads = HEADS, make.head_dim = DIM, make.capacity = KEYS;
+    rng_fill(&r, q, 2 * ROW), rng_fill(&r, k, 2 * KEYS * ROW), rng_fill(&r, v, 2 * KEYS * ROW);
+    CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, KEYS, counts, 0) == ATTN_OK);
+    a.kv = &kv, a.k_lengths = seen, a.q = q, a.out = both;
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    for (int b = 0; b < 2; b++) {
+        a.batch = 1, a.k_map = map + b, a.q = q + b * ROW, a.out = one;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECKF(same_bits(one, both + b * ROW, ROW), "entry %d is another one in company", b);
+    }
+    attn_kv_free(&kv);
+}
 static void test_threads(void) { each_subject(220, 60000, 0, 1, property_threads); }
 
 static void property_backends(subject *t)
@@ -814,6 +837,7 @@ static void test_golden(void)
 }
 
 SUITE(bits) = {
+    {"two small", test_two_small, "rows over rows and rows over panels taken for the same"},
     {"many small", test_many_small, "entries that no thread, or two of them, take"},
     {"threads", test_threads, "work divided so that a sum depends on the width, races, a workspace too small"},
     {"backends", test_backends, "a backend that rounds, orders, selects or flushes otherwise than the scalar one"},
