@@ -46,6 +46,12 @@ optin.portability.UnixAPI           m->k = (float *)malloc            tests draw
 sizeof-expression                   sizeof *order                     pointers to lines are sorted
 not-null-terminated-result          memcpy(whole, before              its length is kept beside it
 not-null-terminated-result          memchr(" \t\r\n", *j->at, 4)    four bytes to look for, no string
+not-null-terminated-result          memchr(" \t\r\n,]}", *j->at, 7)  the same, seven
+not-null-terminated-result          memcpy(damaged + before           a file, no string
+suspicious-include                  /embed/embed.c"                   a test of its functions has them all
+suspicious-include                  /translate/translate.c"           the same
+core.UndefinedBinaryOperatorResult  if (list[middle * step] <= c)     middle < n, and the list has n ranges
+core.UndefinedBinaryOperatorResult  CHECKF(seen_again[j] == 0         by_steps writes a row for each step
 core.DivideZero                     INT_MAX / s->kv_heads             attn__check_all lets pass what is at least 1
 core.CallAndMessage                 kv_model_become(m, b, &old        `map` has one of `batch` for each
 core.CallAndMessage                 q_cum, s->batch                   attn__check_sizes writes the batch or refuses

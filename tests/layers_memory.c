@@ -263,7 +263,7 @@ void args_stack(void)
     enum { ROWS = 300, DIM = 24 };
     static float q[ROWS * DIM], k[ROWS * DIM], v[ROWS * DIM], out[2][ROWS * DIM];
     rng r = rng_make(test_seed);
-    attn_backend best;
+    attn_backend best = ATTN_SCALAR;
     int small = 0, large = 0, short_way;                    /* on which calls with little to do need no memory */
     (void)attn_backends(&best, 1);
     short_way = best != ATTN_SCALAR && best != ATTN_SSE2;
