@@ -10920,9 +10920,9 @@ ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__A
  * and fewer of them where rows or vectors are fewer. Never more than 16 keys at once: more rows
  * of memory read in parallel would push each other out of L1. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
-                                  const attn__gemm *g,
-                                  const float *q, const float *q1, const float *k, const float *k1,
-                                  float *c, float *c1, int last, const float *next)
+                                  const attn__gemm *g, const float *q, const float *q1,
+                                  const float *k, const float *k1, float *c, float *c1, int last,
+                                  const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
     /* While a few components of these keys are in work, `lines` lines of the next ones are fetched:
@@ -10930,24 +10930,23 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
        heads may lie side by side. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
     const int linear = ATTN__FN(linear)(row), mixed = linear && row != g->depth;
-    const ptrdiff_t fetch_row = linear ? 16 : row;
+    const ptrdiff_t fetch_row = linear ? 16 : row, on = (mixed ? heads : 1) * lines * 16;
     const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
-    const ptrdiff_t on = mixed ? heads * lines * 16 : lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
         n = attn__min(g->depth - t, ATTN__TRANSPOSED);
         if (next) {
-            const float *at = linear ? next
-                            : next + t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row;
+            const float *at = next
+                + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
             ATTN__FN(prefetch)(at, fetch_row, lines);
             if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
             if (linear) next += on;
         }
-/* x: components t .. t + n - 1 of the vector of keys at `at`; s: the chain of the query at `at` */
+/* x: components t .. t + n - 1 of the vector of keys at `at`, transposed once for all rows that want
+   them; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
 #define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
-        /* keys are transposed once for all rows that want them */
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);

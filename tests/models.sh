@@ -10,11 +10,9 @@ if [ ! -d "$models" ]; then
     exit 0
 fi
 mkdir -p $out || exit 1
-passed=0 failed=0
-say() { [ "$2" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); printf '%-4s %s\n' "$2" "$1"; }
+. tests/programs.sh
 
 # ---- the tests of models/*.c, the storyteller and the search, with two implementations: as it is, and scalar under sanitizers ----------
-flags="-std=c99 -Wall -Wextra -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS"
 build() # name, flags: both programs, with one implementation
 {
     (
@@ -26,27 +24,7 @@ build() # name, flags: both programs, with one implementation
             examples/embed/embed.c -o "$out/embed_$1" -pthread
     ) > "$out/$1.log" 2>&1
 }
-checked="-O1 -g -DATTN_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recover=undefined"
-echo 'int main(void) { return 0; }' > $out/probe.c
-${CC:-cc} $checked $out/probe.c -o $out/probe 2> /dev/null ||
-    { echo "SKIPPED sanitizers: ${CC:-cc} has none"; checked='-O1 -DATTN_NO_SIMD'; }
-build fast "${CFLAGS:--O2}" & build checked "$checked" & wait
-for name in fast checked; do
-    if [ ! -x $out/embed_$name ] || [ -s $out/$name.log ]; then
-        head -n 20 $out/$name.log; say "does not build in silence: $name" FAIL
-    fi
-done
-run() # what it is called, the program and its words: adds up what it counts; its bits are in $bits
-{
-    called=$1; shift
-    "$@" > $out/out 2>&1
-    status=$?
-    sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' $out/out) ok=${sum%% *} bad=${sum#*, } bits=$(sed -n 's/^bits: //p' $out/out)
-    grep -vE '^(bits:|[0-9]+ passed)' $out/out | sed "s/^/$called: /"
-    passed=$((passed + ${ok:-0})) failed=$((failed + ${bad% failed}))
-    [ $status = 0 ] && [ -n "$sum" ] || [ "${bad% failed}" -gt 0 ] 2> /dev/null || say "$called: ended with status $status" FAIL
-}
-same() { [ "$bits" = "$want" ] && say "$1: the same bits" ok || say "$1: the bits $bits, not $want" FAIL; }
+build_both embed
 few='log_probabilities searches step_by_step one_sentence'
 run 'this machine' $RUN $out/fast "$models" "$@"
 if [ $# = 0 ]; then

@@ -5,11 +5,9 @@
 cd "$(dirname "$0")/.." || exit 1
 here=examples/translate model=$here/german-english.bin pairs=tests/translate/pairs.txt out=build/translate-test
 mkdir -p $out || exit 1
-passed=0 failed=0
-say() { [ "$2" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); printf '%-4s %s\n' "$2" "$1"; }
+. tests/programs.sh
 
 # ---- the tests, with two implementations ---------------------------------------------------------------------------
-flags="-std=c99 -Wall -Wextra -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS"
 build() # name, flags
 {
     (
@@ -20,27 +18,7 @@ build() # name, flags
             -o "$out/program_$1" -pthread
     ) > "$out/$1.log" 2>&1
 }
-checked="-O1 -g -DATTN_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recover=undefined"
-echo 'int main(void) { return 0; }' > $out/probe.c
-${CC:-cc} $checked $out/probe.c -o $out/probe 2> /dev/null ||
-    { echo "SKIPPED sanitizers: ${CC:-cc} has none"; checked='-O1 -DATTN_NO_SIMD'; }
-build fast "${CFLAGS:--O2}" & build checked "$checked" & wait
-for name in fast checked; do
-    if [ ! -x $out/program_$name ] || [ -s $out/$name.log ]; then
-        head -n 20 $out/$name.log; say "does not build in silence: $name" FAIL
-    fi
-done
-run() # what it is called, the program and its words: adds up what it counts; its bits are in $bits
-{
-    called=$1; shift
-    "$@" > $out/out 2>&1
-    status=$?
-    sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' $out/out) ok=${sum%% *} bad=${sum#*, } bits=$(sed -n 's/^bits: //p' $out/out)
-    grep -vE '^(bits:|[0-9]+ passed)' $out/out | sed "s/^/$called: /"
-    passed=$((passed + ${ok:-0})) failed=$((failed + ${bad% failed}))
-    [ $status = 0 ] && [ -n "$sum" ] || [ "${bad% failed}" -gt 0 ] 2> /dev/null || say "$called: ended with status $status" FAIL
-}
-same() { [ "$bits" = "$want" ] && say "$1: the same bits" ok || say "$1: the bits $bits, not $want" FAIL; }
+build_both program
 run 'this machine' $RUN $out/fast $model $pairs "$@"
 finish() { echo "translate: $passed passed, $failed failed"; [ $failed = 0 ]; exit; }
 [ $# = 0 ] || finish

@@ -33,8 +33,7 @@ $CC -std=c99 -O2 $warn $here/plot.c -o $to/plot -lm
 omp=-fopenmp
 echo 'int main(void) { return 0; }' | $CC $omp -x c - -o $to/omp 2> /dev/null || omp=
 $CC -std=c99 $fast $native $omp $warn -c $here/stories_loop.c -o $to/stories_loop.o
-$CC -std=c99 $CFLAGS -Wall -Wextra -DATTN_THREADS -I. $here/stories.c $to/stories_loop.o -o $to/stories $omp -lm \
-    -pthread
+$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o -o $to/stories $omp -lm -pthread
 cp $here/ort.js $to/ort.js
 
 # Plug-ins. Other people's templates warn as they like.

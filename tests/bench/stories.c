@@ -6,6 +6,9 @@
  * Weights of the large ones are random: speed does not ask what they say. One and two threads; medians of rounds in
  * which everybody takes a turn; logits must agree. Built by tests/bench/build.sh. */
 #define _POSIX_C_SOURCE 200809L
+#ifndef ATTN_THREADS
+#define ATTN_THREADS
+#endif
 #define main stories_main
 #include "../../examples/14_stories.c"
 #undef main
