@@ -106,7 +106,7 @@ bench-peers: ## install the libraries to compare with (apt-get when root, npm), 
 	@sh tests/bench/peers.sh
 	@rm -f build/bench/bench && $(MAKE) --no-print-directory bench
 
-sweep: build/bench/bench ## random calls: is the plain loop ever faster? and what does each feature cost? (ARGS=-h)
+sweep: build/bench/bench ## 1,000 random calls, hot and cold: is the plain loop ever faster? (ARGS=-f: features; -h)
 	@build/bench/sweep $(ARGS)
 
 coverage: ## every line and branch of attn.h in every kernel pass; tests/coverage.txt excuses (QUICK=1: a part)

@@ -1,26 +1,38 @@
 /* sweep.c: is there any call where the plain loop would have been faster? And what does each feature cost?
  *
- *   build/bench/sweep                  300 random calls, then the features; about a minute
+ *   build/bench/sweep                  1,000 random calls, hot and cold; under three minutes
  *   build/bench/sweep -n 5000 -s 7     more of them, another seed
+ *   build/bench/sweep -o 317           call 317 alone, measured longer (with its -s and -a: the same call)
  *   build/bench/sweep -a               AVX2 alone against a loop compiled for AVX2 alone
- *   build/bench/sweep -f               the features alone
+ *   build/bench/sweep -p               plain calls alone: no masks, biases, lengths
+ *   build/bench/sweep -f               what each feature costs, and no random calls
  *   build/bench/sweep -m               no workspace given: attn.h allocates
  *
- * One thread, CPU time (others may use the machine), medians of calls that take turns. A ratio below 1 is measured
- * again, longer, before it is reported. Results must agree within 1e-4. */
-#define _POSIX_C_SOURCE 200809L
+ * Calls are drawn in turn for each class of rows, keys, heads and widths, half of them with nothing optional, a quarter
+ * from a cache. Hot: medians of calls that take turns, in CPU time (others may use the machine). Cold: one call at a
+ * time, after its data, all code and the stack were flushed and the translations of their addresses displaced. A ratio
+ * below 1 is measured again, longer, before it counts. Results must agree within 1e-4. One thread. */
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#define FLUSH(line) __asm__ volatile("clflush %0" : "+m"(*(volatile char *)(size_t)(line)))
+/* clflushopt: the same, twenty times as fast, since one need not wait for the other */
+#define FLUSH_SOON(line) __asm__ volatile(".byte 0x66; clflush %0" : "+m"(*(volatile char *)(size_t)(line)))
+#define FLUSHED() __asm__ volatile("mfence" ::: "memory")
+#endif
 
 #include "bench.h"
 
 const bench_loops *bench_loops_now = &bench_loops_native;
 
 static uint64_t state;
-static attn_backend backend, allocate;
+static attn_backend backend;
+static int allocate, only_plain;
 
 static int pick(int lo, int hi)
 {
@@ -43,6 +55,9 @@ typedef struct call {
     int q_lengths[MOST_BATCH], k_lengths[MOST_BATCH], k_starts[MOST_BATCH];
     int q_cum[MOST_BATCH + 1], k_cum[MOST_BATCH + 1];
     unsigned char *keep;
+    attn_args loop;                       /* the same as the loop reads it: plain rows, another output */
+    attn_kv kv;                           /* with memory: attn.h reads from it */
+    void *memory;
     char text[256];
 } call;
 
@@ -130,9 +145,41 @@ static void call_begin(call *c, int batch, int heads, int kv_heads, int n_q, int
     snprintf(c->text, sizeof c->text, "%d,%d,%d,%d,%d,%d", batch, heads, kv_heads, n_q, n_k, head_dim);
 }
 
+static void must(const call *c, attn_status status)
+{
+    char why[200];
+    if (status == ATTN_OK) return;
+    attn_check(&c->a, why, sizeof why);
+    fprintf(stderr, "sweep: %s: %s: %s\n", c->text, attn_status_str(status), why);
+    exit(1);
+}
+
+/* K and V go into a cache, in one piece. */
+static void add_cache(call *c)
+{
+    attn_kv_args shape = { 0 };
+    shape.batch = c->a.batch;
+    shape.kv_heads = c->a.kv_heads;
+    shape.head_dim = c->a.head_dim;
+    shape.capacity = c->a.n_k;
+    shape.mem_size = attn_kv_size(&shape);
+    shape.mem = c->memory = bench_alloc(shape.mem_size);
+    must(c, attn_kv_init(&c->kv, &shape));
+    must(c, attn_kv_append(&c->kv, c->a.k, c->a.v, c->a.n_k, NULL, 0));
+    say(c, " cache");
+}
+
+/* The call is described: the loop gets its own description, attn.h its workspace. */
 static void call_ready(call *c)
 {
-    const size_t need = attn_sdpa_workspace(&c->a);
+    size_t need;
+    c->loop = c->a;
+    c->loop.out = c->reference;
+    if (c->memory) {
+        c->a.kv = &c->kv;
+        c->a.k = c->a.v = NULL;
+    }
+    need = attn_sdpa_workspace(&c->a);
     if (allocate || need == (size_t)-1) return;
     c->a.work = bench_alloc(need);
     c->a.work_size = need;
@@ -147,9 +194,10 @@ static void call_end(call *c)
     free(c->a.weights);
     free(c->a.lse);
     free(c->a.work);
+    free(c->memory);
     free((void *)(size_t)c->a.q);
-    free((void *)(size_t)c->a.k);
-    free((void *)(size_t)c->a.v);
+    free((void *)(size_t)c->loop.k);
+    free((void *)(size_t)c->loop.v);
     free((void *)(size_t)c->a.mask);
     free((void *)(size_t)c->a.bias);
     free((void *)(size_t)c->a.alibi_slopes);
@@ -159,23 +207,13 @@ static void call_end(call *c)
 static void ours(void *job)
 {
     const call *c = (const call *)job;
-    char why[200];
-    if (attn_sdpa(&c->a) == ATTN_OK) return;
-    attn_check(&c->a, why, sizeof why);
-    fprintf(stderr, "sweep: %s: %s\n", c->text, why);
-    exit(1);
+    must(c, attn_sdpa(&c->a));
 }
 
-static void theirs(void *job)
-{
-    const call *c = (const call *)job;
-    attn_args a = c->a;
-    a.out = c->reference;
-    bench_loops_now->attend(&a);
-}
+static void theirs(void *job) { bench_loops_now->attend(&((const call *)job)->loop); }
 
 /* Median seconds of a call of each, taking turns. */
-static void measure(call *c, int rounds, double least, double *us, double *them)
+static void measure_hot(call *c, int rounds, double least, double *us, double *them)
 {
     static bench_turn t[2];
     t[0].run = ours;
@@ -186,21 +224,138 @@ static void measure(call *c, int rounds, double least, double *us, double *them)
     *them = t[1].median;
 }
 
-static void call_random(call *c)
+/* ---- cold caches ------------------------------------------------------------------------------------------------- */
+enum { LINE = 64, PAGE = 4096, PAGES = 3072, STACK = 1 << 16, MOST_SEGMENTS = 64 };
+
+static struct {
+    const char *from[MOST_SEGMENTS];      /* code and constants of the program and its libraries */
+    size_t bytes[MOST_SEGMENTS];
+    int n;
+    char *pages;                          /* more than address translations are kept for */
+    int soon;                             /* this processor has FLUSH_SOON */
+    volatile char sink;
+} cache;
+
+/* Where the program and its libraries lie, by Linux; the kernel's own pages cannot be flushed. */
+static void find_code(void)
 {
-    static const int dims[] = { 8, 16, 24, 32, 40, 48, 64, 64, 64, 80, 96, 128, 128, 160, 256 };
-    int kind, batch, kv_heads, group, n_q, n_k, head_dim, ragged;
-    do {
-        kind = pick(0, 9);
-        batch = chance(50) ? 1 : pick(2, 4);
-        kv_heads = chance(40) ? 1 : pick(2, 8);
-        group = chance(75) ? 1 : pick(2, 5);
-        n_q = kind < 3 ? 1 : kind < 5 ? pick(2, 12) : spread(13, 600);
-        n_k = kind == 9 ? n_q : spread(1, 3000);
-        head_dim = chance(70) ? dims[pick(0, 14)] : pick(1, 200);
-    } while ((double)batch * kv_heads * group * n_q * n_k * head_dim > 5e7);     /* a loop takes 30 ms at most */
-    call_begin(c, batch, kv_heads * group, kv_heads, n_q, n_k, head_dim);
-    ragged = batch > 1 && chance(15);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char text[600], rights[8], name[400];
+    unsigned long from, to;
+    while (maps && cache.n < MOST_SEGMENTS && fgets(text, sizeof text, maps)) {
+        if (sscanf(text, "%lx-%lx %7s %*s %*s %*s %399s", &from, &to, rights, name) != 4) continue;
+        if (rights[0] != 'r' || rights[1] == 'w' || name[0] != '/') continue;
+        cache.from[cache.n] = (const char *)from;
+        cache.bytes[cache.n++] = to - from;
+    }
+    if (maps) fclose(maps);
+}
+
+/* 1: caches can be emptied here. */
+static int cold_begin(void)
+{
+    int can = 0;
+#ifdef FLUSH
+    unsigned a, b = 0, c, d;
+    cache.soon = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 23 & 1u);
+    can = 1;
+#endif
+    find_code();
+    if (cache.n == 0 || cache.n == MOST_SEGMENTS) can = 0;
+    cache.pages = (char *)bench_alloc((size_t)PAGES * PAGE);
+    memset(cache.pages, 1, (size_t)PAGES * PAGE);
+    return can;
+}
+
+static void flush(const void *data, size_t bytes)
+{
+#ifdef FLUSH
+    const char *at = (const char *)data, *end = at + bytes;
+    if (!data) return;
+    if (cache.soon) for (; at < end; at += LINE) FLUSH_SOON(at);
+    else for (; at < end; at += LINE) FLUSH(at);
+    FLUSHED();
+#else
+    (void)data;
+    (void)bytes;
+#endif
+}
+
+/* The part of the stack that a call will use. */
+static void flush_stack(void)
+{
+    volatile char room[STACK];
+    room[0] = room[STACK - 1] = 0;
+    flush((const char *)(size_t)room, sizeof room);
+}
+
+static void flush_all(const call *c)
+{
+    const attn_args *a = &c->loop;
+    const size_t rows = (size_t)a->batch * (size_t)a->n_q, keys = (size_t)a->batch * (size_t)a->n_k;
+    const size_t q = rows * (size_t)(a->heads * a->head_dim) * sizeof(float);
+    const size_t k = keys * (size_t)(a->kv_heads * a->head_dim) * sizeof(float);
+    const size_t cells = rows * (size_t)a->heads * (size_t)a->n_k * sizeof(float);
+    const int *m = a->mask_shape, *b = a->keep_shape;
+    const size_t n_k = (size_t)a->n_k;
+    for (int i = 0; i < cache.n; i++) flush(cache.from[i], cache.bytes[i]);
+    flush(a->q, q);
+    flush(a->k, k);
+    flush(a->v, k);
+    flush(c->a.out, q);
+    flush(c->reference, q);
+    flush(a->mask, (size_t)m[0] * (size_t)m[1] * (size_t)m[2] * n_k * sizeof(float));
+    flush(a->keep, (size_t)b[0] * (size_t)b[1] * (size_t)b[2] * n_k);
+    flush(a->bias, (size_t)a->heads * (size_t)a->n_q * n_k * sizeof(float));
+    flush(a->weights, cells);
+    flush(c->a.work, c->a.work_size);
+    flush(c, sizeof *c);
+    flush(c->memory, c->kv.shape.mem_size);
+    flush_stack();
+    for (size_t i = 0; i < PAGES; i++) cache.sink = cache.pages[i * PAGE + i % (PAGE / LINE) * LINE];
+}
+
+static double once_cold(call *c, void (*run)(void *job))
+{
+    double begin;
+    flush_all(c);
+    begin = bench_now();                  /* the clock itself is warm */
+    begin = bench_now();
+    run(c);
+    return bench_now() - begin;
+}
+
+static void measure_cold(call *c, int rounds, double *us, double *them)
+{
+    static double sample[2][BENCH_ROUNDS];
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < 2; i++) {
+            const int other = (r + i) % 2;
+            sample[other][r] = once_cold(c, other ? theirs : ours);
+        }
+    *us = bench_median(sample[0], rounds);
+    *them = bench_median(sample[1], rounds);
+}
+
+/* ---- random calls, class by class -------------------------------------------------------------------------------- */
+typedef struct range {
+    const char *text;
+    int lo, hi;
+} range;
+enum { ROWS = 3, KEYS = 4, HEADS = 2, WIDTHS = 2, CLASSES = ROWS * KEYS * HEADS * WIDTHS };
+static const range rows_of[ROWS] = { { "1 row", 1, 1 }, { "2-12 rows", 2, 12 }, { "13- rows", 13, 600 } };
+static const range keys_of[KEYS] = {
+    { "1-7 keys", 1, 7 }, { "8-31 keys", 8, 31 }, { "32-127 keys", 32, 127 }, { "128- keys", 128, 3000 }
+};
+static const range heads_of[HEADS] = { { "1 head", 1, 1 }, { "2- heads", 2, 12 } };
+static const range widths_of[WIDTHS] = { { "width 1-31", 1, 31 }, { "width 32-", 32, 256 } };
+
+static int draw(const range *r) { return spread(r->lo, r->hi); }
+
+/* Who exists, and who sees whom by position. Returns 1 where lengths differ from entry to entry. */
+static int draw_positions(call *c)
+{
+    const int n_k = c->a.n_k, n_q = c->a.n_q, batch = c->a.batch, ragged = batch > 1 && chance(15);
     if (ragged) add_ragged(c);
     if (chance(25)) {
         c->a.causal = chance(50) ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -229,6 +384,12 @@ static void call_random(call *c)
         c->a.k_starts = c->k_starts;
         say(c, " k_starts");
     }
+    return ragged || c->a.k_starts;
+}
+
+static void draw_arrays(call *c)
+{
+    const int n_k = c->a.n_k, n_q = c->a.n_q, batch = c->a.batch;
     if (chance(20))
         add_mask(c, chance(50) ? 1 : batch, chance(70) ? 1 : c->a.heads, chance(30) ? 1 : n_q, chance(50) ? 20 : 0);
     if (chance(15)) add_keep(c, chance(50) ? 1 : batch, chance(40) ? 1 : n_q, 20);
@@ -246,6 +407,32 @@ static void call_random(call *c)
     }
     if (chance(10)) add_weights(c);
     if (chance(10)) add_lse(c);
+}
+
+/* Call `number` of this seed: the same one whether or not others came before it. */
+static void call_random(call *c, int seed, int number)
+{
+    static const int usual[] = { 32, 40, 48, 64, 64, 64, 80, 96, 128, 128, 160, 256 };
+    const int class = number % CLASSES, wide = class / ROWS / KEYS / HEADS;
+    int batch, kv_heads, group, n_q, n_k, head_dim, apart = 0;
+    state = ((uint64_t)seed << 32) + (uint64_t)number;
+    do {
+        n_q = draw(&rows_of[class % ROWS]);
+        n_k = draw(&keys_of[class / ROWS % KEYS]);
+        kv_heads = draw(&heads_of[class / ROWS / KEYS % HEADS]);
+        head_dim = draw(&widths_of[wide]);
+        if (wide && chance(70)) head_dim = usual[pick(0, 11)];
+        group = kv_heads == 1 || chance(75) ? 1 : pick(2, 5);
+        batch = chance(60) ? 1 : pick(2, 4);
+        /* a loop takes some milliseconds at most, and flushing no longer */
+    } while ((double)batch * kv_heads * group * n_q * n_k * head_dim > 1e7 ||
+             (double)batch * kv_heads * n_k * head_dim > 6e5);
+    call_begin(c, batch, kv_heads * group, kv_heads, n_q, n_k, head_dim);
+    if (chance(50) && !only_plain) {
+        apart = draw_positions(c);
+        draw_arrays(c);
+    }
+    if (!apart && chance(25)) add_cache(c);
     call_ready(c);
 }
 
@@ -256,69 +443,144 @@ static double difference(const call *c)
     return bench_difference(c->a.out, c->reference, n);
 }
 
-/* Where the losses are: rows, by the keys that a row sees. */
-enum { FEW_ROWS = 3, FEW_KEYS = 3 };
-static const char *const row_names[FEW_ROWS] = { "1 row", "2-12 rows", "13 rows and more" };
-static const char *const key_names[FEW_KEYS] = { "1-15 keys", "16-127 keys", "128 keys and more" };
+/* Where the losses are: hot and cold, by the keys that a row sees on the average. */
+enum { HOT, COLD, HEAT };
+static const char *const heat[HEAT] = { "hot", "cold" };
 static struct bin {
-    int n, slower;
+    int n, below, worst_call;
     double logs, worst;
-} bins[FEW_ROWS][FEW_KEYS];
+} bins[CLASSES][HEAT];
 
-static struct bin *bin_of(const attn_args *a)
+/* The same by what is asked for, as call.text has it, from 8 keys on. */
+static const char *const words[] = {
+    "", "cache", "ragged", "causal", "causal(bottom-right)", "window", "k_lengths", "q_lengths", "k_starts", "mask",
+    "mask(keys)", "keep", "keep(keys)", "bias", "alibi", "softcap", "weights", "lse"
+};
+enum { WORDS = sizeof words / sizeof *words };
+static struct bin by_word[WORDS][HEAT];
+
+static void count(struct bin *in, double ratio, int number)
 {
-    const double keys = bench_pairs(a) / ((double)a->batch * a->heads * a->n_q);      /* on the average */
-    return &bins[a->n_q == 1 ? 0 : a->n_q < 13 ? 1 : 2][keys < 16 ? 0 : keys < 128 ? 1 : 2];
+    if (!in->n++ || ratio < in->worst) {
+        in->worst = ratio;
+        in->worst_call = number;
+    }
+    in->below += ratio < 0.9;
+    in->logs += log(ratio);
 }
 
-static int sweep(int n, double seconds)
+static void count_words(const call *c, int h, double ratio, int number)
+{
+    const char *at = strchr(c->text, ' ');
+    if (!at) count(&by_word[0][h], ratio, number);
+    while (at) {
+        const char *end = strchr(++at, ' ');
+        const size_t n = end ? (size_t)(end - at) : strlen(at);
+        for (int w = 1; w < WORDS; w++)
+            if (strlen(words[w]) == n && !strncmp(words[w], at, n)) count(&by_word[w][h], ratio, number);
+        at = end;
+    }
+}
+
+static int class_of(const attn_args *a)
+{
+    const double keys = bench_pairs(a) / ((double)a->batch * a->heads * a->n_q);
+    int row = 0, key = 0;
+    while (row + 1 < ROWS && a->n_q > rows_of[row].hi) row++;
+    while (key + 1 < KEYS && keys >= keys_of[key + 1].lo) key++;
+    return row + ROWS * (key + KEYS * ((a->heads > 1) + HEADS * (a->head_dim >= widths_of[1].lo)));
+}
+
+/* The loop's time by attn.h's, where `longer` even if nothing seems to be lost; us, them: seconds. */
+static double judge(call *c, int cold, int longer, double *us, double *them)
+{
+    if (cold) measure_cold(c, 9, us, them);
+    else measure_hot(c, 3, 20e-6, us, them);
+    if (!longer && *them >= *us) return *them / *us;
+    if (cold) measure_cold(c, longer ? 101 : 41, us, them);
+    else measure_hot(c, longer ? 41 : 15, 200e-6, us, them);
+    return *them / *us;
+}
+
+static void print_bins(const char *name, const struct bin *in)
+{
+    if (!in[HOT].n) return;
+    printf("  %-47s %5d", name, in[HOT].n);
+    for (int h = 0; h < HEAT && in[h].n; h++)
+        printf(" | %4.0f%% %5.2f %5.2f (%6d)", 100.0 * in[h].below / in[h].n, exp(in[h].logs / in[h].n), in[h].worst,
+               in[h].worst_call);
+    printf("\n");
+}
+
+static void print_classes(void)
+{
+    char name[100];
+    printf("\nShare of calls below 0.9, the geometric mean, and the worst (with its number: -o):\n");
+    printf("  %-47s %5s | %5s %5s %14s | %5s %5s %14s\n", "", "calls", "hot", "mean", "worst", "cold", "mean", "worst");
+    for (int i = 0; i < CLASSES; i++) {
+        snprintf(name, sizeof name, "%s x %s, %s, %s", rows_of[i % ROWS].text, keys_of[i / ROWS % KEYS].text,
+                 heads_of[i / ROWS / KEYS % HEADS].text, widths_of[i / ROWS / KEYS / HEADS].text);
+        print_bins(name, bins[i]);
+    }
+    printf("\nThe same from %d keys on, by what a call asks for:\n", keys_of[1].lo);
+    for (int i = 0; i < WORDS; i++) print_bins(*words[i] ? words[i] : "nothing optional", by_word[i]);
+    printf("\n");
+}
+
+static void print_sum(int all)
+{
+    int n = 0, below = 0, worst = -1, at = 0;
+    for (int i = 0; i < CLASSES * HEAT; i++) {
+        const struct bin *in = &bins[i / HEAT][i % HEAT];
+        if (!in->n || (!all && i / HEAT / ROWS % KEYS == 0)) continue;
+        n += in->n;
+        below += in->below;
+        if (worst < 0 || in->worst < bins[worst / HEAT][worst % HEAT].worst) worst = i;
+    }
+    if (worst < 0) return;
+    at = worst % HEAT;
+    printf("%d of %d calls from %d %s on below 0.9; the worst %.2f, call %d, %s\n", below, n, all ? 1 : keys_of[1].lo,
+           all ? "key" : "keys", bins[worst / HEAT][at].worst, bins[worst / HEAT][at].worst_call, heat[at]);
+}
+
+/* Calls first .. first + n - 1. */
+static int sweep(int seed, int first, int n, double seconds)
 {
     const double begin = bench_now();
-    double logs = 0, worst = HUGE_VAL;
-    int done = 0, slower = 0, wrong = 0;
-    char worst_text[256] = "";
-    printf("Random calls, attn.h (%s) against the plain loop; named when slower or different.\n",
+    const int warm = cold_begin() ? HEAT : COLD, alone = n == 1;
+    int wrong = 0, i = first;
+    printf("Random calls of seed %d, attn.h (%s) by the plain loop; named when below 0.9 or different.\n", seed,
            attn_backend_name(backend == ATTN_AUTO ? (attn_backends(&backend, 1), backend) : backend));
+    if (warm == COLD) printf("SKIPPED: cold caches, nothing to flush them with here\n");
     printf("Sizes: batch, heads, kv heads, n_q, n_k, head_dim.\n");
-    for (; done < n && bench_now() - begin < seconds; done++) {
+    for (; i < first + n && bench_now() - begin < seconds; i++) {
         static call c;
-        struct bin *in;
         double us, them, d;
-        call_random(&c);
+        call_random(&c, seed, i);
         ours(&c);
         theirs(&c);
         d = difference(&c);
         if (d > 1e-4) {
-            printf("  DIFFERENT by %.2g: %s\n", d, c.text);
+            printf("  %5d DIFFERENT by %.2g: %s\n", i, d, c.text);
             wrong++;
         }
-        measure(&c, 3, 20e-6, &us, &them);
-        if (them < us * 1.05) measure(&c, 15, 200e-6, &us, &them);
-        if (them < us) {
-            printf("  %.2f: %.2f us, the loop %.2f us: %s\n", them / us, us * 1e6, them * 1e6, c.text);
-            fflush(stdout);
-            slower++;
+        for (int h = 0; h < warm; h++) {
+            const double ratio = judge(&c, h == COLD, alone, &us, &them);
+            struct bin *in = &bins[class_of(&c.loop)][h];
+            if (ratio < 0.9 || alone)
+                printf("  %5d %-4s %.2f: %.2f us, the loop %.2f us: %s\n", i, heat[h], ratio, us * 1e6, them * 1e6,
+                       c.text);
+            count(in, ratio, i);
+            if (class_of(&c.loop) / ROWS % KEYS) count_words(&c, h, ratio, i);
         }
-        if (them / us < worst) {
-            worst = them / us;
-            memcpy(worst_text, c.text, sizeof worst_text);
-        }
-        logs += log(them / us);
-        in = bin_of(&c.a);
-        if (!in->n++ || them / us < in->worst) in->worst = them / us;
-        in->slower += them < us;
-        in->logs += log(them / us);
+        fflush(stdout);
         call_end(&c);
     }
-    printf("%d calls: %d slower than the loop, %d different; %.1f times as fast (geometric mean), worst %.2f: %s\n",
-           done, slower, wrong, done ? exp(logs / done) : 0, worst, worst_text);
-    for (int i = 0; i < FEW_ROWS; i++)
-        for (int k = 0; k < FEW_KEYS; k++)
-            if (bins[i][k].n)
-                printf("  %-17s x %-18s %4d calls, %3d slower, %5.2f times as fast, worst %.2f\n", row_names[i],
-                       key_names[k], bins[i][k].n, bins[i][k].slower, exp(bins[i][k].logs / bins[i][k].n),
-                       bins[i][k].worst);
-    printf("\n");
+    if (alone) return wrong;
+    print_classes();
+    printf("%d calls in %.0f s, %d different\n", i - first, bench_now() - begin, wrong);
+    print_sum(1);
+    print_sum(0);
     return wrong;
 }
 
@@ -402,10 +664,11 @@ static void features(int batch, int heads, int n_q, int n_k)
 
 int main(int argc, char **argv)
 {
-    int n = 300, seed = 1, only_features = 0, bad = 0;
-    double seconds = 60;
+    int n = 1000, seed = 1, first = 0, with_features = 0, bad = 0;
+    double seconds = 170;
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "-f")) only_features = 1;
+        if (!strcmp(argv[i], "-f")) with_features = 1;
+        else if (!strcmp(argv[i], "-p")) only_plain = 1;
         else if (!strcmp(argv[i], "-m")) allocate = 1;
         else if (!strcmp(argv[i], "-a")) {
             backend = ATTN_AVX2;
@@ -416,17 +679,21 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "-n") && i + 1 < argc) n = atoi(argv[++i]);
         else if (!strcmp(argv[i], "-s") && i + 1 < argc) seed = atoi(argv[++i]);
         else if (!strcmp(argv[i], "-b") && i + 1 < argc) seconds = atof(argv[++i]);
+        else if (!strcmp(argv[i], "-o") && i + 1 < argc) {
+            first = atoi(argv[++i]);
+            n = 1;
+        }
         else {
-            printf("sweep [-n calls] [-s seed] [-b seconds at most] [-a: AVX2 alone] [-f: features alone] [-m: "
-                   "allocate]\n");
+            printf("sweep [-n calls] [-s seed] [-o one call alone] [-b seconds at most] [-a: AVX2 alone]\n"
+                   "      [-p: plain calls alone] [-m: allocate] [-f: what features cost]\n");
             return 2;
         }
     }
     bench_cpu_time = 1;
-    state = (uint64_t)seed;
-    if (!only_features) bad = sweep(n, seconds);
-    printf("What a feature costs, against the plain call (aim: 1.5 at most a visible score)\n");
-    features(4, 1, 1024, 1024);
-    features(4, 8, 1, 1024);
+    if (with_features) {
+        printf("What a feature costs, against the plain call (aim: 1.5 at most a visible score)\n");
+        features(4, 1, 1024, 1024);
+        features(4, 8, 1, 1024);
+    } else bad = sweep(seed, first, n, seconds);
     return bad != 0;
 }
