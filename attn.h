@@ -11647,41 +11647,51 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     return x;
 }
 
-/* Adds the cells of -inf among the first n to the keys that are hidden. */
-ATTN__V void ATTN__FN(look_at_floats)(const float *cells, int n, unsigned long long *hidden)
+/* The keys among the first n, 64 at most, whose cells are -inf: bit j for key j. */
+ATTN__V unsigned long long ATTN__FN(hidden_floats)(const float *cells, int n)
 {
     const attn__vec none = attn__vset(-attn__inf());
+    unsigned long long hidden = 0;
     int j = 0;
     for (; j + ATTN__LANES <= n; j += ATTN__LANES)
-        hidden[j / 64] |=
-            (unsigned long long)attn__mask_bits(attn__same_bits(attn__vload(cells + j), none))
-            << j % 64;
+        hidden |=
+            (unsigned long long)attn__mask_bits(attn__same_bits(attn__vload(cells + j), none)) << j;
     if (j < n)
-        hidden[j / 64] |=
-            (unsigned long long)attn__mask_bits(attn__same_bits(attn__load_part(cells + j, n - j),
-                                                                none))
-            << j % 64;
+        hidden |= (unsigned long long)
+            attn__mask_bits(attn__same_bits(attn__load_part(cells + j, n - j), none)) << j;
+    return hidden;
 }
 
-/* Which of the first n keys of a chunk do mask, bias and keep of a row leave visible? */
+/* The same for keep bytes that are 0. */
+ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int n)
+{
+    unsigned char part[ATTN__LANES];               /* a copy: the bytes may end with the last key */
+    unsigned long long hidden = 0;
+    int j = 0;
+    for (; j + ATTN__LANES <= n; j += ATTN__LANES)
+        hidden |= (unsigned long long)attn__mask_bits(attn__zero_bytes(keep + j)) << j;
+    if (j < n) {
+        memset(part, 0, sizeof part);
+        memcpy(part, keep + j, (size_t)(n - j));
+        hidden |= (unsigned long long)attn__mask_bits(attn__zero_bytes(part)) << j;
+    }
+    return hidden;
+}
+
+/* Which of the first n keys of a chunk do mask, bias and keep of a row leave visible? Bits are
+   gathered in a register: read back from where they were stored in parts, they would wait for all
+   cells of this row before a processor can fetch those of the next. */
 static ATTN__TARGET void ATTN__FN(look)(const attn__row *row, int n, attn__keys *seen)
 {
-    unsigned long long hidden[2] = { 0, 0 };
-    unsigned char part[ATTN__LANES];               /* a copy: the bytes may end with the last key */
-    int j = 0, x;
-    if (row->keep) {
-        for (; j + ATTN__LANES <= n; j += ATTN__LANES)
-            hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(row->keep + j))
-                              << j % 64;
-        if (j < n) {
-            memset(part, 0, sizeof part);
-            memcpy(part, row->keep + j, (size_t)(n - j));
-            hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(part)) << j % 64;
-        }
+    int x;
+    for (x = 0; x < 2; x++) {
+        const int j = 64 * x, left = attn__min(n - j, 64);
+        unsigned long long hidden = 0;
+        if (row->keep && left > 0) hidden |= ATTN__FN(hidden_bytes)(row->keep + j, left);
+        if (row->mask && left > 0) hidden |= ATTN__FN(hidden_floats)(row->mask + j, left);
+        if (row->bias && left > 0) hidden |= ATTN__FN(hidden_floats)(row->bias + j, left);
+        seen->word[x] = ~hidden;
     }
-    if (row->mask) ATTN__FN(look_at_floats)(row->mask, n, hidden);
-    if (row->bias) ATTN__FN(look_at_floats)(row->bias, n, hidden);
-    for (x = 0; x < 2; x++) seen->word[x] = ~hidden[x];
 }
 
 /* softcap and ALiBi, and the stages of the weights that stand before them */
