@@ -10878,11 +10878,16 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, int last, const int n)
 {
     if (n < ATTN__TRANSPOSED) {
-        float part[ATTN__LANES * ATTN__TRANSPOSED];
+        /* With long vectors each row is stored whole, over the zeros behind the one before: it is
+           read back at once then, while what was stored in parts must reach the cache first. */
+        float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
         int i, c;
-        for (i = 0; i < ATTN__LANES; i++)
-            for (c = 0; c < ATTN__TRANSPOSED; c++)
-                part[i * ATTN__TRANSPOSED + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
+        for (i = 0; i < ATTN__LANES; i++) {
+            const float *from = k + attn__min(i, last) * row;
+            float *to = part + i * ATTN__TRANSPOSED;
+            if (ATTN__LANES > 4) attn__vstore(to, attn__load_part(from, n));
+            else for (c = 0; c < ATTN__TRANSPOSED; c++) to[c] = c < n ? from[c] : 0.0f;
+        }
         attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
     } else {
         attn__transpose(x, k, row, last);
