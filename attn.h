@@ -1216,6 +1216,32 @@ typedef struct attn__row {
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
+/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
+   left. */
+static int attn__next_run(unsigned panels, int *lo, int *hi)
+{
+    int p = *hi / ATTN__PANEL;
+    for (panels >>= p; panels && !(panels & 1u); panels >>= 1) p++;
+    *lo = p * ATTN__PANEL;
+    for (; panels & 1u; panels >>= 1) p++;
+    *hi = p * ATTN__PANEL;
+    return *lo < *hi;
+}
+
+/* The keys of a set of panels, in runs: lo <= j < hi, multiples of 16. */
+typedef struct attn__runs {
+    int n, lo[ATTN__CHUNK / ATTN__PANEL / 2], hi[ATTN__CHUNK / ATTN__PANEL / 2];
+} attn__runs;
+
+static void attn__runs_of(attn__runs *runs, unsigned panels)
+{
+    int lo = 0, hi = 0;
+    for (runs->n = 0; attn__next_run(panels, &lo, &hi); runs->n++) {
+        runs->lo[runs->n] = lo;
+        runs->hi[runs->n] = hi;
+    }
+}
+
 /* Scores of one chunk to probabilities, several rows at once. */
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
@@ -1229,8 +1255,7 @@ typedef struct attn__softmax {
     float *m, *l;                         /* [rows] out: largest visible score, sum of
                                              probabilities */
     int rows, n;                          /* rows; keys of the chunk that exist */
-    int lo, end;                          /* scores lo <= j < end are computed, both multiples of
-                                             16 */
+    attn__runs runs;                      /* the keys that have scores */
     int arrays;                           /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap, ALiBi or weights */
     int alibi;                            /* 1: slope and distance are used */
@@ -1286,7 +1311,6 @@ typedef struct attn__kernels {
     void (*softmax)(const attn__softmax *f);
     /* the same where only some panels have scores: the others are neither read nor written. Every
        row is described */
-    void (*softmax_panels)(const attn__softmax *f, unsigned panels);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
        vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
@@ -1882,7 +1906,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar, 0 };
 
 /* =================================================================================================
@@ -5481,18 +5505,6 @@ static int attn__panel_count(unsigned panels)
     return n;
 }
 
-/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
-   left. */
-static int attn__next_run(unsigned panels, int *lo, int *hi)
-{
-    int p = *hi / ATTN__PANEL;
-    for (panels >>= p; panels && !(panels & 1u); panels >>= 1) p++;
-    *lo = p * ATTN__PANEL;
-    for (; panels & 1u; panels >>= 1) p++;
-    *hi = p * ATTN__PANEL;
-    return *lo < *hi;
-}
-
 /* The cells of mask, bias and keep for row i of head h, at the chunk that begins at `first`. */
 ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int h, int i,
                                    int first)
@@ -5821,7 +5833,6 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
-    int holes;                            /* panels that are not in view->panels are left out */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -5846,7 +5857,6 @@ static void attn__band_for(attn__band *band, const attn__block *block)
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     softmax->arrays = block->arrays || !softmax->simple;
-    band->holes = 0;
     /* Rows that all see every key, with nothing added, need no description. */
     softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
 }
@@ -5900,8 +5910,13 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    band->softmax.lo = lo / 16 * 16;
-    band->softmax.end = (hi + 15) / 16 * 16;
+    if (view->holes) {
+        attn__runs_of(&band->softmax.runs, view->panels);
+    } else {
+        band->softmax.runs.n = 1;
+        band->softmax.runs.lo[0] = lo / ATTN__PANEL * ATTN__PANEL;
+        band->softmax.runs.hi[0] = (hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
+    }
     band->softmax.n = view->keys;
     band->softmax.rows = band->rows;
     band->softmax.seen = block->seen + start;
@@ -6006,14 +6021,11 @@ ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *
                                     const attn__chunk_view *view, int local, const void *ahead)
 {
     const int first = (local - band->first_head) * band->per_head;
-    int lo = 0, hi = 0;
-    if (!band->holes) {
-        attn__rows_scores(block, band, view, local, first, band->per_head, band->softmax.lo,
-                          band->softmax.end, ahead);
-        return;
-    }
-    while (attn__next_run(view->panels, &lo, &hi))
-        attn__rows_scores(block, band, view, local, first, band->per_head, lo, hi, NULL);
+    const attn__runs *runs = &band->softmax.runs;
+    int i;
+    for (i = 0; i < runs->n; i++)
+        attn__rows_scores(block, band, view, local, first, band->per_head, runs->lo[i],
+                          runs->hi[i], view->holes ? NULL : ahead);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -6025,8 +6037,7 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     const int at = band->number * ATTN__BAND;
     int r;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
-    if (band->holes) kernels->softmax_panels(&band->softmax, view->panels);
-    else kernels->softmax(&band->softmax);
+    kernels->softmax(&band->softmax);
     /* Scores may be wanted of a chunk that no row sees. */
     if (band->lo >= band->hi) return 0;
     if (!state) {
@@ -6174,19 +6185,24 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     source->v_panel = ATTN__CHUNK * 16;
 }
 
-/* The panels that the rows first .. last-1 of the band see. */
+/* The panels that the rows first .. last-1 of the band see, and their keys lo .. hi - 1. */
 static unsigned attn__tile_panels(const attn__block *block, const attn__band *band,
-                                  const attn__chunk_view *view, int first, int last)
+                                  const attn__chunk_view *view, int first, int last, int *lo,
+                                  int *hi)
 {
-    int r, lo = ATTN__CHUNK, hi = 0;
+    int r;
+    *lo = band->lo;
+    *hi = band->hi;
     if (block->arrays) return view->tile_panels[(band->start + first) / block->w->kernels->rows];
+    *lo = ATTN__CHUNK;
+    *hi = 0;
     for (r = first; r < last; r++) {
         const attn__row *row = band->row + r;
         if (row->lo >= row->hi) continue;
-        lo = attn__min(lo, row->lo);
-        hi = row->hi > hi ? row->hi : hi;
+        *lo = attn__min(*lo, row->lo);
+        *hi = row->hi > *hi ? row->hi : *hi;
     }
-    return attn__panels_between(lo, hi);
+    return attn__panels_between(*lo, *hi);
 }
 
 /* Scores and probabilities of a tile of rows in the panels that it sees. */
@@ -6194,7 +6210,7 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
                                const attn__chunk_view *view, int first, int rows, unsigned panels)
 {
     attn__softmax f = band->softmax;
-    int lo = 0, hi = 0, r;
+    int r, i;
     for (r = first; r < first + rows && !panels; r++) {
         f.m[r] = -attn__inf();
         f.l[r] = 0.0f;
@@ -6207,19 +6223,17 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
     f.m += first;
     f.l += first;
     f.rows = rows;
-    while (attn__next_run(panels, &lo, &hi)) {
-        attn__rows_scores(block, band, view, 0, first, rows, lo, hi, NULL);
-        f.lo = lo;
-        f.end = hi;
-    }
-    if (panels == attn__panels_between(f.lo, f.end)) block->w->kernels->softmax(&f);
-    else block->w->kernels->softmax_panels(&f, panels);
+    attn__runs_of(&f.runs, panels);
+    for (i = 0; i < f.runs.n; i++)
+        attn__rows_scores(block, band, view, 0, first, rows, f.runs.lo[i], f.runs.hi[i], NULL);
+    block->w->kernels->softmax(&f);
 }
 
-/* Outputs of a tile of rows: the chain over the keys of one run of panels goes on over those of the
-   next, and the last one is folded. */
+/* Outputs of a tile of rows over keys first_key .. end_key - 1: the chain over the keys of one run
+   of panels goes on over those of the next, and the last one is folded. */
 static void attn__tile_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int first, int rows, unsigned panels)
+                               attn__chunk_view *view, int first, int rows, unsigned panels,
+                               int first_key, int end_key)
 {
     int lo = 0, hi = 0, more = attn__next_run(panels, &lo, &hi);
     attn__gemm g;
@@ -6228,7 +6242,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
     g.c = block->chains;
     g.fold_a = g.fold_b = NULL;
     while (more) {
-        const int from = lo > band->lo ? lo : band->lo, to = attn__min(hi, band->hi);
+        const int from = lo > first_key ? lo : first_key, to = attn__min(hi, end_key);
         more = attn__next_run(panels, &lo, &hi);
         if (!more) {
             g.c = block->o + (ptrdiff_t)(band->start + first) * block->w->plan->v_width;
@@ -6248,10 +6262,10 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
     const attn__kernels *kernels = block->w->kernels;
     const int tile = kernels->rows, at = band->number * ATTN__BAND;
     unsigned panels[4];                   /* of each tile; attn__block_open: a band has four */
-    int t, first, seen = 0;
+    int lo[4], hi[4], t, first, seen = 0;
     for (t = first = 0; first < band->rows; t++, first += tile) {
         const int last = attn__min(first + tile, band->rows);
-        panels[t] = attn__tile_panels(block, band, view, first, last);
+        panels[t] = attn__tile_panels(block, band, view, first, last, lo + t, hi + t);
         seen += attn__panel_count(panels[t]);
     }
     /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
@@ -6268,7 +6282,7 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
                   band->rows);
     for (t = first = 0; first < band->rows; t++, first += tile)
         attn__tile_outputs(block, band, view, first, attn__min(tile, band->rows - first),
-                           panels[t]);
+                           panels[t], lo[t], hi[t]);
     return 1;
 }
 
@@ -6478,7 +6492,6 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
-        band->holes = view.holes;
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, &view, local,
                               attn__ahead_of_k(block, band, &view, local));
@@ -10873,28 +10886,7 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 }
 
 /* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
-/* x[c]: component c of ATTN__LANES keys, for n components. Where a row ends before
- * ATTN__TRANSPOSED of them, nothing behind its end is read. */
-ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, int last, const int n)
-{
-    if (n < ATTN__TRANSPOSED) {
-        /* With long vectors each row is stored whole, over the zeros behind the one before: it is
-           read back at once then, while what was stored in parts must reach the cache first. */
-        float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
-        int i, c;
-        for (i = 0; i < ATTN__LANES; i++) {
-            const float *from = k + attn__min(i, last) * row;
-            float *to = part + i * ATTN__TRANSPOSED;
-            if (ATTN__LANES > 4) attn__vstore(to, attn__load_part(from, n));
-            else for (c = 0; c < ATTN__TRANSPOSED; c++) to[c] = c < n ? from[c] : 0.0f;
-        }
-        attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
-    } else {
-        attn__transpose(x, k, row, last);
-    }
-}
-
-/* The chains s, one key in each lane, go on over n components. */
+/* The chains s, one key in each lane, go on over n components; x[c]: component c of these keys. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
     s = attn__vfma(attn__vset(q[0]), x[0], s);
@@ -10908,6 +10900,30 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
     if (n > 7) s = attn__vfma(attn__vset(q[7]), x[7], s);
 #endif
     return s;
+}
+
+/* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components, fewer
+ * than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the components
+ * are copied first. Lanes behind `last` repeat that key. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, const float *q,
+                                                            ptrdiff_t q_row, const float *k,
+                                                            ptrdiff_t k_row, int last, float *c,
+                                                            ptrdiff_t c_row)
+{
+    /* With long vectors each row is stored whole, over the zeros behind the one before: it is read
+       back at once then, while what was stored in parts must reach the cache first. */
+    float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
+    attn__vec x[ATTN__TRANSPOSED];
+    int i, t;
+    for (i = 0; i < ATTN__LANES; i++) {
+        const float *from = k + attn__min(i, last) * k_row;
+        float *to = part + i * ATTN__TRANSPOSED;
+        if (ATTN__LANES > 4) attn__vstore(to, attn__load_part(from, n));
+        else for (t = 0; t < ATTN__TRANSPOSED; t++) to[t] = t < n ? from[t] : 0.0f;
+    }
+    attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
+    for (; rows > 0; rows--, q += q_row, c += c_row)
+        attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
 /* Rows 4 KB apart map to the same set of L1, so a line of each of the next 16 keys would evict
@@ -10939,8 +10955,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
-    for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
-        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
         if (next) {
             const float *at = next
                 + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
@@ -10948,10 +10963,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
             if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
             if (linear) next += on;
         }
-/* x: components t .. t + n - 1 of the vector of keys at `at`, transposed once for all rows that want
+/* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
-#define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
-#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
+#define ATTN__KEYS(at) attn__transpose(x, at, row, last)
+#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, ATTN__TRANSPOSED)
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
@@ -10975,6 +10990,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         }
 #undef ATTN__KEYS
 #undef ATTN__DOT
+        k += ATTN__TRANSPOSED;
+        q += ATTN__TRANSPOSED;
+        k1 += ATTN__TRANSPOSED;
+        q1 += ATTN__TRANSPOSED;
     }
     attn__vstore(c, s0);
     if (rows > 1) attn__vstore(c + c_row, s1);
@@ -10984,6 +11003,12 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
     if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
     if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
+    n = g->depth - t;
+    for (t = 0; t < vecs && n > 0; t++, k += more, k1 += more) {
+        const int x0 = t * ATTN__LANES;
+        ATTN__FN(score_end)(n, rows, q, q_row, k, row, last, c + x0, c_row);
+        if (heads > 1) ATTN__FN(score_end)(n, 1, q1, 0, k1, row, last, c1 + x0, 0);
+    }
 }
 
 /* One query against the last keys, fewer than 16. Lanes where no key is get a 0: they will be
@@ -11075,24 +11100,28 @@ ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const floa
 {
     attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
     float lane[ATTN__LANES];
-    int t, i, n;
-    for (t = 0; t < g->depth; t += n) {
-        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
-        ATTN__FN(load_keys)(x, k + t, b_head, last, n);
-        ATTN__FN(load_keys)(y, q + t, a_head, last, n);
+    int t, i;
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
+        attn__transpose(x, k + t, b_head, last);
+        attn__transpose(y, q + t, a_head, last);
         s = attn__vfma(y[0], x[0], s);
-        if (n > 1) s = attn__vfma(y[1], x[1], s);
-        if (n > 2) s = attn__vfma(y[2], x[2], s);
-        if (n > 3) s = attn__vfma(y[3], x[3], s);
+        s = attn__vfma(y[1], x[1], s);
+        s = attn__vfma(y[2], x[2], s);
+        s = attn__vfma(y[3], x[3], s);
 #if ATTN__TRANSPOSED > 4
-        if (n > 4) s = attn__vfma(y[4], x[4], s);
-        if (n > 5) s = attn__vfma(y[5], x[5], s);
-        if (n > 6) s = attn__vfma(y[6], x[6], s);
-        if (n > 7) s = attn__vfma(y[7], x[7], s);
+        s = attn__vfma(y[4], x[4], s);
+        s = attn__vfma(y[5], x[5], s);
+        s = attn__vfma(y[6], x[6], s);
+        s = attn__vfma(y[7], x[7], s);
 #endif
     }
     attn__vstore(lane, s);
-    for (i = 0; i <= last; i++) c[i * c_head] = lane[i];
+    for (i = 0; i <= last; i++, q += a_head, k += b_head) {
+        int u;
+        s = attn__vset(lane[i]);
+        for (u = t; u < g->depth; u++) s = attn__vfma(attn__vset(q[u]), attn__vset(k[u]), s);
+        ATTN__FN(store_part)(c + i * c_head, s, 1);
+    }
 }
 
 /* g->rows queries of each head against the keys of a list. */
@@ -11277,7 +11306,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    if (g->b_step == 16)
+    if (g->b_step == 16 && ATTN__ISA != 2)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
             ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -11758,14 +11787,15 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     return x;
 }
 
-/* A row with arrays: hides what they hide, in s, and returns the largest visible score. */
-ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, float *s,
-                                 float *visible)
+/* A row with arrays: hides what they hide among the keys j .. end - 1, in s, and returns the largest
+ * visible score. */
+ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
+    float *s = f->scores + r * ATTN__CHUNK;
+    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
-    int j;
-    for (j = f->lo; j < f->end; j += ATTN__LANES) {
+    for (; j < end; j += ATTN__LANES) {
         /* two copies of `hide`: most vectors need no look at the ends of the range */
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
         if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
@@ -11778,21 +11808,20 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, 
 }
 
 /* All there is, in a function of its own: it is large, and rarely needed. */
-static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, float *s,
-                                                 float *visible)
+static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, int j, int end)
 {
-    return ATTN__FN(hide_row)(2, f, r, s, visible);
+    return ATTN__FN(hide_row)(2, f, r, j, end);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
-ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, float *s)
+ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
-    const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
+    const int lo = row ? row->lo : 0, hi = attn__min(row ? row->hi : f->n, end);
+    float *s = f->scores + r * ATTN__CHUNK;
     attn__vec largest = attn__vset(-attn__inf()), largest1 = largest;
-    int j = f->lo;
     if (lo < hi) f->seen[r] = 1;
-    while (j < f->end) {
+    while (j < end) {
         if (j >= lo && j + 2 * ATTN__LANES <= hi) {
             /* All are visible, and stay as they are. Two chains: one would wait for itself. */
             for (; j + 2 * ATTN__LANES <= hi; j += 2 * ATTN__LANES) {
@@ -11810,31 +11839,35 @@ ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, float *s)
 }
 
 /* ---- scores to probabilities: then exp and its sum ------------------------------------------- */
-/* p = exp(s - m) in place. Returns l: 16 lane sums (lane = key mod 16) in l0..l3, then their
- * tree. */
-static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
+/* p = exp(s - m) in place, over the keys of some runs. Returns l: 16 lane sums (lane = key mod 16)
+ * in l0..l3, then their tree. */
+static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, float m)
 {
     const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);  /* -inf - -inf would be NaN */
     attn__vec l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
-    int j;
-    /* one panel a step, whatever the lanes: its vectors do not wait for each other */
-    for (j = from; j < to; j += ATTN__PANEL) {
-        const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
-        attn__vstore(s + j, p0);
-        l0 = attn__vadd(l0, p0);
-        if (ATTN__LANES < 16) {
-            const attn__vec p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + ATTN__LANES), top));
-            attn__vstore(s + j + ATTN__LANES, p1);
-            l1 = attn__vadd(l1, p1);
-        }
-        if (ATTN__LANES < 8) {
-            float *s2 = s + j + 2 * ATTN__LANES, *s3 = s2 + ATTN__LANES;
-            const attn__vec p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s2), top));
-            const attn__vec p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s3), top));
-            attn__vstore(s2, p2);
-            attn__vstore(s3, p3);
-            l2 = attn__vadd(l2, p2);
-            l3 = attn__vadd(l3, p3);
+    int i, j;
+    for (i = 0; i < runs->n; i++) {
+        const int end = runs->hi[i];
+        /* one panel a step, whatever the lanes: its vectors do not wait for each other */
+        for (j = runs->lo[i]; j < end; j += ATTN__PANEL) {
+            const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
+            attn__vstore(s + j, p0);
+            l0 = attn__vadd(l0, p0);
+            if (ATTN__LANES < 16) {
+                float *s1 = s + j + ATTN__LANES;
+                const attn__vec p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s1), top));
+                attn__vstore(s1, p1);
+                l1 = attn__vadd(l1, p1);
+            }
+            if (ATTN__LANES < 8) {
+                float *s2 = s + j + 2 * ATTN__LANES, *s3 = s2 + ATTN__LANES;
+                const attn__vec p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s2), top));
+                const attn__vec p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s3), top));
+                attn__vstore(s2, p2);
+                attn__vstore(s3, p3);
+                l2 = attn__vadd(l2, p2);
+                l3 = attn__vadd(l3, p3);
+            }
         }
     }
     /* the tree: lanes 8 apart, then 4 apart, as far as they are in different vectors */
@@ -11847,25 +11880,26 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
 /* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
 /* x and y: the panel of row r, hidden keys at -inf */
 ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__softmax *f, int r,
-                                  attn__vec *x, attn__vec *y)
+                                  int j, attn__vec *x, attn__vec *y)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo, &any);
+    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, j, &any);
     if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo + ATTN__LANES, &any);
+        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, j + ATTN__LANES, &any);
     if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
         f->seen[r] = 1;
 }
 
 /* p = exp(s - m), stored; returns the lane sums */
-ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, attn__vec x, attn__vec y)
+ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, int j, attn__vec x,
+                                     attn__vec y)
 {
     const attn__vec m = attn__vset(f->m[r]);
     const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
-    float *s = f->scores + r * ATTN__CHUNK + f->lo;
+    float *s = f->scores + r * ATTN__CHUNK + j;
     x = ATTN__FN(vexp)(attn__vsub(x, top));
     attn__vstore(s, x);
     if (ATTN__LANES == 16) return x;
@@ -11876,7 +11910,7 @@ ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, attn__vec x
 
 /* Four rows side by side, so that their trees share instructions. Behind the last row it is
  * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f)
+ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f, int j)
 {
     const int last = f->rows - 1;
     int r;
@@ -11884,19 +11918,19 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softm
         const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last);
         const int r3 = attn__min(r + 3, last);
         attn__vec x0, x1, x2, x3, y0, y1, y2, y3;
-        ATTN__FN(panel_hide)(kind, whole, f, r, &x0, &y0);
-        ATTN__FN(panel_hide)(kind, whole, f, r1, &x1, &y1);
-        ATTN__FN(panel_hide)(kind, whole, f, r2, &x2, &y2);
-        ATTN__FN(panel_hide)(kind, whole, f, r3, &x3, &y3);
+        ATTN__FN(panel_hide)(kind, whole, f, r, j, &x0, &y0);
+        ATTN__FN(panel_hide)(kind, whole, f, r1, j, &x1, &y1);
+        ATTN__FN(panel_hide)(kind, whole, f, r2, j, &x2, &y2);
+        ATTN__FN(panel_hide)(kind, whole, f, r3, j, &x3, &y3);
         if (ATTN__LANES == 16)
             attn__reduce_four(f->m + r, 1, x0, x1, x2, x3);
         else
             attn__reduce_four(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1),
                               attn__vmax(x2, y2), attn__vmax(x3, y3));
-        x0 = ATTN__FN(panel_exp)(f, r, x0, y0);
-        x1 = ATTN__FN(panel_exp)(f, r1, x1, y1);
-        x2 = ATTN__FN(panel_exp)(f, r2, x2, y2);
-        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, x3, y3));
+        x0 = ATTN__FN(panel_exp)(f, r, j, x0, y0);
+        x1 = ATTN__FN(panel_exp)(f, r1, j, x1, y1);
+        x2 = ATTN__FN(panel_exp)(f, r2, j, x2, y2);
+        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, j, x3, y3));
     }
 }
 #endif
@@ -11905,79 +11939,28 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softm
  * waits for its own maximum. */
 static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
-    int r;
+    const attn__runs *runs = &f->runs;
+    int r, i;
 #if ATTN__LANES >= 8
     /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows */
-    if (f->end - f->lo == ATTN__PANEL && f->simple) {
-        if (f->arrays) ATTN__FN(panels)(1, 0, f);
-        else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f);
-        else ATTN__FN(panels)(0, 1, f);
+    if (runs->n == 1 && runs->hi[0] - runs->lo[0] == ATTN__PANEL && f->simple) {
+        if (f->arrays) ATTN__FN(panels)(1, 0, f, runs->lo[0]);
+        else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f, runs->lo[0]);
+        else ATTN__FN(panels)(0, 1, f, runs->lo[0]);
         return;
     }
 #endif
-    for (r = 0; r < f->rows; r++) {
-        float *s = f->scores + r * ATTN__CHUNK;
-        float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-        f->m[r] = !f->arrays ? ATTN__FN(hide_range)(f, r, s)
-                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, visible)
-                            : ATTN__FN(hide_row_any)(f, r, s, visible);
+    for (i = 0; i < runs->n; i++) {
+        const int j = runs->lo[i], end = runs->hi[i];
+        for (r = 0; r < f->rows; r++) {
+            const float m = !f->arrays ? ATTN__FN(hide_range)(f, r, j, end)
+                          : f->simple ? ATTN__FN(hide_row)(1, f, r, j, end)
+                                      : ATTN__FN(hide_row_any)(f, r, j, end);
+            if (i == 0 || m > f->m[r]) f->m[r] = m;
+        }
     }
     for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
-}
-
-/* ---- the same, over some of the panels ------------------------------------------------------- */
-/* hide_row of one panel that begins at key j */
-ATTN__V attn__vec ATTN__FN(hide_panel)(const int kind, const attn__softmax *f, int r, int j,
-                                       attn__vec largest, attn__vec *any)
-{
-    const attn__row *row = f->row + r;
-    float *s = f->scores + r * ATTN__CHUNK;
-    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-    const int end = j + ATTN__PANEL;
-    for (; j < end; j += ATTN__LANES) {
-        const attn__vec x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, any);
-        attn__vstore(s + j, x);
-        largest = attn__vmax(largest, x);
-    }
-    return largest;
-}
-
-/* As exp_sum. The sum goes on from panel to panel: 16 floats, as vectors or not. */
-ATTN__V float ATTN__FN(exp_panels)(float *s, unsigned panels, float m)
-{
-    const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);
-    attn__vec l[ATTN__PANEL / ATTN__LANES];
-    int j, x;
-    for (x = 0; x < ATTN__PANEL / ATTN__LANES; x++) l[x] = attn__vset(0.0f);
-    for (j = 0; panels; j += ATTN__PANEL, panels >>= 1)
-        for (x = 0; panels & 1u && x < ATTN__PANEL / ATTN__LANES; x++) {
-            float *at = s + j + x * ATTN__LANES;
-            const attn__vec p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top));
-            attn__vstore(at, p);
-            l[x] = attn__vadd(l[x], p);
-        }
-    for (x = ATTN__PANEL / ATTN__LANES / 2; x > 0; x /= 2)
-        for (j = 0; j < x; j++) l[j] = attn__vadd(l[j], l[j + x]);
-    return attn__sum_lanes(l[0]);
-}
-
-/* The soft-max of some rows of one chunk, where only some panels have scores. */
-static ATTN__TARGET void ATTN__FN(softmax_panels)(const attn__softmax *f, unsigned panels)
-{
-    int r, j;
-    for (r = 0; r < f->rows; r++) {
-        attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f);
-        for (j = 0; panels >> j / ATTN__PANEL; j += ATTN__PANEL) {
-            if (!(panels >> j / ATTN__PANEL & 1u)) continue;
-            if (f->simple) largest = ATTN__FN(hide_panel)(1, f, r, j, largest, &any);
-            else largest = ATTN__FN(hide_panel)(2, f, r, j, largest, &any);
-        }
-        if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
-        f->m[r] = attn__max_lane(largest);
-    }
-    for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_panels)(f->scores + r * ATTN__CHUNK, panels, f->m[r]);
+        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, runs, f->m[r]);
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
@@ -12077,18 +12060,11 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
 }
 
-/* The chains of one row go on over components behind the last whole step of small_vector, key by
- * key, because rows end there. */
-ATTN__V void ATTN__FN(small_rest)(const attn__small *f, const float *k, const float *q, float *s,
-                                  int key)
+/* Of one row: a function, which exists once. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
+                                                            const float *q, float *s, int key)
 {
-    int t;
-    for (; key < f->n; key++) {
-        attn__vec chain = attn__vset(s[key]);
-        for (t = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED; t < f->head_dim; t++)
-            chain = attn__vfma(attn__vset(q[t]), attn__vset(k[key * f->k_row + t]), chain);
-        ATTN__FN(store_part)(s + key, chain, 1);
-    }
+    ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->n - key) - 1);
 }
 
 /* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
@@ -12135,24 +12111,32 @@ ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, 
 ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
                                     const float *q, float *s)
 {
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
-    int key, i;
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES, same = shared ? rows : 1;
+    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
+    int key, first, i;
     for (key = 0; key < f->finished && key < f->n; key += two)
         ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
                               + key % ATTN__PANEL, q, s + key);
     if (key >= f->n) return;
-    i = key;
-    /* Whole vectors have code of their own in the usual case alone. */
-    if (rows > 1 && !shared)
+    first = key;
+    if (shared)
+        for (; key < f->n; key += ATTN__LANES)
+            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
+                                   attn__min(ATTN__LANES, f->n - key) - 1);
+    /* Four rows together have code of their own for whole vectors alone. */
+    else if (rows > 1)
         for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
     for (; key < f->n; key += ATTN__LANES)
-        ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
-                               attn__min(ATTN__LANES, f->n - key) - 1);
+        for (i = 0; i < rows; i++)
+            ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
     if (f->head_dim % ATTN__TRANSPOSED == 0) return;
-    for (key = i, i = 0; i < rows; i++)
-        ATTN__FN(small_rest)(f, f->k[r + i], q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS,
-                             key);
+    for (key = first; key < f->n; key += ATTN__LANES)
+        for (i = 0; i < rows; i += same)
+            ATTN__FN(score_end)(f->head_dim - whole, same, q + i * ATTN__SMALL_DIM + whole,
+                                ATTN__SMALL_DIM, f->k[r + i] + key * f->k_row + whole, f->k_row,
+                                attn__min(ATTN__LANES, f->n - key) - 1,
+                                s + i * ATTN__SMALL_KEYS + key, ATTN__SMALL_KEYS);
 }
 
 /* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
@@ -12261,7 +12245,7 @@ static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
-    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax), ATTN__FN(softmax_panels),
+    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen), ATTN__SMALL
 };
