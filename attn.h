@@ -11703,12 +11703,15 @@ ATTN__V unsigned long long ATTN__FN(hidden_floats)(const float *cells, int n)
     const attn__vec none = attn__vset(-attn__inf());
     unsigned long long hidden = 0;
     int j = 0;
-    for (; j + ATTN__LANES <= n; j += ATTN__LANES)
-        hidden |=
-            (unsigned long long)attn__mask_bits(attn__same_bits(attn__vload(cells + j), none)) << j;
-    if (j < n)
-        hidden |= (unsigned long long)
-            attn__mask_bits(attn__same_bits(attn__load_part(cells + j, n - j), none)) << j;
+    for (; j + 2 * ATTN__LANES <= n; j += 2 * ATTN__LANES) {
+        const attn__vec a = attn__vload(cells + j), b = attn__vload(cells + j + ATTN__LANES);
+        const unsigned long long high = attn__mask_bits(attn__same_bits(b, none));
+        hidden |= (attn__mask_bits(attn__same_bits(a, none)) | high << ATTN__LANES) << j;
+    }
+    for (; j < n; j += ATTN__LANES) {
+        const attn__vec a = attn__load_part(cells + j, n - j);
+        hidden |= (unsigned long long)attn__mask_bits(attn__same_bits(a, none)) << j;
+    }
     return hidden;
 }
 
