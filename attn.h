@@ -11312,7 +11312,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    if (g->b_step == 16 && ATTN__ISA != 2)
+    if (g->b_step == 16 && vecs == 2 && ATTN__ISA != 2)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
             ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -11719,8 +11719,10 @@ static ATTN__TARGET void ATTN__FN(look)(const attn__row *row, int n, attn__keys 
             hidden[j / 64] |= (unsigned long long)attn__mask_bits(attn__zero_bytes(part)) << j % 64;
         }
     }
-    if (row->mask) ATTN__FN(look_at_floats)(row->mask, n, hidden);
-    if (row->bias) ATTN__FN(look_at_floats)(row->bias, n, hidden);
+    for (x = 0; x < 2; x++) {
+        const float *cells = x ? row->bias : row->mask;
+        if (cells) ATTN__FN(look_at_floats)(cells, n, hidden);
+    }
     for (x = 0; x < 2; x++) seen->word[x] = ~hidden[x];
 }
 
@@ -12137,18 +12139,26 @@ ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, 
 #undef ATTN__STORE
 }
 
-/* All scores of `rows` rows from row r on. */
-ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
-                                    const float *q, float *s)
+/* Scores of `rows` rows from row r on against the keys in panels of a cache; returns how many keys
+ * these are. */
+ATTN__V int ATTN__FN(small_panels)(const int rows, const attn__small *f, int r, const float *q,
+                                   float *s)
 {
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES, same = shared ? rows : 1;
-    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
-    int key, first, i;
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
+    int key;
     for (key = 0; key < f->finished && key < f->n; key += two)
         ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
                               + key % ATTN__PANEL, q, s + key);
-    if (key >= f->n) return;
-    first = key;
+    return key;
+}
+
+/* Scores of the same rows against the keys behind them, which are rows of memory. */
+ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
+                                    const float *q, float *s, int key)
+{
+    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED, same = shared ? rows : 1;
+    const int first = key;
+    int i;
     if (shared)
         for (; key < f->n; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
@@ -12259,9 +12269,11 @@ static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
                            f->k[r] == f->k[r + 3];
         const float *q0 = q + r * ATTN__SMALL_DIM;
         float *s0 = s + r * ATTN__SMALL_KEYS;
-        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0);
-        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0);
-        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0);
+        const int key = rows == 4 ? ATTN__FN(small_panels)(4, f, r, q0, s0)
+                                  : ATTN__FN(small_panels)(1, f, r, q0, s0);
+        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0, key);
+        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0, key);
+        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0, key);
         r += rows;
     }
     for (r = 0; r < f->rows; r++) {
