@@ -940,6 +940,11 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    Thread safe: several threads may use one pool at once; their jobs take turns.
    Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
    one behind the other. So no two pools can wait for each other.
+   Linux on a small virtual machine often wakes a thread on the processor of the one that wakes it,
+   and then one processor does the work of two. So a pool of two keeps its worker off the caller's
+   processor while it wakes it; where the worker may run is not changed beyond that, and what the
+   program, taskset or a cpuset has said holds. Larger pools leave it all to the system: threads
+   that are bound, one to a processor, want an attn_exec of your own.
    After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
    destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
    attn_pool_destroy while you fork. Pools that the child creates are as good as any. */

@@ -235,9 +235,8 @@ long sys_call(long number, ...)
     va_list list;
     long a, b, c;
     if (number == SYS_gettid) {
-        const long id = syscall(SYS_gettid);
-        __atomic_store_n(&place.worker, id, __ATOMIC_SEQ_CST);
-        return id;
+        place.worker = syscall(SYS_gettid);
+        return place.worker;
     }
     va_start(list, number);
     if (number == SYS_getcpu) {
@@ -300,16 +299,22 @@ static void place_task(void *arg, int i)
     while (__atomic_load_n(there, __ATOMIC_SEQ_CST) < 2) sched_yield();
 }
 
-/* One job for a worker that sleeps; what was asked of the system by it. */
-static void place_job(attn_pool *p)
+static void place_wait(attn_pool *p)                          /* until all workers sleep */
 {
-    int there = 0, asleep = 0;
+    int asleep = 0;
     while (!asleep) {
         attn__lock_take(&p->lock);
         asleep = p->sleeping == p->workers;
         attn__lock_give(&p->lock);
         sched_yield();
     }
+}
+
+/* One job for workers that sleep; what it asks of the system. */
+static void place_job(attn_pool *p)
+{
+    int there = 0;
+    place_wait(p);
     place.asked = place.set = place.awake = 0, place.woke_at = -1;
     attn__pool_run(p, 2, place_task, &there);
 }
@@ -329,9 +334,10 @@ static void apart(void)
     }
     memset(&place, 0, sizeof place);
     p = attn_pool_create(2);
-    CHECK(p != NULL);
-    if (!p) return;
-    while (!(w = __atomic_load_n(&place.worker, __ATOMIC_SEQ_CST))) sched_yield();
+    if (p) place_wait(p);
+    w = place.worker;
+    CHECK(p != NULL && w != 0);
+    if (!p || !w) return;
 
     /* Both on one processor, then free again. */
     for (int round = 0; round < 10; round++) {
@@ -384,9 +390,10 @@ static void apart_refused(void)
     memset(&place, 0, sizeof place);
     sys.processors = 2;
     p = attn_pool_create(2);
-    CHECK(p != NULL);
-    if (!p) return;
-    while (!(w = __atomic_load_n(&place.worker, __ATOMIC_SEQ_CST))) sched_yield();
+    if (p) place_wait(p);
+    w = place.worker;
+    CHECK(p != NULL && w != 0);
+    if (!p || !w) return;
     for (int k = 0; k < 4; k++) {
         const attn__mask before = place_of(w);
         place.refuse = no[k], place.far = no[k] ? 0 : 1024;
