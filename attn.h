@@ -9696,8 +9696,18 @@ static __declspec(thread) int attn__in_task;
    a few milliseconds after it. So a worker that sleeps is moved off the caller's processor before
    it is woken, and as soon as it is awake it may run again wherever it might before. */
 #if defined(__linux__)
+#define ATTN__APART 1
+#if defined(__GLIBC__) && defined(__has_include)
+#if !__has_include(<asm/unistd.h>)        /* gcc -m32 where only the other width is installed */
+#undef ATTN__APART
+#endif
+#endif
+#endif
+
+#ifdef ATTN__APART
 #include <sys/syscall.h>
-#if !defined(__cplusplus) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
+#if !defined(__cplusplus) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_BSD_SOURCE)
 extern long syscall(long number, ...);    /* unistd.h has it, but hides it from -std=c99 */
 #endif
 typedef struct attn__mask {               /* processors, a bit each */

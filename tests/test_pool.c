@@ -36,13 +36,9 @@ static long sys_processors(void);
 #if defined(__linux__)
 #include <sched.h>
 #include <stdarg.h>
-#include <sys/syscall.h>
 long syscall(long number, ...);                               /* which unistd.h hides from -std=c99 */
 long sys_call(long number, ...);
 #define syscall sys_call
-#define HAVE_PLACES 1
-#else
-#define HAVE_PLACES 0
 #endif
 
 #if defined(__GNUC__) && !defined(ATTN_NO_SIMD) && (defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__)))
@@ -219,7 +215,7 @@ static void creation_fails(void)
 }
 
 /* ---- where threads begin ------------------------------------------------------------------------------------- */
-#if HAVE_PLACES
+#ifdef ATTN__APART
 /* What the pool asks of the system about processors. `refuse`: this call fails; `far`: the caller stands on a processor
    with this number; `meddle`: as soon as the worker has been moved somebody else gives it this mask. */
 static struct {
