@@ -246,7 +246,7 @@ long sys_call(long number, ...)
     }
     a = va_arg(list, long), b = va_arg(list, long), c = (long)va_arg(list, void *);
     va_end(list);
-    if (a == 0 && number == SYS_sched_getaffinity) {          /* the worker, awake, before it may run everywhere again */
+    if (a == 0 && number == SYS_sched_getaffinity) {          /* the worker, awake, not yet free to go anywhere */
         unsigned cpu = 0;
         syscall(SYS_getcpu, &cpu, (void *)0, (void *)0);
         place.awake++, place.woke_at = (int)cpu;
