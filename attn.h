@@ -9763,9 +9763,10 @@ static void attn__sleeper_move(attn__sleeper *s)
 static void attn__sleeper_return(attn__sleeper *s)
 {
     attn__mask now;
-    if (s->moved && attn__mask_get(&now, 0) && memcmp(&now, &s->away, sizeof now) == 0)
-        (void)attn__mask_set(&s->home, 0);
+    if (!s->moved) return;
     s->moved = 0;
+    (void)attn__mask_get(&now, 0);
+    if (memcmp(&now, &s->away, sizeof now) == 0) (void)attn__mask_set(&s->home, 0);
 }
 #else
 typedef int attn__sleeper;
