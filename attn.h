@@ -10033,6 +10033,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
+#define attn__quarters    ATTN__FN(quarters)         /* p[lane / 4][at + lane % 4] */
+#define attn__turn        ATTN__FN(turn)             /* x[c]: floats c of r0..r3, in each quarter */
 
 #if ATTN__ISA == 2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
@@ -10276,6 +10278,21 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
 #undef ATTN__OP
 #undef ATTN__HALVES
 }
+ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
+{
+    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
+    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
+    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
+    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
+    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
+    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
+    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
+}
+ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p[0] + at)),
+                                _mm_loadu_ps(p[1] + at), 1);
+}
 /* four floats of row i in the low half, of row i + 4 in the high one */
 ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10285,17 +10302,8 @@ ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
     /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
-    const __m256 r0 = ATTN__FN(two_rows)(from, 0, row, last);
-    const __m256 r1 = ATTN__FN(two_rows)(from, 1, row, last);
-    const __m256 r2 = ATTN__FN(two_rows)(from, 2, row, last);
-    const __m256 r3 = ATTN__FN(two_rows)(from, 3, row, last);
-    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
-    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
-    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
-    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
-    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
-    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
+    attn__turn(x, ATTN__FN(two_rows)(from, 0, row, last), ATTN__FN(two_rows)(from, 1, row, last),
+               ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
 }
 
 #elif ATTN__ISA == 4
@@ -10427,18 +10435,26 @@ ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int l
 /* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
  * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
  * of rows i + 4 .. i + 7. */
-ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
-    const __m512 r0 = ATTN__FN(two_rows)(p, i, row, last);
-    const __m512 r1 = ATTN__FN(two_rows)(p, i + 1, row, last);
-    const __m512 r2 = ATTN__FN(two_rows)(p, i + 2, row, last);
-    const __m512 r3 = ATTN__FN(two_rows)(p, i + 3, row, last);
     const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
     const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
-    y[0] = _mm512_shuffle_ps(t0, t2, 0x44);
-    y[1] = _mm512_shuffle_ps(t0, t2, 0xee);
-    y[2] = _mm512_shuffle_ps(t1, t3, 0x44);
-    y[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+    x[0] = _mm512_shuffle_ps(t0, t2, 0x44);
+    x[1] = _mm512_shuffle_ps(t0, t2, 0xee);
+    x[2] = _mm512_shuffle_ps(t1, t3, 0x44);
+    x[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+}
+ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
+{
+    attn__vec x = _mm512_castps128_ps512(_mm_loadu_ps(p[0] + at));
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[1] + at), 1);
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[2] + at), 2);
+    return _mm512_insertf32x4(x, _mm_loadu_ps(p[3] + at), 3);
+}
+ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+{
+    attn__turn(y, ATTN__FN(two_rows)(p, i, row, last), ATTN__FN(two_rows)(p, i + 1, row, last),
+               ATTN__FN(two_rows)(p, i + 2, row, last), ATTN__FN(two_rows)(p, i + 3, row, last));
 }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
@@ -10969,23 +10985,7 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 }
 
 /* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
-/* x[c]: component c of ATTN__LANES keys, for n components. Where a row ends before
- * ATTN__TRANSPOSED of them, nothing behind its end is read. */
-ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, int last, const int n)
-{
-    if (n < ATTN__TRANSPOSED) {
-        float part[ATTN__LANES * ATTN__TRANSPOSED];
-        int i, c;
-        for (i = 0; i < ATTN__LANES; i++)
-            for (c = 0; c < ATTN__TRANSPOSED; c++)
-                part[i * ATTN__TRANSPOSED + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
-        attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
-    } else {
-        attn__transpose(x, k, row, last);
-    }
-}
-
-/* The chains s, one key in each lane, go on over n components. */
+/* The chains s, one key in each lane, go on over n components; x[c]: component c of these keys. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
     s = attn__vfma(attn__vset(q[0]), x[0], s);
@@ -10999,6 +10999,26 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
     if (n > 7) s = attn__vfma(attn__vset(q[7]), x[7], s);
 #endif
     return s;
+}
+
+/* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components, fewer
+ * than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the components
+ * are copied first. Lanes behind `last` repeat that key. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, const float *q,
+                                                            ptrdiff_t q_row, const float *k,
+                                                            ptrdiff_t k_row, int last, float *c,
+                                                            ptrdiff_t c_row)
+{
+    float part[ATTN__LANES * ATTN__TRANSPOSED];
+    attn__vec x[ATTN__TRANSPOSED];
+    int i, t;
+    memset(part, 0, sizeof part);
+    for (i = 0; i < ATTN__LANES; i++)
+        for (t = 0; t < n; t++)
+            part[i * ATTN__TRANSPOSED + t] = k[attn__min(i, last) * k_row + t];
+    attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
+    for (; rows > 0; rows--, q += q_row, c += c_row)
+        attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
 /* Rows 4 KB apart map to the same set of L1, so a line of each of the next 16 keys would evict
@@ -11030,8 +11050,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
-    for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
-        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
         if (next) {
             const float *at = next
                 + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
@@ -11039,10 +11058,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
             if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
             if (linear) next += on;
         }
-/* x: components t .. t + n - 1 of the vector of keys at `at`, transposed once for all rows that want
+/* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
-#define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
-#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
+#define ATTN__KEYS(at) attn__transpose(x, at, row, last)
+#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, ATTN__TRANSPOSED)
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
@@ -11066,6 +11085,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         }
 #undef ATTN__KEYS
 #undef ATTN__DOT
+        k += ATTN__TRANSPOSED;
+        q += ATTN__TRANSPOSED;
+        k1 += ATTN__TRANSPOSED;
+        q1 += ATTN__TRANSPOSED;
     }
     attn__vstore(c, s0);
     if (rows > 1) attn__vstore(c + c_row, s1);
@@ -11075,6 +11098,12 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
     if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
     if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
+    n = g->depth - t;
+    for (t = 0; t < vecs && n > 0; t++, k += more, k1 += more) {
+        const int x0 = t * ATTN__LANES;
+        ATTN__FN(score_end)(n, rows, q, q_row, k, row, last, c + x0, c_row);
+        if (heads > 1) ATTN__FN(score_end)(n, 1, q1, 0, k1, row, last, c1 + x0, 0);
+    }
 }
 
 /* One query against the last keys, fewer than 16. Lanes where no key is get a 0: they will be
@@ -11166,24 +11195,28 @@ ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const floa
 {
     attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
     float lane[ATTN__LANES];
-    int t, i, n;
-    for (t = 0; t < g->depth; t += n) {
-        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
-        ATTN__FN(load_keys)(x, k + t, b_head, last, n);
-        ATTN__FN(load_keys)(y, q + t, a_head, last, n);
+    int t, i;
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
+        attn__transpose(x, k + t, b_head, last);
+        attn__transpose(y, q + t, a_head, last);
         s = attn__vfma(y[0], x[0], s);
-        if (n > 1) s = attn__vfma(y[1], x[1], s);
-        if (n > 2) s = attn__vfma(y[2], x[2], s);
-        if (n > 3) s = attn__vfma(y[3], x[3], s);
+        s = attn__vfma(y[1], x[1], s);
+        s = attn__vfma(y[2], x[2], s);
+        s = attn__vfma(y[3], x[3], s);
 #if ATTN__TRANSPOSED > 4
-        if (n > 4) s = attn__vfma(y[4], x[4], s);
-        if (n > 5) s = attn__vfma(y[5], x[5], s);
-        if (n > 6) s = attn__vfma(y[6], x[6], s);
-        if (n > 7) s = attn__vfma(y[7], x[7], s);
+        s = attn__vfma(y[4], x[4], s);
+        s = attn__vfma(y[5], x[5], s);
+        s = attn__vfma(y[6], x[6], s);
+        s = attn__vfma(y[7], x[7], s);
 #endif
     }
     attn__vstore(lane, s);
-    for (i = 0; i <= last; i++) c[i * c_head] = lane[i];
+    for (i = 0; i <= last; i++, q += a_head, k += b_head) {
+        int u;
+        s = attn__vset(lane[i]);
+        for (u = t; u < g->depth; u++) s = attn__vfma(attn__vset(q[u]), attn__vset(k[u]), s);
+        ATTN__FN(store_part)(c + i * c_head, s, 1);
+    }
 }
 
 /* g->rows queries of each head against the keys of a list. */
@@ -11368,7 +11401,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    if (g->b_step == 16)
+    if (g->b_step == 16 && ATTN__ISA != 2)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
             ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -12112,19 +12145,46 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
 }
 
-/* The chains of one row go on over components behind the last whole step of small_vector, key by
- * key, because rows end there. */
-ATTN__V void ATTN__FN(small_rest)(const attn__small *f, const float *k, const float *q, float *s,
-                                  int key)
+/* Of one row: a function, which exists once. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
+                                                            const float *q, float *s, int key)
 {
-    int t;
-    for (; key < f->n; key++) {
-        attn__vec chain = attn__vset(s[key]);
-        for (t = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED; t < f->head_dim; t++)
-            chain = attn__vfma(attn__vset(q[t]), attn__vset(k[key * f->k_row + t]), chain);
-        ATTN__FN(store_part)(s + key, chain, 1);
-    }
+    ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->n - key) - 1);
 }
+
+#if ATTN__LANES > 4
+/* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of a
+ * vector for each row. y: a few components of these queries; x: of a key in each lane. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
+                                                            const float *q, float *s, int key)
+{
+    const ptrdiff_t row = f->k_row, last = f->n - key - 1;
+    const ptrdiff_t at1 = last < 1 ? 0 : row, at2 = last < 2 ? at1 : 2 * row;
+    const ptrdiff_t at3 = last < 3 ? at2 : 3 * row;
+    const int end = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
+    const float *k[ATTN__LANES / 4], *queries[ATTN__LANES / 4];
+    attn__vec chain = attn__vset(0.0f), x[4], y[4];
+    float lane[ATTN__LANES];
+    int i, t;
+    for (i = 0; i < ATTN__LANES / 4; i++) {
+        k[i] = f->k[r + i] + key * row;
+        queries[i] = q + i * ATTN__SMALL_DIM;
+    }
+    for (t = 0; t < end; t += 4) {
+        y[0] = attn__quarters(queries, t);
+        attn__turn(x, attn__quarters(k, t), attn__quarters(k, t + at1), attn__quarters(k, t + at2),
+                   attn__quarters(k, t + at3));
+        attn__turn(y, y[0], y[0], y[0], y[0]);
+        chain = attn__vfma(y[0], x[0], chain);
+        chain = attn__vfma(y[1], x[1], chain);
+        chain = attn__vfma(y[2], x[2], chain);
+        chain = attn__vfma(y[3], x[3], chain);
+    }
+    attn__vstore(lane, chain);
+    for (i = 0; i < ATTN__LANES / 4; i++)
+        memcpy(s + i * ATTN__SMALL_KEYS + key, lane + 4 * i, 4 * sizeof(float));
+}
+#endif
 
 /* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
  * with 16 lanes it is one vector. a and b hold the chains of both. */
@@ -12170,24 +12230,39 @@ ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, 
 ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
                                     const float *q, float *s)
 {
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
-    int key, i;
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES, same = shared ? rows : 1;
+    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
+    int key, first, i;
     for (key = 0; key < f->finished && key < f->n; key += two)
         ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
                               + key % ATTN__PANEL, q, s + key);
     if (key >= f->n) return;
-    i = key;
-    /* Whole vectors have code of their own in the usual case alone. */
-    if (rows > 1 && !shared)
+    first = key;
+    if (shared)
+        for (; key < f->n; key += ATTN__LANES)
+            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
+                                   attn__min(ATTN__LANES, f->n - key) - 1);
+    /* Four rows together have code of their own for whole vectors alone. */
+    else if (rows > 1)
         for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
+#if ATTN__LANES > 4
+    if (rows > 1 && key < f->n && key + 4 >= f->n) {
+        for (i = 0; i < rows; i += ATTN__LANES / 4)
+            ATTN__FN(small_few)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
+        key = f->n;
+    }
+#endif
     for (; key < f->n; key += ATTN__LANES)
-        ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
-                               attn__min(ATTN__LANES, f->n - key) - 1);
+        for (i = 0; i < rows; i++)
+            ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
     if (f->head_dim % ATTN__TRANSPOSED == 0) return;
-    for (key = i, i = 0; i < rows; i++)
-        ATTN__FN(small_rest)(f, f->k[r + i], q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS,
-                             key);
+    for (key = first; key < f->n; key += ATTN__LANES)
+        for (i = 0; i < rows; i += same)
+            ATTN__FN(score_end)(f->head_dim - whole, same, q + i * ATTN__SMALL_DIM + whole,
+                                ATTN__SMALL_DIM, f->k[r + i] + key * f->k_row + whole, f->k_row,
+                                attn__min(ATTN__LANES, f->n - key) - 1,
+                                s + i * ATTN__SMALL_KEYS + key, ATTN__SMALL_KEYS);
 }
 
 /* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
