@@ -25,6 +25,7 @@
 #endif
 
 #include "bench.h"
+#include "summary.h"
 
 enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS };
 
@@ -336,46 +337,15 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
 }
 
 /* ---- the summary: from the CSV, so that it covers all runs ----------------------------------------------------- */
-typedef struct row {
-    char isa[8], shape[8], name[24], best[24];
-    int threads, samples;
-    double ms, least, gflops, gbs, ratio, y, reading, aim;
-} row;
-
-static int read_rows(const char *path, row *rows, int max)
-{
-    FILE *f = fopen(path, "r");
-    char line[512];
-    int n = 0;
-    while (f && n < max && fgets(line, sizeof line, f)) {
-        row *r = &rows[n];
-        if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf", r->isa, r->shape,
-                   &r->threads, r->name, &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio, &r->y, &r->reading,
-                   &r->samples, r->best, &r->aim) == 14)
-            n++;
-    }
-    if (f) fclose(f);
-    return n;
-}
-
-static const row *find(const row *rows, int n, const row *like, int threads)
-{
-    for (int i = 0; i < n; i++)
-        if (!strcmp(rows[i].isa, like->isa) && !strcmp(rows[i].shape, like->shape) &&
-            !strcmp(rows[i].name, like->name) && rows[i].threads == threads)
-            return &rows[i];
-    return NULL;
-}
-
 static void summary(const char *path)
 {
-    static row rows[4096];
-    const int n = read_rows(path, rows, 4096);
+    static bench_run run;
+    bench_run_read(path, &run);
     printf("\n==== times faster than the best peer (share of the yardstick, of reading)\n");
     printf("  %-6s %-6s %-13s %9s %6s %6s %-15s %9s %-15s %8s\n", "isa", "shape", "", "1 thread", "Y", "read",
            "best peer", "2 threads", "best peer", "2 / 1");
-    for (int i = 0; i < n; i++) {
-        const row *r = &rows[i], *two = find(rows, n, r, 2);
+    for (int i = 0; i < run.n; i++) {
+        const bench_row *r = &run.rows[i], *two = bench_row_find(&run, r->isa, 2, r->shape, r->name);
         if (strncmp(r->name, "attn", 4) || r->threads != 1) continue;
         printf("  %-6s %-6s %-13s %9.2f %6.2f %6.2f %-15s", r->isa, r->shape, r->name, r->ratio, r->y, r->reading,
                r->best);
@@ -385,6 +355,7 @@ static void summary(const char *path)
             printf("  aim %.2f%s", r->aim, r->ratio < r->aim || (two && two->ratio < r->aim) ? "  BELOW" : "");
         printf("\n");
     }
+    bench_summary_print(&run);
 }
 
 /* ---- the first call, and the cost of a bigger problem ---------------------------------------------------------- */
@@ -508,6 +479,7 @@ int main(int argc, char **argv)
 {
     char folder[1024] = ".";
     const char *slash = strrchr(argv[0], '/');
+    char machine[160];
     FILE *csv;
     int last = 0;
 
@@ -563,9 +535,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench: cannot write %s\n", opt.csv);
         return 1;
     }
+    bench_machine(machine, sizeof machine);
     if (!last)
-        fprintf(csv, "isa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
-                     "share_of_reading,samples,best_peer,aim,what\n");
+        fprintf(csv, "# %s\nisa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
+                     "share_of_reading,samples,best_peer,aim,what\n", machine);
     if (!strchr(opt.isa, ',')) {
         for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
             if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);

@@ -92,7 +92,7 @@ extern const bench_peer peer_plain, peer_openblas, peer_blis, peer_mkl, peer_eig
 extern const bench_peer peer_ort_mha, peer_ort_attention, peer_ort_gqa;
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why);   /* NULL: why */
 /* The first that can be loaded; names with a slash are patterns below folder/../peers. */
-void *bench_library(const char *folder, const char *const *names);
+void *bench_load(const char *folder, const char *const *names);
 void  bench_symbol(void *library, const char *name, void *function);    /* function: where its address goes, or NULL */
 
 /* yardstick.c */

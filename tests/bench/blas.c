@@ -39,7 +39,7 @@ static void nn(const bench_gemm *g, int m, int n, int k, float alpha, const floa
     else l->gemm(ROW_MAJOR, PLAIN, PLAIN, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-void *bench_library(const char *folder, const char *const *names)
+void *bench_load(const char *folder, const char *const *names)
 {
     void *l = NULL;
     for (; !l && *names; names++) {
@@ -107,7 +107,7 @@ static const char *openblas_open(const bench_peer *p, const bench_setup *s)
 #else
     unsetenv("OPENBLAS_CORETYPE");
 #endif
-    if (!l->library) l->library = bench_library(s->folder, names);
+    if (!l->library) l->library = bench_load(s->folder, names);
     why = use(l, "OpenBLAS");
     if (why) return why;
     bench_symbol(l->library, "openblas_set_num_threads", &set_threads);
@@ -126,7 +126,7 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     char *(*name)(int) = NULL;
     const char *why;
     setenv("BLIS_NUM_THREADS", "1", 1);
-    if (!l->library) l->library = bench_library(s->folder, names);
+    if (!l->library) l->library = bench_load(s->folder, names);
     why = use(l, "BLIS");
     if (why) return why;
 #if defined(__x86_64__)
@@ -163,7 +163,7 @@ static const char *mkl_open(const bench_peer *p, const bench_setup *s)
     setenv("MKL_INTERFACE_LAYER", "LP64", 1);
     if (s->avx2) setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2", 1);
     else unsetenv("MKL_ENABLE_INSTRUCTIONS");
-    if (!l->library) l->library = bench_library(s->folder, names);
+    if (!l->library) l->library = bench_load(s->folder, names);
     why = use(l, "MKL");
     if (why) return why;
     bench_symbol(l->library, "mkl_get_version_string", &version);

@@ -62,7 +62,7 @@ static const char *openvino_open(const bench_peer *p, const bench_setup *s)
     static char why[128];
     const char *missing;
     (void)p;
-    if (!ov.library) ov.library = bench_library(s->folder, s->avx2 && yard512_here() ? kept : whole);
+    if (!ov.library) ov.library = bench_load(s->folder, s->avx2 && yard512_here() ? kept : whole);
     if (!ov.library) return "not installed (or cannot be kept from AVX-512)";
     missing = functions_load();
     if (missing) {
