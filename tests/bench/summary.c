@@ -175,18 +175,19 @@ int bench_libraries(const bench_run *run, const char *isa, int threads, int by_l
     return n;
 }
 
-void bench_losses(char *to, size_t size, const bench_run *run, const char *isa, int threads)
+void bench_losses(char *to, size_t size, const bench_run *run, const char *isa, int threads, int by_least)
 {
     const char *shapes[BENCH_SHAPES];
     const int n = bench_shapes(run, isa, threads, shapes);
     char list[1024] = "";
     int lost = 0;
     for (int i = 0; i < n; i++) {
-        const bench_row *a = bench_row_ours(run, isa, threads, shapes[i], 0);
-        const bench_row *b = bench_row_theirs(run, isa, threads, shapes[i], NULL, 0);
+        const bench_row *a = bench_row_ours(run, isa, threads, shapes[i], by_least);
+        const bench_row *b = bench_row_theirs(run, isa, threads, shapes[i], NULL, by_least);
+        const double ratio = a && b ? time_of(b, by_least) / time_of(a, by_least) : 1;
         const size_t end = strlen(list);
-        if (!a || !b || b->ms >= 0.995 * a->ms) continue;   /* what is printed as 1.00 is none */
-        snprintf(list + end, sizeof list - end, "%s%s %.2f (%s)", lost++ ? ", " : "", shapes[i], b->ms / a->ms, b->name);
+        if (ratio >= 0.995) continue;                       /* what is printed as 1.00 is none */
+        snprintf(list + end, sizeof list - end, "%s%s %.2f (%s)", lost++ ? ", " : "", shapes[i], ratio, b->name);
     }
     if (lost) snprintf(to, size, "%d of %d shapes: %s", lost, n, list);
     else snprintf(to, size, "none of %d shapes", n);
@@ -215,7 +216,9 @@ void bench_summary_print(const bench_run *run)
             for (int k = 0; k < n; k++)
                 for (int j = 0; j < m; j++) if (!strcmp(list[k].name, least[j].name)) line_print(&list[k], &least[j]);
             line_print(&all, &all_least);
-            bench_losses(losses, sizeof losses, run, isas[i], threads);
+            bench_losses(losses, sizeof losses, run, isas[i], threads, 0);
             printf("  With %d thread%s attn.h is behind in %s.\n", threads, threads > 1 ? "s" : "", losses);
+            bench_losses(losses, sizeof losses, run, isas[i], threads, 1);
+            printf("  By the best runs: %s.\n", losses);
         }
 }

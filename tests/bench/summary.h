@@ -40,7 +40,7 @@ int  bench_shapes(const bench_run *run, const char *isa, int threads, const char
 int  bench_libraries(const bench_run *run, const char *isa, int threads, int by_least, bench_library *list,
                      bench_library *all);
 /* "2 of 22 shapes: S15 0.94 (MKL), ..." */
-void bench_losses(char *to, size_t size, const bench_run *run, const char *isa, int threads);
+void bench_losses(char *to, size_t size, const bench_run *run, const char *isa, int threads, int by_least);
 void bench_summary_print(const bench_run *run);
 
 #endif
