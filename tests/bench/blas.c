@@ -1,7 +1,6 @@
 /* blas.c: OpenBLAS, BLIS and MKL, loaded at run time so that all can live in one process and any may be missing. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,31 +36,6 @@ static void nn(const bench_gemm *g, int m, int n, int k, float alpha, const floa
     const blas *l = (const blas *)g->self;
     if (m == 1) l->gemv(ROW_MAJOR, TURNED, k, n, alpha, b, ldb, a, 1, beta, c, 1);
     else l->gemm(ROW_MAJOR, PLAIN, PLAIN, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-
-void *bench_load(const char *folder, const char *const *names)
-{
-    void *l = NULL;
-    for (; !l && *names; names++) {
-        char path[1024];
-        glob_t found;
-        if (!strchr(*names, '/')) {
-            l = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-            continue;
-        }
-        snprintf(path, sizeof path, "%s/../peers/%s", folder, *names);
-        if (glob(path, 0, NULL, &found)) continue;
-        for (size_t i = 0; !l && i < found.gl_pathc; i++) l = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
-        globfree(&found);
-    }
-    return l;
-}
-
-/* dlsym gives an object pointer; this is how POSIX turns it into a function. */
-void bench_symbol(void *library, const char *name, void *function)
-{
-    void *p = dlsym(library, name);
-    memcpy(function, &p, sizeof p);
 }
 
 static const char *use(blas *l, const char *name)
