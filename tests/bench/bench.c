@@ -537,8 +537,9 @@ int main(int argc, char **argv)
     }
     bench_machine(machine, sizeof machine);
     if (!last)
-        fprintf(csv, "# %s\nisa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
-                     "share_of_reading,samples,best_peer,aim,what\n", machine);
+        fprintf(csv, "# %s%s\nisa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
+                     "share_of_reading,samples,best_peer,aim,what\n", machine,
+                opt.busy ? ", CPU time beside busy neighbours" : "");
     if (!strchr(opt.isa, ',')) {
         for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
             if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);
