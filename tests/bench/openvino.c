@@ -1,9 +1,9 @@
-/* openvino.c: OpenVINO's ScaledDotProductAttention through its C library, loaded at run time. Its C API reads models but
- * builds none: a case becomes a model in OpenVINO's own text form (IR), float32 asked for. Tensors stand head by head
- * there; turning them over is not timed. A layer's projections are part of its model.
+/* openvino.c: OpenVINO's ScaledDotProductAttention through its C library, loaded at run time. Its C API reads models
+ * but builds none: a case becomes a model in OpenVINO's own text form (IR), float32 asked for. Tensors stand head by
+ * head there; turning them over is not timed. A layer's projections are part of its model.
  *
- * Single rows are not asked of it: decoders there keep their keys in a state of the model. Given as tensors, as here, it
- * takes the operator apart and needs seven times as long as anybody else, which says little about its decoders. */
+ * Single rows are not asked of it: decoders there keep their keys in a state of the model. Given as tensors, as here,
+ * it takes the operator apart and needs seven times as long as anybody else, which says little about its decoders. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdarg.h>
@@ -168,7 +168,7 @@ static int linear(graph *g, int x, const float *w, const float *b, int rows, int
     return NODE(g, "Add", 1, "<data auto_broadcast=\"numpy\"/>", wide, y, bias);
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------- */
+/* ---- one case ---------------------------------------------------------------------------------------------------- */
 enum { Q, K, V, MASK, INPUTS };
 
 typedef struct job {
@@ -208,7 +208,8 @@ static void mask_make(job *j, int dims[4])
             int lo, hi;
             bench_range(a, b, i, &lo, &hi);
             for (int k = 0; k < a->n_k; k++) m[k] = k >= lo && k < hi ? 0.0f : -INFINITY;
-            if (a->mask) memcpy(m, a->mask + (size_t)b * cells + (size_t)i * (size_t)a->n_k, (size_t)a->n_k * sizeof *m);
+            if (!a->mask) continue;
+            memcpy(m, a->mask + (size_t)b * cells + (size_t)i * (size_t)a->n_k, (size_t)a->n_k * sizeof *m);
         }
     dims[0] = entries, dims[1] = 1, dims[2] = a->n_q, dims[3] = a->n_k;
 }

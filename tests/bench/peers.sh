@@ -49,13 +49,14 @@ wheel() {                                                   # its name there, it
 wheel mkl
 wheel openvino
 
-# OpenVINO has no switch against AVX-512. For the run that compares AVX2 with AVX2, a copy of its libraries gets one answer
-# changed: the instruction that asks which registers the system saves (xgetbv) becomes "push 7, pop rax".
+# OpenVINO has no switch against AVX-512. For the run that compares AVX2 with AVX2, a copy of its libraries gets one
+# answer changed: the instruction that asks which registers the system saves (xgetbv) becomes "push 7, pop rax".
 if [ -d build/peers/openvino/openvino/libs ] && [ ! -d build/peers/openvino-avx2 ]; then
-    rm -rf build/peers/openvino-part
-    mkdir -p build/peers/openvino-part/openvino
-    cp -R build/peers/openvino/openvino/libs build/peers/openvino-part/openvino/
-    python3 - build/peers/openvino-part/openvino/libs/libopenvino*.so* << 'END' && mv build/peers/openvino-part build/peers/openvino-avx2
+    part=build/peers/openvino-part
+    rm -rf $part
+    mkdir -p $part/openvino
+    cp -R build/peers/openvino/openvino/libs $part/openvino/
+    python3 - $part/openvino/libs/libopenvino*.so* << 'END' && mv $part build/peers/openvino-avx2
 import sys
 changed = 0
 for name in sys.argv[1:]:

@@ -7,6 +7,7 @@
  * bench.md: README's six shapes, REPORT's table, what is lost. Times are each one's best of the run: beside busy
  * neighbours they say more than medians. No script, colours for light and for dark pages. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +39,25 @@ static FILE *picture(const char *path, int wide, int tall, const char *title)
     return f;
 }
 
-/* ---- a bar a library ---------------------------------------------------------------------------------------------- */
+static void label(FILE *f, const char *class, double x, double y, const char *format, ...)
+{
+    va_list list;
+    fprintf(f, "<text class=\"%s\" x=\"%g\" y=\"%g\">", class, x, y);
+    va_start(list, format);
+    vfprintf(f, format, list);
+    va_end(list);
+    fputs("</text>\n", f);
+}
+
+static void square(FILE *f, const char *class, double x, double y)
+{
+    fprintf(f, "<rect class=\"%s\" x=\"%g\" y=\"%g\" width=\"10\" height=\"10\"/>\n", class, x, y);
+}
+
+/* ---- a bar a library --------------------------------------------------------------------------------------------- */
 /* x by the logarithm: twice as fast and half as fast are as far from level. */
 enum { NAMES = 128, ROOM = 480, NUMBERS = 212, STEP = 46, FIRST = 104 };
+enum { MEANS = NAMES + ROOM + 56, RANGES = NAMES + ROOM + 76 };
 static const double nearest = 0.5, farthest = 8;
 
 static double place(double ratio)
@@ -57,36 +74,39 @@ static void library_bar(FILE *f, const bench_library *l, int y, int alone, int s
             fabs(mean - one), tall);
     fprintf(f, "<path class=\"w\" d=\"M%.1f %dH%.1fM%.1f %dv6M%.1f %dv6\"/>\n", place(l->least), middle, place(l->most),
             place(l->least), middle - 3, place(l->most), middle - 3);
-    fprintf(f, "<text class=\"b e\" x=\"%d\" y=\"%d\">%.2f</text><text class=\"s\" x=\"%d\" y=\"%d\">%.2f to %.*f</text>\n",
-            NAMES + ROOM + 56, middle + 5, l->mean, NAMES + ROOM + 76, middle + 4, l->least, l->most < 9.95 ? 1 : 0, l->most);
+    label(f, "b e", MEANS, middle + 5, "%.2f", l->mean);
+    label(f, "s", RANGES, middle + 4, "%.2f to %.*f", l->least, l->most < 9.95 ? 1 : 0, l->most);
 }
 
 static void libraries(const char *path, const bench_run *run)
 {
     bench_library list[BENCH_LIBRARIES], narrow[BENCH_LIBRARIES], all, all_narrow;
-    const int n = bench_libraries(run, "native", 1, 1, list, &all), m = bench_libraries(run, "avx2", 1, 1, narrow, &all_narrow);
+    const int n = bench_libraries(run, "native", 1, 1, list, &all);
+    const int m = bench_libraries(run, "avx2", 1, 1, narrow, &all_narrow);
     const int bottom = FIRST + n * STEP, wide = NAMES + ROOM + NUMBERS;
     FILE *f = picture(path, wide, bottom + 34, "How many times as long as attn.h the others take");
-    fprintf(f, "<text class=\"s\" x=\"20\" y=\"47\">Geometric mean over %d shapes; the line goes from the worst shape for "
-               "attn.h to the best. One thread, float32.</text>\n", all.shapes);
-    fprintf(f, "<text class=\"s\" x=\"20\" y=\"%d\">%s</text>\n", bottom + 22, run->machine);
+    label(f, "s", 20, 47, "Geometric mean over %d shapes; the line goes from the worst shape for attn.h to the best. "
+                          "One thread, float32.", all.shapes);
+    label(f, "s", 20, bottom + 22, "%s", run->machine);
     if (m) {
-        fprintf(f, "<rect class=\"t1\" x=\"20\" y=\"59\" width=\"10\" height=\"10\"/><text class=\"s\" x=\"35\" y=\"68\">with "
-                   "AVX-512</text><rect class=\"t2\" x=\"125\" y=\"59\" width=\"10\" height=\"10\"/><text class=\"s\" x=\"140\" "
-                   "y=\"68\">everybody held to AVX2</text>\n");
+        square(f, "t1", 20, 59);
+        label(f, "s", 35, 68, "with AVX-512");
+        square(f, "t2", 125, 59);
+        label(f, "s", 140, 68, "everybody held to AVX2");
     }
-    for (double at = nearest; at <= farthest; at *= 2)
-        fprintf(f, "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><text class=\"s m\" x=\"%.1f\" y=\"%d\">"
-                   "%g</text>\n", at == 1 ? "one" : "grid", place(at), place(at), FIRST - 12, bottom, place(at), FIRST - 17, at);
-    fprintf(f, "<text class=\"s e\" x=\"%d\" y=\"%d\">mean</text><text class=\"s\" x=\"%d\" y=\"%d\">worst to best</text>\n",
-            NAMES + ROOM + 56, FIRST - 17, NAMES + ROOM + 76, FIRST - 17);
+    for (double at = nearest; at <= farthest; at *= 2) {
+        fprintf(f, "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>\n", at == 1 ? "one" : "grid",
+                place(at), place(at), FIRST - 12, bottom);
+        label(f, "s m", place(at), FIRST - 17, "%g", at);
+    }
+    label(f, "s e", MEANS, FIRST - 17, "mean");
+    label(f, "s", RANGES, FIRST - 17, "worst to best");
     for (int i = 0; i < n; i++) {
         const int y = FIRST + i * STEP;
         int k = 0;
         while (k < m && strcmp(narrow[k].name, list[i].name)) k++;
-        fprintf(f, "<text class=\"l e\" x=\"%d\" y=\"%d\">%s</text>\n", NAMES - 12, y + 19, list[i].name);
-        if (list[i].shapes < all.shapes)
-            fprintf(f, "<text class=\"s n e\" x=\"%d\" y=\"%d\">%d shapes</text>\n", NAMES - 12, y + 33, list[i].shapes);
+        label(f, "l e", NAMES - 12, y + 19, "%s", list[i].name);
+        if (list[i].shapes < all.shapes) label(f, "s n e", NAMES - 12, y + 33, "%d shapes", list[i].shapes);
         library_bar(f, &list[i], y, k == m, 0);
         if (k < m) library_bar(f, &narrow[k], y + 17, 0, 1);
     }
@@ -94,7 +114,7 @@ static void libraries(const char *path, const bench_run *run)
     if (fclose(f)) exit(1);
 }
 
-/* ---- a bar a shape ------------------------------------------------------------------------------------------------- */
+/* ---- a bar a shape ----------------------------------------------------------------------------------------------- */
 typedef struct bar {
     const bench_row *row;                 /* with one thread */
     const bench_row *best[2];             /* the best peer with one thread, two threads; NULL: not measured */
@@ -170,17 +190,18 @@ static void shapes(const char *path, const bench_run *run)
     wide = GAP + columns * (LEFT + WIDE + LABEL + GAP);
     tall = TOP + (lines[0] > lines[1] ? lines[0] : lines[1]) * LINE + 30;
     f = picture(path, wide, tall, "attn.h: times as fast as the best peer of each shape");
-    for (int t = 0; t < 2; t++)
-        fprintf(f, "<rect class=\"t%d\" x=\"%d\" y=\"38\" width=\"10\" height=\"10\"/><text class=\"s\" x=\"%d\" y=\"47\">%d "
-                   "thread%s</text>\n", t + 1, GAP + 75 * t, GAP + 75 * t + 15, t + 1, t ? "s" : "");
-    fprintf(f, "<text class=\"s\" x=\"%d\" y=\"%d\">%s</text>\n", GAP, tall - 12, run->machine);
+    for (int t = 0; t < 2; t++) {
+        square(f, t ? "t2" : "t1", GAP + 75 * t, 38);
+        label(f, "s", GAP + 75 * t + 15, 47, "%d thread%s", t + 1, t ? "s" : "");
+    }
+    label(f, "s", GAP, tall - 12, "%s", run->machine);
     if (lines[0]) column(f, bars, n, "native", lines[1] ? "With AVX-512" : "Everything this machine has", GAP);
     if (lines[1]) column(f, bars, n, "avx2", "AVX2 alone", GAP + (columns - 1) * (LEFT + WIDE + LABEL + GAP));
     fputs("</svg>\n", f);
     if (fclose(f)) exit(1);
 }
 
-/* ---- tables --------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 static void time_print(FILE *f, double ms)
 {
     if (ms >= 10) fprintf(f, " %.1f ms |", ms);
@@ -219,20 +240,22 @@ static void tables(const char *path, const bench_run *run)
     char losses[1200];
     FILE *f = fopen(path, "w");
     if (!f) exit(1);
-    fprintf(f, "%s. For README:\n\n| | shape | attn.h | plain loop | best peer | with AVX2 alone |\n|---|---|---|---|---|---|\n",
-            run->machine);
+    fprintf(f, "%s. For README:\n\n| | shape | attn.h | plain loop | best peer | with AVX2 alone |\n", run->machine);
+    fprintf(f, "|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
         const bench_row *r = bench_row_ours(run, "native", 1, few[i], 1);
         if (r) line(f, run, r, 0);
     }
-    fprintf(f, "\nFor tests/REPORT.md:\n\n| library | shapes | geometric mean | worst | best |\n|---|---|---|---|---|\n");
+    fprintf(f, "\nFor tests/REPORT.md:\n\n| library | shapes | geometric mean | worst | best |\n");
+    fprintf(f, "|---|---|---|---|---|\n");
     for (int i = 0; i < 2; i++) {
         bench_library list[BENCH_LIBRARIES + 1], all;
         const int n = bench_libraries(run, isas[i], 1, 1, list, &all);
         list[n] = all;
         for (int k = 0; n && k <= n; k++)
-            fprintf(f, "| %s%s | %d | %.2f | %.2f %s | %.2f %s |\n", list[k].name, i ? ", AVX2 alone" : "", list[k].shapes,
-                    list[k].mean, list[k].least, list[k].at_least->shape, list[k].most, list[k].at_most->shape);
+            fprintf(f, "| %s%s | %d | %.2f | %.2f %s | %.2f %s |\n", list[k].name, i ? ", AVX2 alone" : "",
+                    list[k].shapes, list[k].mean, list[k].least, list[k].at_least->shape, list[k].most,
+                    list[k].at_most->shape);
     }
     fprintf(f, "\n| | shape | attn.h | plain loop | best peer | 2 threads | AVX2 alone: best peer | 2 threads |\n"
                "|---|---|---|---|---|---|---|---|\n");
@@ -245,8 +268,8 @@ static void tables(const char *path, const bench_run *run)
         for (int threads = 1; threads <= 2; threads++) {
             bench_losses(losses, sizeof losses, run, isas[i], threads, 1);
             if (bench_row_find(run, isas[i], threads, "S1", "plain loop"))
-                fprintf(f, "%s, %d thread%s: behind in %s.\n", i ? "AVX2 alone" : "Everything", threads, threads > 1 ? "s" : "",
-                        losses);
+                fprintf(f, "%s, %d thread%s: behind in %s.\n", i ? "AVX2 alone" : "Everything", threads,
+                        threads > 1 ? "s" : "", losses);
         }
     if (fclose(f)) exit(1);
 }

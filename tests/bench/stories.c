@@ -171,7 +171,8 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
     printf(" %.2f | %.2f |\n", took[LOOP][ROUNDS / 2] / took[OURS][ROUNDS / 2],
            took[LOOP][ROUNDS / 2] / took[HALF][ROUNDS / 2]);
     for (int w = 0; w < WAYS; w++)
-        if (!(apart[w] < (w == HALF ? 2e-2 : 1e-4))) printf("  WRONG: logits of %s differ by %.1g\n", ways[w], apart[w]);
+        if (!(apart[w] < (w == HALF ? 2e-2 : 1e-4)))
+            printf("  WRONG: logits of %s differ by %.1g\n", ways[w], apart[w]);
     fflush(stdout);
     for (int w = OURS; w < WAYS; w++) teller_free(&t[w]);
     plain_free(&p);

@@ -4,8 +4,8 @@
 #define BENCH_STORIES_H
 
 /* cblas_sgemv, where somebody's library does the products */
-typedef void gemv_function(int order, int transposed, int m, int n, float alpha, const float *a, int lda, const float *x,
-                           int dx, float beta, float *y, int dy);
+typedef void gemv_function(int order, int transposed, int m, int n, float alpha, const float *a, int lda,
+                           const float *x, int dx, float beta, float *y, int dy);
 
 typedef struct plain_teller {
     gemv_function *gemv;                  /* NULL: loops */

@@ -24,9 +24,9 @@ int bench_run_read(const char *path, bench_run *run)
         memset(r, 0, sizeof *r);
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "# ", 2)) text_copy(run->machine, sizeof run->machine, line + 2);
-        else if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf,\"%63[^\"]\"", r->isa,
-                        r->shape, &r->threads, r->name, &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio, &r->y,
-                        &r->reading, &r->samples, r->best, &r->aim, r->what) == 15)
+        else if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf,\"%63[^\"]\"",
+                        r->isa, r->shape, &r->threads, r->name, &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio,
+                        &r->y, &r->reading, &r->samples, r->best, &r->aim, r->what) == 15)
             run->n++;
     }
     if (f) fclose(f);
@@ -204,15 +204,15 @@ void bench_summary_print(const bench_run *run)
     static const char *const isas[] = { "native", "avx2" };
     bench_library list[BENCH_LIBRARIES], least[BENCH_LIBRARIES], all, all_least;
     char losses[1200];
-    printf("\n==== How many times as long the others take: geometric mean of medians (of best runs), nearest and farthest "
-           "shape\n     attn.h in its best form, rows or attn_kv; %s\n", run->machine);
+    printf("\n==== How many times as long the others take: geometric mean by medians and by best runs, nearest and "
+           "farthest\n     shape; attn.h in its best form, rows or attn_kv; %s\n", run->machine);
     for (int i = 0; i < 2; i++)
         for (int threads = 1; threads <= 2; threads++) {
             const int n = bench_libraries(run, isas[i], threads, 0, list, &all);
             const int m = bench_libraries(run, isas[i], threads, 1, least, &all_least);
             if (!n) continue;
-            printf("\n  %-20s %6s %8s %8s %9s %-5s %9s\n", i ? "AVX2 alone" : "all the machine has", "shapes", "medians",
-                   "best", "nearest", "", "farthest");
+            printf("\n  %-20s %6s %8s %8s %9s %-5s %9s\n", i ? "AVX2 alone" : "all the machine has", "shapes",
+                   "medians", "best", "nearest", "", "farthest");
             for (int k = 0; k < n; k++)
                 for (int j = 0; j < m; j++) if (!strcmp(list[k].name, least[j].name)) line_print(&list[k], &least[j]);
             line_print(&all, &all_least);

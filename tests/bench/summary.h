@@ -1,5 +1,5 @@
-/* summary.h: what a run of the benchmark says, from its CSV; for the end of the run (bench.c) and for pictures and tables
- * (plot.c). */
+/* summary.h: what a run of the benchmark says, from its CSV; for the end of the run (bench.c) and for pictures and
+ * tables (plot.c). */
 #ifndef BENCH_SUMMARY_H
 #define BENCH_SUMMARY_H
 
@@ -30,7 +30,8 @@ typedef struct bench_library {
 
 int  bench_run_read(const char *path, bench_run *run);      /* rows; 0: there is no such file */
 void bench_machine(char *to, size_t size);                  /* of this process */
-const bench_row *bench_row_find(const bench_run *run, const char *isa, int threads, const char *shape, const char *name);
+const bench_row *bench_row_find(const bench_run *run, const char *isa, int threads, const char *shape,
+                                const char *name);
 /* attn.h's best form; and the best of one library, or of all (NULL). by_least: by the best sample, not the median */
 const bench_row *bench_row_ours(const bench_run *run, const char *isa, int threads, const char *shape, int by_least);
 const bench_row *bench_row_theirs(const bench_run *run, const char *isa, int threads, const char *shape,
