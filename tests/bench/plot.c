@@ -115,6 +115,12 @@ static void libraries(const char *path, const bench_run *run)
 }
 
 /* ---- a bar a shape ----------------------------------------------------------------------------------------------- */
+static int has_two(const bench_run *run)
+{
+    for (int i = 0; i < run->n; i++) if (run->rows[i].threads == 2) return 1;
+    return 0;
+}
+
 typedef struct bar {
     const bench_row *row;                 /* with one thread */
     const bench_row *best[2];             /* the best peer with one thread, two threads; NULL: not measured */
@@ -190,7 +196,7 @@ static void shapes(const char *path, const bench_run *run)
     wide = GAP + columns * (LEFT + WIDE + LABEL + GAP);
     tall = TOP + (lines[0] > lines[1] ? lines[0] : lines[1]) * LINE + 30;
     f = picture(path, wide, tall, "attn.h: times as fast as the best peer of each shape");
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 1 + has_two(run); t++) {
         square(f, t ? "t2" : "t1", GAP + 75 * t, 38);
         label(f, "s", GAP + 75 * t + 15, 47, "%d thread%s", t + 1, t ? "s" : "");
     }
@@ -237,6 +243,7 @@ static void tables(const char *path, const bench_run *run)
 {
     static const char *const few[] = { "S2", "S3", "S5", "S6", "S7", "M3" };
     static const char *const isas[] = { "native", "avx2" };
+    const int two = has_two(run);
     char losses[1200];
     FILE *f = fopen(path, "w");
     if (!f) exit(1);
@@ -257,11 +264,12 @@ static void tables(const char *path, const bench_run *run)
                     list[k].shapes, list[k].mean, list[k].least, list[k].at_least->shape, list[k].most,
                     list[k].at_most->shape);
     }
-    fprintf(f, "\n| | shape | attn.h | plain loop | best peer | 2 threads | AVX2 alone: best peer | 2 threads |\n"
-               "|---|---|---|---|---|---|---|---|\n");
+    fprintf(f, "\n| | shape | attn.h | plain loop | best peer |%s AVX2 alone: best peer |%s\n",
+            two ? " 2 threads |" : "", two ? " 2 threads |" : "");
+    fprintf(f, "|---|---|---|---|---|---|%s\n", two ? "---|---|" : "");
     for (int i = 0; i < run->n; i++) {
         const bench_row *r = &run->rows[i];
-        if (r->threads == 1 && (!strcmp(r->name, "attn") || !strcmp(r->name, "attn-kv"))) line(f, run, r, 1);
+        if (r->threads == 1 && (!strcmp(r->name, "attn") || !strcmp(r->name, "attn-kv"))) line(f, run, r, two);
     }
     fprintf(f, "\n");
     for (int i = 0; i < 2; i++)

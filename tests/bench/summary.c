@@ -13,6 +13,20 @@ static void text_copy(char *to, size_t size, const char *from)
     to[n] = 0;
 }
 
+/* The same row of a run before: the better of both counts. */
+static int seen_before(bench_run *run, const bench_row *r)
+{
+    for (int i = 0; i < run->n; i++) {
+        bench_row *was = &run->rows[i];
+        if (was->threads != r->threads || strcmp(was->isa, r->isa) || strcmp(was->shape, r->shape)) continue;
+        if (strcmp(was->name, r->name)) continue;
+        if (r->least < was->least) was->least = r->least;
+        if (r->ms < was->ms) was->ms = r->ms;
+        return 1;
+    }
+    return 0;
+}
+
 int bench_run_read(const char *path, bench_run *run)
 {
     FILE *f = fopen(path, "r");
@@ -27,7 +41,7 @@ int bench_run_read(const char *path, bench_run *run)
         else if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%d,%23[^,],%lf,\"%63[^\"]\"",
                         r->isa, r->shape, &r->threads, r->name, &r->ms, &r->least, &r->gflops, &r->gbs, &r->ratio,
                         &r->y, &r->reading, &r->samples, r->best, &r->aim, r->what) == 15)
-            run->n++;
+            run->n += !seen_before(run, r);
     }
     if (f) fclose(f);
     return run->n;

@@ -28,7 +28,8 @@ typedef struct bench_library {
     const bench_row *at_least, *at_most;
 } bench_library;
 
-int  bench_run_read(const char *path, bench_run *run);      /* rows; 0: there is no such file */
+/* Returns the rows; 0: there is no such file. Runs one after another in one file count as one, by their better rows. */
+int  bench_run_read(const char *path, bench_run *run);
 void bench_machine(char *to, size_t size);                  /* of this process */
 const bench_row *bench_row_find(const bench_run *run, const char *isa, int threads, const char *shape,
                                 const char *name);
