@@ -27,7 +27,7 @@
 #include "bench.h"
 #include "summary.h"
 
-enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS };
+enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS, STEP_CALLS = 10 };
 
 static const bench_peer *const peers[] = {
     &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
@@ -226,6 +226,9 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
         } else {
             calibrate(e, s, least);
         }
+        /* Caches and packed weights of attn.h are its own; the peers share one K, one V, one matrix, which their turns
+         * keep in the caches. So many calls that the first, from where the others drove it out, hardly counts. */
+        if (c->a.n_q == 1 && c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
         if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
     }
     for (int i = 0; i < n; i++) {                           /* nobody's ratio hangs on those who are far behind */
