@@ -1216,6 +1216,32 @@ typedef struct attn__row {
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
+/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
+   left. */
+static int attn__next_run(unsigned panels, int *lo, int *hi)
+{
+    int p = *hi / ATTN__PANEL;
+    for (panels >>= p; panels && !(panels & 1u); panels >>= 1) p++;
+    *lo = p * ATTN__PANEL;
+    for (; panels & 1u; panels >>= 1) p++;
+    *hi = p * ATTN__PANEL;
+    return *lo < *hi;
+}
+
+/* The keys of a set of panels, in runs: lo <= j < hi, multiples of 16. */
+typedef struct attn__runs {
+    int n, lo[ATTN__CHUNK / ATTN__PANEL / 2], hi[ATTN__CHUNK / ATTN__PANEL / 2];
+} attn__runs;
+
+static void attn__runs_of(attn__runs *runs, unsigned panels)
+{
+    int lo = 0, hi = 0;
+    for (runs->n = 0; attn__next_run(panels, &lo, &hi); runs->n++) {
+        runs->lo[runs->n] = lo;
+        runs->hi[runs->n] = hi;
+    }
+}
+
 /* Scores of one chunk to probabilities, several rows at once. */
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
@@ -1229,8 +1255,7 @@ typedef struct attn__softmax {
     float *m, *l;                         /* [rows] out: largest visible score, sum of
                                              probabilities */
     int rows, n;                          /* rows; keys of the chunk that exist */
-    int lo, end;                          /* scores lo <= j < end are computed, both multiples of
-                                             16 */
+    attn__runs runs;                      /* the keys that have scores */
     int arrays;                           /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap, ALiBi or weights */
     int alibi;                            /* 1: slope and distance are used */
@@ -1286,7 +1311,6 @@ typedef struct attn__kernels {
     void (*softmax)(const attn__softmax *f);
     /* the same where only some panels have scores: the others are neither read nor written. Every
        row is described */
-    void (*softmax_panels)(const attn__softmax *f, unsigned panels);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
        vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
@@ -1882,7 +1906,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar, 0 };
 
 /* =================================================================================================
@@ -5481,18 +5505,6 @@ static int attn__panel_count(unsigned panels)
     return n;
 }
 
-/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
-   left. */
-static int attn__next_run(unsigned panels, int *lo, int *hi)
-{
-    int p = *hi / ATTN__PANEL;
-    for (panels >>= p; panels && !(panels & 1u); panels >>= 1) p++;
-    *lo = p * ATTN__PANEL;
-    for (; panels & 1u; panels >>= 1) p++;
-    *hi = p * ATTN__PANEL;
-    return *lo < *hi;
-}
-
 /* The cells of mask, bias and keep for row i of head h, at the chunk that begins at `first`. */
 ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int h, int i,
                                    int first)
@@ -5821,7 +5833,6 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
-    int holes;                            /* panels that are not in view->panels are left out */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -5846,7 +5857,6 @@ static void attn__band_for(attn__band *band, const attn__block *block)
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
     softmax->arrays = block->arrays || !softmax->simple;
-    band->holes = 0;
     /* Rows that all see every key, with nothing added, need no description. */
     softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
 }
@@ -5900,8 +5910,13 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    band->softmax.lo = lo / 16 * 16;
-    band->softmax.end = (hi + 15) / 16 * 16;
+    if (view->holes) {
+        attn__runs_of(&band->softmax.runs, view->panels);
+    } else {
+        band->softmax.runs.n = 1;
+        band->softmax.runs.lo[0] = lo / ATTN__PANEL * ATTN__PANEL;
+        band->softmax.runs.hi[0] = (hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
+    }
     band->softmax.n = view->keys;
     band->softmax.rows = band->rows;
     band->softmax.seen = block->seen + start;
@@ -6006,14 +6021,11 @@ ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *
                                     const attn__chunk_view *view, int local, const void *ahead)
 {
     const int first = (local - band->first_head) * band->per_head;
-    int lo = 0, hi = 0;
-    if (!band->holes) {
-        attn__rows_scores(block, band, view, local, first, band->per_head, band->softmax.lo,
-                          band->softmax.end, ahead);
-        return;
-    }
-    while (attn__next_run(view->panels, &lo, &hi))
-        attn__rows_scores(block, band, view, local, first, band->per_head, lo, hi, NULL);
+    const attn__runs *runs = &band->softmax.runs;
+    int i;
+    for (i = 0; i < runs->n; i++)
+        attn__rows_scores(block, band, view, local, first, band->per_head, runs->lo[i],
+                          runs->hi[i], view->holes ? NULL : ahead);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -6025,8 +6037,7 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     const int at = band->number * ATTN__BAND;
     int r;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
-    if (band->holes) kernels->softmax_panels(&band->softmax, view->panels);
-    else kernels->softmax(&band->softmax);
+    kernels->softmax(&band->softmax);
     /* Scores may be wanted of a chunk that no row sees. */
     if (band->lo >= band->hi) return 0;
     if (!state) {
@@ -6194,7 +6205,7 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
                                const attn__chunk_view *view, int first, int rows, unsigned panels)
 {
     attn__softmax f = band->softmax;
-    int lo = 0, hi = 0, r;
+    int r, i;
     for (r = first; r < first + rows && !panels; r++) {
         f.m[r] = -attn__inf();
         f.l[r] = 0.0f;
@@ -6207,13 +6218,10 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
     f.m += first;
     f.l += first;
     f.rows = rows;
-    while (attn__next_run(panels, &lo, &hi)) {
-        attn__rows_scores(block, band, view, 0, first, rows, lo, hi, NULL);
-        f.lo = lo;
-        f.end = hi;
-    }
-    if (panels == attn__panels_between(f.lo, f.end)) block->w->kernels->softmax(&f);
-    else block->w->kernels->softmax_panels(&f, panels);
+    attn__runs_of(&f.runs, panels);
+    for (i = 0; i < f.runs.n; i++)
+        attn__rows_scores(block, band, view, 0, first, rows, f.runs.lo[i], f.runs.hi[i], NULL);
+    block->w->kernels->softmax(&f);
 }
 
 /* Outputs of a tile of rows: the chain over the keys of one run of panels goes on over those of the
@@ -6478,7 +6486,6 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     for (start = 0; start < block->rows; start += band->rows, band->number++) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
-        band->holes = view.holes;
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
             attn__band_scores(block, band, &view, local,
                               attn__ahead_of_k(block, band, &view, local));
@@ -11743,14 +11750,15 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     return x;
 }
 
-/* A row with arrays: hides what they hide, in s, and returns the largest visible score. */
-ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, float *s,
-                                 float *visible)
+/* A row with arrays: hides what they hide among the keys j .. end - 1, in s, and returns the largest
+ * visible score. */
+ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
+    float *s = f->scores + r * ATTN__CHUNK;
+    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
-    int j;
-    for (j = f->lo; j < f->end; j += ATTN__LANES) {
+    for (; j < end; j += ATTN__LANES) {
         /* two copies of `hide`: most vectors need no look at the ends of the range */
         const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
         if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
@@ -11763,21 +11771,20 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, 
 }
 
 /* All there is, in a function of its own: it is large, and rarely needed. */
-static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, float *s,
-                                                 float *visible)
+static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, int j, int end)
 {
-    return ATTN__FN(hide_row)(2, f, r, s, visible);
+    return ATTN__FN(hide_row)(2, f, r, j, end);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
-ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, float *s)
+ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
-    const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
+    const int lo = row ? row->lo : 0, hi = attn__min(row ? row->hi : f->n, end);
+    float *s = f->scores + r * ATTN__CHUNK;
     attn__vec largest = attn__vset(-attn__inf()), largest1 = largest;
-    int j = f->lo;
     if (lo < hi) f->seen[r] = 1;
-    while (j < f->end) {
+    while (j < end) {
         if (j >= lo && j + 2 * ATTN__LANES <= hi) {
             /* All are visible, and stay as they are. Two chains: one would wait for itself. */
             for (; j + 2 * ATTN__LANES <= hi; j += 2 * ATTN__LANES) {
@@ -11795,31 +11802,35 @@ ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, float *s)
 }
 
 /* ---- scores to probabilities: then exp and its sum ------------------------------------------- */
-/* p = exp(s - m) in place. Returns l: 16 lane sums (lane = key mod 16) in l0..l3, then their
- * tree. */
-static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
+/* p = exp(s - m) in place, over the keys of some runs. Returns l: 16 lane sums (lane = key mod 16)
+ * in l0..l3, then their tree. */
+static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, float m)
 {
     const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);  /* -inf - -inf would be NaN */
     attn__vec l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
-    int j;
-    /* one panel a step, whatever the lanes: its vectors do not wait for each other */
-    for (j = from; j < to; j += ATTN__PANEL) {
-        const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
-        attn__vstore(s + j, p0);
-        l0 = attn__vadd(l0, p0);
-        if (ATTN__LANES < 16) {
-            const attn__vec p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j + ATTN__LANES), top));
-            attn__vstore(s + j + ATTN__LANES, p1);
-            l1 = attn__vadd(l1, p1);
-        }
-        if (ATTN__LANES < 8) {
-            float *s2 = s + j + 2 * ATTN__LANES, *s3 = s2 + ATTN__LANES;
-            const attn__vec p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s2), top));
-            const attn__vec p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s3), top));
-            attn__vstore(s2, p2);
-            attn__vstore(s3, p3);
-            l2 = attn__vadd(l2, p2);
-            l3 = attn__vadd(l3, p3);
+    int i, j;
+    for (i = 0; i < runs->n; i++) {
+        const int end = runs->hi[i];
+        /* one panel a step, whatever the lanes: its vectors do not wait for each other */
+        for (j = runs->lo[i]; j < end; j += ATTN__PANEL) {
+            const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
+            attn__vstore(s + j, p0);
+            l0 = attn__vadd(l0, p0);
+            if (ATTN__LANES < 16) {
+                float *s1 = s + j + ATTN__LANES;
+                const attn__vec p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s1), top));
+                attn__vstore(s1, p1);
+                l1 = attn__vadd(l1, p1);
+            }
+            if (ATTN__LANES < 8) {
+                float *s2 = s + j + 2 * ATTN__LANES, *s3 = s2 + ATTN__LANES;
+                const attn__vec p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s2), top));
+                const attn__vec p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s3), top));
+                attn__vstore(s2, p2);
+                attn__vstore(s3, p3);
+                l2 = attn__vadd(l2, p2);
+                l3 = attn__vadd(l3, p3);
+            }
         }
     }
     /* the tree: lanes 8 apart, then 4 apart, as far as they are in different vectors */
@@ -11832,25 +11843,26 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, int from, int to, float m)
 /* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
 /* x and y: the panel of row r, hidden keys at -inf */
 ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__softmax *f, int r,
-                                  attn__vec *x, attn__vec *y)
+                                  int j, attn__vec *x, attn__vec *y)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo, &any);
+    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, j, &any);
     if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, f->lo + ATTN__LANES, &any);
+        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, j + ATTN__LANES, &any);
     if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
         f->seen[r] = 1;
 }
 
 /* p = exp(s - m), stored; returns the lane sums */
-ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, attn__vec x, attn__vec y)
+ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, int j, attn__vec x,
+                                     attn__vec y)
 {
     const attn__vec m = attn__vset(f->m[r]);
     const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
-    float *s = f->scores + r * ATTN__CHUNK + f->lo;
+    float *s = f->scores + r * ATTN__CHUNK + j;
     x = ATTN__FN(vexp)(attn__vsub(x, top));
     attn__vstore(s, x);
     if (ATTN__LANES == 16) return x;
@@ -11861,7 +11873,7 @@ ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, attn__vec x
 
 /* Four rows side by side, so that their trees share instructions. Behind the last row it is
  * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f)
+ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f, int j)
 {
     const int last = f->rows - 1;
     int r;
@@ -11869,19 +11881,19 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softm
         const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last);
         const int r3 = attn__min(r + 3, last);
         attn__vec x0, x1, x2, x3, y0, y1, y2, y3;
-        ATTN__FN(panel_hide)(kind, whole, f, r, &x0, &y0);
-        ATTN__FN(panel_hide)(kind, whole, f, r1, &x1, &y1);
-        ATTN__FN(panel_hide)(kind, whole, f, r2, &x2, &y2);
-        ATTN__FN(panel_hide)(kind, whole, f, r3, &x3, &y3);
+        ATTN__FN(panel_hide)(kind, whole, f, r, j, &x0, &y0);
+        ATTN__FN(panel_hide)(kind, whole, f, r1, j, &x1, &y1);
+        ATTN__FN(panel_hide)(kind, whole, f, r2, j, &x2, &y2);
+        ATTN__FN(panel_hide)(kind, whole, f, r3, j, &x3, &y3);
         if (ATTN__LANES == 16)
             attn__reduce_four(f->m + r, 1, x0, x1, x2, x3);
         else
             attn__reduce_four(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1),
                               attn__vmax(x2, y2), attn__vmax(x3, y3));
-        x0 = ATTN__FN(panel_exp)(f, r, x0, y0);
-        x1 = ATTN__FN(panel_exp)(f, r1, x1, y1);
-        x2 = ATTN__FN(panel_exp)(f, r2, x2, y2);
-        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, x3, y3));
+        x0 = ATTN__FN(panel_exp)(f, r, j, x0, y0);
+        x1 = ATTN__FN(panel_exp)(f, r1, j, x1, y1);
+        x2 = ATTN__FN(panel_exp)(f, r2, j, x2, y2);
+        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, j, x3, y3));
     }
 }
 #endif
@@ -11890,79 +11902,28 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softm
  * waits for its own maximum. */
 static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
-    int r;
+    const attn__runs *runs = &f->runs;
+    int r, i;
 #if ATTN__LANES >= 8
     /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows */
-    if (f->end - f->lo == ATTN__PANEL && f->simple) {
-        if (f->arrays) ATTN__FN(panels)(1, 0, f);
-        else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f);
-        else ATTN__FN(panels)(0, 1, f);
+    if (runs->n == 1 && runs->hi[0] - runs->lo[0] == ATTN__PANEL && f->simple) {
+        if (f->arrays) ATTN__FN(panels)(1, 0, f, runs->lo[0]);
+        else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f, runs->lo[0]);
+        else ATTN__FN(panels)(0, 1, f, runs->lo[0]);
         return;
     }
 #endif
-    for (r = 0; r < f->rows; r++) {
-        float *s = f->scores + r * ATTN__CHUNK;
-        float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-        f->m[r] = !f->arrays ? ATTN__FN(hide_range)(f, r, s)
-                : f->simple ? ATTN__FN(hide_row)(1, f, r, s, visible)
-                            : ATTN__FN(hide_row_any)(f, r, s, visible);
+    for (i = 0; i < runs->n; i++) {
+        const int j = runs->lo[i], end = runs->hi[i];
+        for (r = 0; r < f->rows; r++) {
+            const float m = !f->arrays ? ATTN__FN(hide_range)(f, r, j, end)
+                          : f->simple ? ATTN__FN(hide_row)(1, f, r, j, end)
+                                      : ATTN__FN(hide_row_any)(f, r, j, end);
+            if (i == 0 || m > f->m[r]) f->m[r] = m;
+        }
     }
     for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, f->lo, f->end, f->m[r]);
-}
-
-/* ---- the same, over some of the panels ------------------------------------------------------- */
-/* hide_row of one panel that begins at key j */
-ATTN__V attn__vec ATTN__FN(hide_panel)(const int kind, const attn__softmax *f, int r, int j,
-                                       attn__vec largest, attn__vec *any)
-{
-    const attn__row *row = f->row + r;
-    float *s = f->scores + r * ATTN__CHUNK;
-    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-    const int end = j + ATTN__PANEL;
-    for (; j < end; j += ATTN__LANES) {
-        const attn__vec x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, any);
-        attn__vstore(s + j, x);
-        largest = attn__vmax(largest, x);
-    }
-    return largest;
-}
-
-/* As exp_sum. The sum goes on from panel to panel: 16 floats, as vectors or not. */
-ATTN__V float ATTN__FN(exp_panels)(float *s, unsigned panels, float m)
-{
-    const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);
-    attn__vec l[ATTN__PANEL / ATTN__LANES];
-    int j, x;
-    for (x = 0; x < ATTN__PANEL / ATTN__LANES; x++) l[x] = attn__vset(0.0f);
-    for (j = 0; panels; j += ATTN__PANEL, panels >>= 1)
-        for (x = 0; panels & 1u && x < ATTN__PANEL / ATTN__LANES; x++) {
-            float *at = s + j + x * ATTN__LANES;
-            const attn__vec p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top));
-            attn__vstore(at, p);
-            l[x] = attn__vadd(l[x], p);
-        }
-    for (x = ATTN__PANEL / ATTN__LANES / 2; x > 0; x /= 2)
-        for (j = 0; j < x; j++) l[j] = attn__vadd(l[j], l[j + x]);
-    return attn__sum_lanes(l[0]);
-}
-
-/* The soft-max of some rows of one chunk, where only some panels have scores. */
-static ATTN__TARGET void ATTN__FN(softmax_panels)(const attn__softmax *f, unsigned panels)
-{
-    int r, j;
-    for (r = 0; r < f->rows; r++) {
-        attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f);
-        for (j = 0; panels >> j / ATTN__PANEL; j += ATTN__PANEL) {
-            if (!(panels >> j / ATTN__PANEL & 1u)) continue;
-            if (f->simple) largest = ATTN__FN(hide_panel)(1, f, r, j, largest, &any);
-            else largest = ATTN__FN(hide_panel)(2, f, r, j, largest, &any);
-        }
-        if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
-        f->m[r] = attn__max_lane(largest);
-    }
-    for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_panels)(f->scores + r * ATTN__CHUNK, panels, f->m[r]);
+        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, runs, f->m[r]);
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
@@ -12246,7 +12207,7 @@ static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
-    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax), ATTN__FN(softmax_panels),
+    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen), ATTN__SMALL
 };
