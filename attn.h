@@ -10880,23 +10880,7 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 }
 
 /* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
-/* x[c]: component c of ATTN__LANES keys, for n components. Where a row ends before
- * ATTN__TRANSPOSED of them, nothing behind its end is read. */
-ATTN__V void ATTN__FN(load_keys)(attn__vec *x, const float *k, ptrdiff_t row, int last, const int n)
-{
-    if (n < ATTN__TRANSPOSED) {
-        float part[ATTN__LANES * ATTN__TRANSPOSED];
-        int i, c;
-        for (i = 0; i < ATTN__LANES; i++)
-            for (c = 0; c < ATTN__TRANSPOSED; c++)
-                part[i * ATTN__TRANSPOSED + c] = c < n ? k[attn__min(i, last) * row + c] : 0.0f;
-        attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
-    } else {
-        attn__transpose(x, k, row, last);
-    }
-}
-
-/* The chains s, one key in each lane, go on over n components. */
+/* The chains s, one key in each lane, go on over n components; x[c]: component c of these keys. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
     s = attn__vfma(attn__vset(q[0]), x[0], s);
@@ -10910,6 +10894,26 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
     if (n > 7) s = attn__vfma(attn__vset(q[7]), x[7], s);
 #endif
     return s;
+}
+
+/* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components, fewer
+ * than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the components
+ * are copied first. Lanes behind `last` repeat that key. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, const float *q,
+                                                            ptrdiff_t q_row, const float *k,
+                                                            ptrdiff_t k_row, int last, float *c,
+                                                            ptrdiff_t c_row)
+{
+    float part[ATTN__LANES * ATTN__TRANSPOSED];
+    attn__vec x[ATTN__TRANSPOSED];
+    int i, t;
+    memset(part, 0, sizeof part);
+    for (i = 0; i < ATTN__LANES; i++)
+        for (t = 0; t < n; t++)
+            part[i * ATTN__TRANSPOSED + t] = k[attn__min(i, last) * k_row + t];
+    attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
+    for (; rows > 0; rows--, q += q_row, c += c_row)
+        attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
 /* Rows 4 KB apart map to the same set of L1, so a line of each of the next 16 keys would evict
@@ -10941,8 +10945,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
-    for (t = 0; t < g->depth; t += n, k += n, k1 += n, q += n, q1 += n) {
-        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
         if (next) {
             const float *at = next
                 + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
@@ -10950,10 +10953,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
             if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
             if (linear) next += on;
         }
-/* x: components t .. t + n - 1 of the vector of keys at `at`, transposed once for all rows that want
+/* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
-#define ATTN__KEYS(at) ATTN__FN(load_keys)(x, at, row, last, n)
-#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, n)
+#define ATTN__KEYS(at) attn__transpose(x, at, row, last)
+#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, ATTN__TRANSPOSED)
         ATTN__KEYS(k);
         ATTN__DOT(s0, q);
         if (rows > 1) ATTN__DOT(s1, q + q_row);
@@ -10977,6 +10980,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         }
 #undef ATTN__KEYS
 #undef ATTN__DOT
+        k += ATTN__TRANSPOSED;
+        q += ATTN__TRANSPOSED;
+        k1 += ATTN__TRANSPOSED;
+        q1 += ATTN__TRANSPOSED;
     }
     attn__vstore(c, s0);
     if (rows > 1) attn__vstore(c + c_row, s1);
@@ -10986,6 +10993,12 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
     if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
     if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
+    n = g->depth - t;
+    for (t = 0; t < vecs && n > 0; t++, k += more, k1 += more) {
+        const int x0 = t * ATTN__LANES;
+        ATTN__FN(score_end)(n, rows, q, q_row, k, row, last, c + x0, c_row);
+        if (heads > 1) ATTN__FN(score_end)(n, 1, q1, 0, k1, row, last, c1 + x0, 0);
+    }
 }
 
 /* One query against the last keys, fewer than 16. Lanes where no key is get a 0: they will be
@@ -11077,24 +11090,28 @@ ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const floa
 {
     attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
     float lane[ATTN__LANES];
-    int t, i, n;
-    for (t = 0; t < g->depth; t += n) {
-        n = attn__min(g->depth - t, ATTN__TRANSPOSED);
-        ATTN__FN(load_keys)(x, k + t, b_head, last, n);
-        ATTN__FN(load_keys)(y, q + t, a_head, last, n);
+    int t, i;
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
+        attn__transpose(x, k + t, b_head, last);
+        attn__transpose(y, q + t, a_head, last);
         s = attn__vfma(y[0], x[0], s);
-        if (n > 1) s = attn__vfma(y[1], x[1], s);
-        if (n > 2) s = attn__vfma(y[2], x[2], s);
-        if (n > 3) s = attn__vfma(y[3], x[3], s);
+        s = attn__vfma(y[1], x[1], s);
+        s = attn__vfma(y[2], x[2], s);
+        s = attn__vfma(y[3], x[3], s);
 #if ATTN__TRANSPOSED > 4
-        if (n > 4) s = attn__vfma(y[4], x[4], s);
-        if (n > 5) s = attn__vfma(y[5], x[5], s);
-        if (n > 6) s = attn__vfma(y[6], x[6], s);
-        if (n > 7) s = attn__vfma(y[7], x[7], s);
+        s = attn__vfma(y[4], x[4], s);
+        s = attn__vfma(y[5], x[5], s);
+        s = attn__vfma(y[6], x[6], s);
+        s = attn__vfma(y[7], x[7], s);
 #endif
     }
     attn__vstore(lane, s);
-    for (i = 0; i <= last; i++) c[i * c_head] = lane[i];
+    for (i = 0; i <= last; i++, q += a_head, k += b_head) {
+        int u;
+        s = attn__vset(lane[i]);
+        for (u = t; u < g->depth; u++) s = attn__vfma(attn__vset(q[u]), attn__vset(k[u]), s);
+        ATTN__FN(store_part)(c + i * c_head, s, 1);
+    }
 }
 
 /* g->rows queries of each head against the keys of a list. */
@@ -11279,7 +11296,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    if (g->b_step == 16)
+    if (g->b_step == 16 && ATTN__ISA != 2)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
             ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -12023,18 +12040,11 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
 }
 
-/* The chains of one row go on over components behind the last whole step of small_vector, key by
- * key, because rows end there. */
-ATTN__V void ATTN__FN(small_rest)(const attn__small *f, const float *k, const float *q, float *s,
-                                  int key)
+/* Of one row: a function, which exists once. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
+                                                            const float *q, float *s, int key)
 {
-    int t;
-    for (; key < f->n; key++) {
-        attn__vec chain = attn__vset(s[key]);
-        for (t = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED; t < f->head_dim; t++)
-            chain = attn__vfma(attn__vset(q[t]), attn__vset(k[key * f->k_row + t]), chain);
-        ATTN__FN(store_part)(s + key, chain, 1);
-    }
+    ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->n - key) - 1);
 }
 
 /* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
@@ -12081,24 +12091,32 @@ ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, 
 ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
                                     const float *q, float *s)
 {
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
-    int key, i;
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES, same = shared ? rows : 1;
+    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
+    int key, first, i;
     for (key = 0; key < f->finished && key < f->n; key += two)
         ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
                               + key % ATTN__PANEL, q, s + key);
     if (key >= f->n) return;
-    i = key;
-    /* Whole vectors have code of their own in the usual case alone. */
-    if (rows > 1 && !shared)
+    first = key;
+    if (shared)
+        for (; key < f->n; key += ATTN__LANES)
+            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
+                                   attn__min(ATTN__LANES, f->n - key) - 1);
+    /* Four rows together have code of their own for whole vectors alone. */
+    else if (rows > 1)
         for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
     for (; key < f->n; key += ATTN__LANES)
-        ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
-                               attn__min(ATTN__LANES, f->n - key) - 1);
+        for (i = 0; i < rows; i++)
+            ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
     if (f->head_dim % ATTN__TRANSPOSED == 0) return;
-    for (key = i, i = 0; i < rows; i++)
-        ATTN__FN(small_rest)(f, f->k[r + i], q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS,
-                             key);
+    for (key = first; key < f->n; key += ATTN__LANES)
+        for (i = 0; i < rows; i += same)
+            ATTN__FN(score_end)(f->head_dim - whole, same, q + i * ATTN__SMALL_DIM + whole,
+                                ATTN__SMALL_DIM, f->k[r + i] + key * f->k_row + whole, f->k_row,
+                                attn__min(ATTN__LANES, f->n - key) - 1,
+                                s + i * ATTN__SMALL_KEYS + key, ATTN__SMALL_KEYS);
 }
 
 /* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
