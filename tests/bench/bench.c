@@ -532,13 +532,13 @@ int main(int argc, char **argv)
         tables(folder);
         return 0;
     }
+    bench_machine(machine, sizeof machine);
     if (!opt.isa) opt.isa = yard512_here() ? "native,avx2" : "native";
     csv = fopen(opt.csv, last ? "a" : "w");
     if (!csv) {
         fprintf(stderr, "bench: cannot write %s\n", opt.csv);
         return 1;
     }
-    bench_machine(machine, sizeof machine);
     if (!last)
         fprintf(csv, "# %s%s\nisa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
                      "share_of_reading,samples,best_peer,aim,what\n", machine,
