@@ -9944,6 +9944,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
+#define attn__quarters    ATTN__FN(quarters)         /* p[lane / 4][at + lane % 4] */
+#define attn__turn        ATTN__FN(turn)             /* x[c]: floats c of r0..r3, in each quarter */
 
 #if ATTN__ISA == 2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
@@ -10187,6 +10189,21 @@ ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec 
 #undef ATTN__OP
 #undef ATTN__HALVES
 }
+ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
+{
+    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
+    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
+    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
+    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
+    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
+    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
+    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
+}
+ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p[0] + at)),
+                                _mm_loadu_ps(p[1] + at), 1);
+}
 /* four floats of row i in the low half, of row i + 4 in the high one */
 ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10196,17 +10213,8 @@ ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
     /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
-    const __m256 r0 = ATTN__FN(two_rows)(from, 0, row, last);
-    const __m256 r1 = ATTN__FN(two_rows)(from, 1, row, last);
-    const __m256 r2 = ATTN__FN(two_rows)(from, 2, row, last);
-    const __m256 r3 = ATTN__FN(two_rows)(from, 3, row, last);
-    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
-    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
-    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
-    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
-    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
-    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
+    attn__turn(x, ATTN__FN(two_rows)(from, 0, row, last), ATTN__FN(two_rows)(from, 1, row, last),
+               ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
 }
 
 #elif ATTN__ISA == 4
@@ -10338,18 +10346,26 @@ ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int l
 /* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
  * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
  * of rows i + 4 .. i + 7. */
-ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
-    const __m512 r0 = ATTN__FN(two_rows)(p, i, row, last);
-    const __m512 r1 = ATTN__FN(two_rows)(p, i + 1, row, last);
-    const __m512 r2 = ATTN__FN(two_rows)(p, i + 2, row, last);
-    const __m512 r3 = ATTN__FN(two_rows)(p, i + 3, row, last);
     const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
     const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
-    y[0] = _mm512_shuffle_ps(t0, t2, 0x44);
-    y[1] = _mm512_shuffle_ps(t0, t2, 0xee);
-    y[2] = _mm512_shuffle_ps(t1, t3, 0x44);
-    y[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+    x[0] = _mm512_shuffle_ps(t0, t2, 0x44);
+    x[1] = _mm512_shuffle_ps(t0, t2, 0xee);
+    x[2] = _mm512_shuffle_ps(t1, t3, 0x44);
+    x[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+}
+ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
+{
+    attn__vec x = _mm512_castps128_ps512(_mm_loadu_ps(p[0] + at));
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[1] + at), 1);
+    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[2] + at), 2);
+    return _mm512_insertf32x4(x, _mm_loadu_ps(p[3] + at), 3);
+}
+ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+{
+    attn__turn(y, ATTN__FN(two_rows)(p, i, row, last), ATTN__FN(two_rows)(p, i + 1, row, last),
+               ATTN__FN(two_rows)(p, i + 2, row, last), ATTN__FN(two_rows)(p, i + 3, row, last));
 }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
@@ -12047,6 +12063,40 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f
     ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->n - key) - 1);
 }
 
+#if ATTN__LANES > 4
+/* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of a
+ * vector for each row. y: a few components of these queries; x: of a key in each lane. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
+                                                            const float *q, float *s, int key)
+{
+    const ptrdiff_t row = f->k_row, last = f->n - key - 1;
+    const ptrdiff_t at1 = last < 1 ? 0 : row, at2 = last < 2 ? at1 : 2 * row;
+    const ptrdiff_t at3 = last < 3 ? at2 : 3 * row;
+    const int end = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
+    const float *k[ATTN__LANES / 4], *queries[ATTN__LANES / 4];
+    attn__vec chain = attn__vset(0.0f), x[4], y[4];
+    float lane[ATTN__LANES];
+    int i, t;
+    for (i = 0; i < ATTN__LANES / 4; i++) {
+        k[i] = f->k[r + i] + key * row;
+        queries[i] = q + i * ATTN__SMALL_DIM;
+    }
+    for (t = 0; t < end; t += 4) {
+        y[0] = attn__quarters(queries, t);
+        attn__turn(x, attn__quarters(k, t), attn__quarters(k, t + at1), attn__quarters(k, t + at2),
+                   attn__quarters(k, t + at3));
+        attn__turn(y, y[0], y[0], y[0], y[0]);
+        chain = attn__vfma(y[0], x[0], chain);
+        chain = attn__vfma(y[1], x[1], chain);
+        chain = attn__vfma(y[2], x[2], chain);
+        chain = attn__vfma(y[3], x[3], chain);
+    }
+    attn__vstore(lane, chain);
+    for (i = 0; i < ATTN__LANES / 4; i++)
+        memcpy(s + i * ATTN__SMALL_KEYS + key, lane + 4 * i, 4 * sizeof(float));
+}
+#endif
+
 /* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
  * with 16 lanes it is one vector. a and b hold the chains of both. */
 ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, ptrdiff_t at,
@@ -12107,6 +12157,13 @@ ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn
     else if (rows > 1)
         for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
+#if ATTN__LANES > 4
+    if (rows > 1 && key < f->n && key + 4 >= f->n) {
+        for (i = 0; i < rows; i += ATTN__LANES / 4)
+            ATTN__FN(small_few)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
+        key = f->n;
+    }
+#endif
     for (; key < f->n; key += ATTN__LANES)
         for (i = 0; i < rows; i++)
             ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
