@@ -98,9 +98,9 @@ count: ## instructions a call beside the committed table: none may grow by 2 % (
 size: ## bytes of code per backend, and compile times
 	@sh tests/size.sh
 
-bench: build/bench/bench ## attn.h against the libraries here: bench.csv, bench.svg (ARGS='--quick', '--cold --half')
+bench: build/bench/bench ## attn.h against the libraries here: bench.csv, .svg, .md (ARGS='--quick', '--cold --half')
 	@build/bench/bench $(ARGS)
-	@build/bench/plot build/bench.csv build/bench.svg
+	@build/bench/plot build/bench.csv build/libraries.svg build/bench.svg build/bench.md
 
 bench-peers: ## install the libraries to compare with (apt-get when root, npm), then make bench
 	@sh tests/bench/peers.sh

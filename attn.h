@@ -940,6 +940,11 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    Thread safe: several threads may use one pool at once; their jobs take turns.
    Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
    one behind the other. So no two pools can wait for each other.
+   Linux on a small virtual machine often wakes a thread on the processor of the one that wakes it,
+   and then one processor does the work of two. So a pool of two keeps its worker off the caller's
+   processor while it wakes it; where the worker may run is not changed beyond that, and what the
+   program, taskset or a cpuset has said holds. Larger pools leave it all to the system: threads
+   that are bound, one to a processor, want an attn_exec of your own.
    After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
    destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
    attn_pool_destroy while you fork. Pools that the child creates are as good as any. */
@@ -9698,6 +9703,84 @@ static __declspec(thread) int attn__in_task;
 #define ATTN__IN_TASK attn__in_task
 #endif
 
+/* ---- two threads that shall not begin on one processor --------------------------------------- */
+/* Linux on a small virtual machine often wakes a thread behind the one that wakes it, on the same
+   processor while the other one is idle: the caller then does the whole job alone, and most jobs of
+   a few milliseconds after it. So a worker that sleeps is moved off the caller's processor before
+   it is woken, and as soon as it is awake it may run again wherever it might before. */
+#if defined(__linux__)
+#define ATTN__APART 1
+#if defined(__GLIBC__) && defined(__has_include)
+#if !__has_include(<asm/unistd.h>)        /* gcc -m32 where only the other width is installed */
+#undef ATTN__APART
+#endif
+#endif
+#endif
+
+#ifdef ATTN__APART
+#include <sys/syscall.h>
+#if !defined(__cplusplus) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_BSD_SOURCE)
+extern long syscall(long number, ...);    /* unistd.h has it, but hides it from -std=c99 */
+#endif
+typedef struct attn__mask {               /* processors, a bit each */
+    unsigned long word[1024 / (8 * sizeof(unsigned long))];
+} attn__mask;
+typedef struct attn__sleeper {
+    long thread;                          /* as the system calls it */
+    int moved;                            /* until it wakes it may run only where `away` says */
+    attn__mask home, away;                /* where it might run before; without the caller's one */
+} attn__sleeper;
+
+/* Where may this thread run (0: the calling one)? Returns 0 when the system does not say. */
+static int attn__mask_get(attn__mask *m, long thread)
+{
+    memset(m, 0, sizeof *m);
+    return syscall(SYS_sched_getaffinity, thread, sizeof *m, m) > 0;
+}
+
+static int attn__mask_set(attn__mask *m, long thread)
+{
+    return syscall(SYS_sched_setaffinity, thread, sizeof *m, m) == 0;
+}
+
+/* The worker says which thread it is. */
+static void attn__sleeper_name(attn__sleeper *s) { s->thread = syscall(SYS_gettid); }
+
+/* The caller moves it away. One that may run here alone stays: the system refuses to take a
+   thread's last processor. */
+static void attn__sleeper_move(attn__sleeper *s)
+{
+    const unsigned bits = 8 * (unsigned)sizeof(unsigned long);
+    unsigned here = 0;
+    unsigned long bit;
+    if (syscall(SYS_getcpu, &here, (void *)0, (void *)0) != 0) return;
+    if (here >= 8 * (unsigned)sizeof s->home) return;
+    /* Where it has been moved already and has not woken yet, home stays what it was. */
+    if (!s->moved && !attn__mask_get(&s->home, s->thread)) return;
+    bit = 1ul << here % bits;
+    if (!(s->home.word[here / bits] & bit)) return;
+    s->away = s->home;
+    s->away.word[here / bits] ^= bit;
+    if (attn__mask_set(&s->away, s->thread)) s->moved = 1;
+}
+
+/* The worker is awake. Where somebody else has said meanwhile where it may run, that holds. */
+static void attn__sleeper_return(attn__sleeper *s)
+{
+    attn__mask now;
+    if (!s->moved) return;
+    s->moved = 0;
+    (void)attn__mask_get(&now, 0);
+    if (memcmp(&now, &s->away, sizeof now) == 0) (void)attn__mask_set(&s->home, 0);
+}
+#else
+typedef int attn__sleeper;
+static void attn__sleeper_name(attn__sleeper *s) { (void)s; }
+static void attn__sleeper_move(attn__sleeper *s) { (void)s; }
+static void attn__sleeper_return(attn__sleeper *s) { (void)s; }
+#endif
+
 /* ---- the pool -------------------------------------------------------------------------------- */
 /* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
    microseconds. */
@@ -9709,6 +9792,8 @@ struct attn_pool {
     attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
     int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
     int looks;                            /* how often a thread looks before it sleeps */
+    int apart;                            /* the one worker sleeps off the caller's processor */
+    attn__sleeper sleeper;                /* that worker */
     int busy, open, stop;                 /* a job runs; it may still be joined; the end */
     long process;                         /* that created the pool: only there it has threads */
     int n;                                /* the job */
@@ -9737,6 +9822,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     attn_pool *p = (attn_pool *)arg;
     int seen = 0, looks;                  /* the number of the latest job that it knows */
     attn__lock_take(&p->lock);
+    if (p->apart) attn__sleeper_name(&p->sleeper);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
             /* The lock is given back, so that looking keeps nobody from working. */
@@ -9750,6 +9836,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
         p->sleeping++;
         while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
+        if (p->apart) attn__sleeper_return(&p->sleeper);
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
         /* Whoever wakes too late finds that the others have done it. */
@@ -9801,6 +9888,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__atomic_set(&p->next, 0);
     /* A new number is what workers look for. It wraps before it could overflow. */
     attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
+    if (p->apart && p->sleeping > 0) attn__sleeper_move(&p->sleeper);
     /* No more threads are woken than there are tasks for them. */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
@@ -9843,6 +9931,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     p->process = attn__process();
     /* With more threads than processors, one that looks keeps another one from working. */
     p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;
+    p->apart = threads == 2 && processors > 1;
     if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
         (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
         attn__pool_drop(p, made);
@@ -11322,7 +11411,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
                                             ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
     int r = 0;
-    if (g->b_step == 16 && ATTN__ISA != 2)
+    if (g->b_step == 16 && vecs == 2 && ATTN__ISA != 2)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
             ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -11736,13 +11825,15 @@ ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int
    cells of this row before a processor can fetch those of the next. */
 static ATTN__TARGET void ATTN__FN(look)(const attn__row *row, int n, attn__keys *seen)
 {
-    int x;
+    int x, y;
     for (x = 0; x < 2; x++) {
         const int j = 64 * x, left = attn__min(n - j, 64);
         unsigned long long hidden = 0;
         if (row->keep && left > 0) hidden |= ATTN__FN(hidden_bytes)(row->keep + j, left);
-        if (row->mask && left > 0) hidden |= ATTN__FN(hidden_floats)(row->mask + j, left);
-        if (row->bias && left > 0) hidden |= ATTN__FN(hidden_floats)(row->bias + j, left);
+        for (y = 0; y < 2; y++) {
+            const float *cells = y ? row->bias : row->mask;
+            if (cells && left > 0) hidden |= ATTN__FN(hidden_floats)(cells + j, left);
+        }
         seen->word[x] = ~hidden;
     }
 }
@@ -12160,18 +12251,26 @@ ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, 
 #undef ATTN__STORE
 }
 
-/* All scores of `rows` rows from row r on. */
-ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
-                                    const float *q, float *s)
+/* Scores of `rows` rows from row r on against the keys in panels of a cache; returns how many keys
+ * these are. */
+ATTN__V int ATTN__FN(small_panels)(const int rows, const attn__small *f, int r, const float *q,
+                                   float *s)
 {
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES, same = shared ? rows : 1;
-    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
-    int key, first, i;
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
+    int key;
     for (key = 0; key < f->finished && key < f->n; key += two)
         ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
                               + key % ATTN__PANEL, q, s + key);
-    if (key >= f->n) return;
-    first = key;
+    return key;
+}
+
+/* Scores of the same rows against the keys behind them, which are rows of memory. */
+ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
+                                    const float *q, float *s, int key)
+{
+    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED, same = shared ? rows : 1;
+    const int first = key;
+    int i;
     if (shared)
         for (; key < f->n; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
@@ -12282,9 +12381,11 @@ static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
                            f->k[r] == f->k[r + 3];
         const float *q0 = q + r * ATTN__SMALL_DIM;
         float *s0 = s + r * ATTN__SMALL_KEYS;
-        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0);
-        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0);
-        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0);
+        const int key = rows == 4 ? ATTN__FN(small_panels)(4, f, r, q0, s0)
+                                  : ATTN__FN(small_panels)(1, f, r, q0, s0);
+        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0, key);
+        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0, key);
+        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0, key);
         r += rows;
     }
     for (r = 0; r < f->rows; r++) {

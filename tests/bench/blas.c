@@ -1,4 +1,4 @@
-/* blas.c: OpenBLAS and BLIS, loaded at run time so that both can live in one process and either may be missing. */
+/* blas.c: OpenBLAS, BLIS and MKL, loaded at run time so that all can live in one process and any may be missing. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -38,28 +38,14 @@ static void nn(const bench_gemm *g, int m, int n, int k, float alpha, const floa
     else l->gemm(ROW_MAJOR, PLAIN, PLAIN, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-static void *any_library(const char *const *names)
-{
-    void *l = NULL;
-    for (; !l && *names; names++) l = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-    return l;
-}
-
-/* dlsym gives an object pointer; this is how POSIX turns it into a function. */
-static void symbol(void *library, const char *name, void *function)
-{
-    void *p = dlsym(library, name);
-    memcpy(function, &p, sizeof p);
-}
-
 static const char *use(blas *l, const char *name)
 {
     if (!l->library) {
         snprintf(l->why, sizeof l->why, "%s is not installed", name);
         return l->why;
     }
-    symbol(l->library, "cblas_sgemm", &l->gemm);
-    symbol(l->library, "cblas_sgemv", &l->gemv);
+    bench_symbol(l->library, "cblas_sgemm", &l->gemm);
+    bench_symbol(l->library, "cblas_sgemv", &l->gemv);
     if (!l->gemm || !l->gemv) {
         snprintf(l->why, sizeof l->why, "%s has no cblas_sgemm", name);
         return l->why;
@@ -93,13 +79,13 @@ static const char *openblas_open(const bench_peer *p, const bench_setup *s)
         setenv("OPENBLAS_CORETYPE", has_avx512() && !s->avx2 ? "SkylakeX" : "Haswell", 1);
     unsetenv("OPENBLAS_L2_SIZE");
 #else
-    (void)s;
+    unsetenv("OPENBLAS_CORETYPE");
 #endif
-    if (!l->library) l->library = any_library(names);
+    if (!l->library) l->library = bench_load(s->folder, names);
     why = use(l, "OpenBLAS");
     if (why) return why;
-    symbol(l->library, "openblas_set_num_threads", &set_threads);
-    symbol(l->library, "openblas_get_corename", &core);
+    bench_symbol(l->library, "openblas_set_num_threads", &set_threads);
+    bench_symbol(l->library, "openblas_get_corename", &core);
     if (set_threads) set_threads(1);
     if (core) printf("  OpenBLAS with its kernels for %s\n", core());
     return NULL;
@@ -114,14 +100,14 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     char *(*name)(int) = NULL;
     const char *why;
     setenv("BLIS_NUM_THREADS", "1", 1);
-    if (!l->library) l->library = any_library(names);
+    if (!l->library) l->library = bench_load(s->folder, names);
     why = use(l, "BLIS");
     if (why) return why;
 #if defined(__x86_64__)
     {                                                       /* kernels are chosen by number; numbers by version */
         const char *want = has_avx512() && !s->avx2 ? "skx" : __builtin_cpu_is("amd") ? "zen3" : "haswell";
         char number[8];
-        symbol(l->library, "bli_arch_string", &name);
+        bench_symbol(l->library, "bli_arch_string", &name);
         for (int i = 0; name && i < 16 && __builtin_cpu_supports("avx2"); i++)
             if (!strcmp(name(i), want)) {
                 snprintf(number, sizeof number, "%d", i);
@@ -129,14 +115,36 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
                 break;
             }
     }
-#else
-    (void)s;
 #endif
-    symbol(l->library, "bli_thread_set_num_threads", &set_threads);
-    symbol(l->library, "bli_arch_query_id", &kernels);
-    symbol(l->library, "bli_arch_string", &name);
+    bench_symbol(l->library, "bli_thread_set_num_threads", &set_threads);
+    bench_symbol(l->library, "bli_arch_query_id", &kernels);
+    bench_symbol(l->library, "bli_arch_string", &name);
     if (set_threads) set_threads(1);
     if (kernels && name) printf("  BLIS with its kernels for %s\n", name(kernels()));
+    return NULL;
+}
+
+/* Threads are ours, as with the others: its sequential layer needs no library beside it. */
+static const char *mkl_open(const bench_peer *p, const bench_setup *s)
+{
+    static const char *const names[] = { "mkl/*/data/lib/libmkl_rt.so.*", "libmkl_rt.so.3", "libmkl_rt.so.2",
+                                         "libmkl_rt.so", "libmkl_rt.dylib", NULL };
+    blas *l = (blas *)p->self;
+    void (*version)(char *to, int size) = NULL;
+    char text[200] = "";
+    const char *why;
+    setenv("MKL_THREADING_LAYER", "SEQUENTIAL", 1);
+    setenv("MKL_INTERFACE_LAYER", "LP64", 1);
+    if (s->avx2) setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2", 1);
+    else unsetenv("MKL_ENABLE_INSTRUCTIONS");
+    if (!l->library) l->library = bench_load(s->folder, names);
+    why = use(l, "MKL");
+    if (why) return why;
+    bench_symbol(l->library, "mkl_get_version_string", &version);
+    if (!version) bench_symbol(l->library, "MKL_Get_Version_String", &version);
+    if (version) version(text, (int)sizeof text - 1);
+    text[strcspn(text, "-")] = 0;
+    if (version) printf("  %s\n", text);
     return NULL;
 }
 
@@ -145,10 +153,11 @@ static void *blas_prepare(const bench_peer *p, const bench_case *c)
     return compose_prepare(&((const blas *)p->self)->g, c);
 }
 
-static blas openblas, blis;
+static blas openblas, blis, mkl;
 const bench_peer peer_openblas = { "OpenBLAS", openblas_open, blas_prepare, compose_run, NULL, NULL, compose_release,
                                    NULL, &openblas };
 const bench_peer peer_blis = { "BLIS", blis_open, blas_prepare, compose_run, NULL, NULL, compose_release, NULL, &blis };
+const bench_peer peer_mkl = { "MKL", mkl_open, blas_prepare, compose_run, NULL, NULL, compose_release, NULL, &mkl };
 
 /* ---- peers that need a header to compile: plug-ins, built where the header is ---------------------------------- */
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why)

@@ -13,7 +13,7 @@ fast="-O3 -ffast-math -fno-math-errno"
 mkdir -p $to
 
 $CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/attn_impl.c -o $to/attn.o
-for part in util cases ours compose blas ort yardstick tables odd bench sweep; do
+for part in util cases ours compose blas openvino ort yardstick tables odd summary bench sweep; do
     $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
 done
 native=-march=native
@@ -25,15 +25,17 @@ case $(uname -m) in x86_64 | amd64)
     loops="$loops $to/loops-avx2.o" ;;
 esac
 common="$to/attn.o $to/util.o $loops"
-$CC $common $to/cases.o $to/ours.o $to/compose.o $to/blas.o $to/ort.o $to/yardstick.o $to/tables.o $to/odd.o $to/bench.o \
+peers="$to/compose.o $to/blas.o $to/openvino.o $to/ort.o"
+$CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/odd.o $to/summary.o $to/bench.o \
     -o $to/bench -lm -ldl -pthread
-$CC $common $to/sweep.o -o $to/sweep -lm -pthread
-$CC -std=c99 -O2 $warn $here/plot.c -o $to/plot -lm
+$CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
+$CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
 # without OpenMP the plain step stays on one thread
 omp=-fopenmp
 echo 'int main(void) { return 0; }' | $CC $omp -x c - -o $to/omp 2> /dev/null || omp=
 $CC -std=c99 $fast $native $omp $warn -c $here/stories_loop.c -o $to/stories_loop.o
-$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o -o $to/stories $omp -lm -pthread
+$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/util.o -o $to/stories $omp -lm -ldl \
+    -pthread
 cp $here/ort.js $to/ort.js
 
 # Plug-ins. Other people's templates warn as they like.

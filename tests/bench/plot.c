@@ -1,45 +1,152 @@
-/* plot.c: build/bench.csv as a picture. build/bench/plot build/bench.csv build/bench.svg
+/* plot.c: build/bench.csv as pictures and tables, all from one run:
  *
- * A bar is how many times faster attn.h is than the best peer of that shape, one colour with one thread and one with
- * two; the line at 1 is the peer. No script, colours for light and for dark pages. */
+ *   build/bench/plot build/bench.csv build/libraries.svg build/bench.svg build/bench.md
+ *
+ * libraries.svg, for README: a bar a library, the geometric mean of how many times as long it takes, a line from its
+ * nearest to its farthest shape. bench.svg: a bar a shape, how many times faster attn.h is than the best peer there.
+ * bench.md: README's six shapes, REPORT's table, what is lost. Times are each one's best of the run: beside busy
+ * neighbours they say more than medians. No script, colours for light and for dark pages. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "summary.h"
+
+static const char *const style =
+    "<style>\n"
+    "text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}\n"
+    ".t{font-weight:600;font-size:15px}.h{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}\n"
+    ".s{fill:#59636e}.n{font-size:11px}.l{font-size:14px}.b{font-size:14px;font-weight:600}\n"
+    ".card{fill:#fff;stroke:#d1d9e0}.t1{fill:#2563c9}.t2{fill:#8ab4f0}.w{stroke:#1f2328;stroke-width:1.2}\n"
+    ".grid{stroke:#e4e8ec}.one{stroke:#c2410c;stroke-width:1.5}\n"
+    "@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.s{fill:#9198a1}.card{fill:#0d1117;stroke:#3d444d}\n"
+    ".t1{fill:#4c8df6}.t2{fill:#27518f}.w{stroke:#f0f6fc}.grid{stroke:#21262d}.one{stroke:#f0883e}}\n"
+    "</style>\n";
+
+static FILE *picture(const char *path, int wide, int tall, const char *title)
+{
+    FILE *f = fopen(path, "w");
+    if (!f) {
+        fprintf(stderr, "plot: cannot write %s\n", path);
+        exit(1);
+    }
+    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n%s", wide,
+            tall, wide, tall, style);
+    fprintf(f, "<rect class=\"card\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"10\"/>\n", wide - 1, tall - 1);
+    fprintf(f, "<text class=\"t\" x=\"20\" y=\"28\">%s</text>\n", title);
+    return f;
+}
+
+static void label(FILE *f, const char *class, double x, double y, const char *format, ...)
+{
+    va_list list;
+    fprintf(f, "<text class=\"%s\" x=\"%g\" y=\"%g\">", class, x, y);
+    va_start(list, format);
+    vfprintf(f, format, list);
+    va_end(list);
+    fputs("</text>\n", f);
+}
+
+static void square(FILE *f, const char *class, double x, double y)
+{
+    fprintf(f, "<rect class=\"%s\" x=\"%g\" y=\"%g\" width=\"10\" height=\"10\"/>\n", class, x, y);
+}
+
+/* ---- a bar a library --------------------------------------------------------------------------------------------- */
+/* x by the logarithm: twice as fast and half as fast are as far from level. */
+enum { NAMES = 128, ROOM = 480, NUMBERS = 212, STEP = 46, FIRST = 104 };
+enum { MEANS = NAMES + ROOM + 56, RANGES = NAMES + ROOM + 76 };
+static const double nearest = 0.5, farthest = 8;
+
+static double place(double ratio)
+{
+    const double r = ratio < nearest ? nearest : ratio > farthest ? farthest : ratio;
+    return NAMES + ROOM * log(r / nearest) / log(farthest / nearest);
+}
+
+static void library_bar(FILE *f, const bench_library *l, int y, int alone, int second)
+{
+    const double one = place(1), mean = place(l->mean), from = mean < one ? mean : one;
+    const int tall = alone ? 26 : 15, middle = y + tall / 2;
+    fprintf(f, "<rect class=\"t%d\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n", 1 + second, from, y,
+            fabs(mean - one), tall);
+    fprintf(f, "<path class=\"w\" d=\"M%.1f %dH%.1fM%.1f %dv6M%.1f %dv6\"/>\n", place(l->least), middle, place(l->most),
+            place(l->least), middle - 3, place(l->most), middle - 3);
+    label(f, "b e", MEANS, middle + 5, "%.2f", l->mean);
+    label(f, "s", RANGES, middle + 4, "%.2f to %.*f", l->least, l->most < 9.95 ? 1 : 0, l->most);
+}
+
+static void libraries(const char *path, const bench_run *run)
+{
+    bench_library list[BENCH_LIBRARIES], narrow[BENCH_LIBRARIES], all, all_narrow;
+    const int n = bench_libraries(run, "native", 1, 1, list, &all);
+    const int m = bench_libraries(run, "avx2", 1, 1, narrow, &all_narrow);
+    const int bottom = FIRST + n * STEP, wide = NAMES + ROOM + NUMBERS;
+    FILE *f = picture(path, wide, bottom + 34, "How many times as long as attn.h the others take");
+    label(f, "s", 20, 47, "Geometric mean over %d shapes; the line goes from the worst shape for attn.h to the best. "
+                          "One thread, float32.", all.shapes);
+    label(f, "s", 20, bottom + 22, "%s", run->machine);
+    if (m) {
+        square(f, "t1", 20, 59);
+        label(f, "s", 35, 68, "with AVX-512");
+        square(f, "t2", 125, 59);
+        label(f, "s", 140, 68, "everybody held to AVX2");
+    }
+    for (double at = nearest; at <= farthest; at *= 2) {
+        fprintf(f, "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>\n", at == 1 ? "one" : "grid",
+                place(at), place(at), FIRST - 12, bottom);
+        label(f, "s m", place(at), FIRST - 17, "%g", at);
+    }
+    label(f, "s e", MEANS, FIRST - 17, "mean");
+    label(f, "s", RANGES, FIRST - 17, "worst to best");
+    for (int i = 0; i < n; i++) {
+        const int y = FIRST + i * STEP;
+        int k = 0;
+        while (k < m && strcmp(narrow[k].name, list[i].name)) k++;
+        label(f, "l e", NAMES - 12, y + 19, "%s", list[i].name);
+        if (list[i].shapes < all.shapes) label(f, "s n e", NAMES - 12, y + 33, "%d shapes", list[i].shapes);
+        library_bar(f, &list[i], y, k == m, 0);
+        if (k < m) library_bar(f, &narrow[k], y + 17, 0, 1);
+    }
+    fputs("</svg>\n", f);
+    if (fclose(f)) exit(1);
+}
+
+/* ---- a bar a shape ----------------------------------------------------------------------------------------------- */
+static int has_two(const bench_run *run)
+{
+    for (int i = 0; i < run->n; i++) if (run->rows[i].threads == 2) return 1;
+    return 0;
+}
+
 typedef struct bar {
-    char isa[8], shape[8], name[24], what[64], best[2][24];
-    double ratio[2];                      /* one thread, two threads; 0: not measured */
+    const bench_row *row;                 /* with one thread */
+    const bench_row *best[2];             /* the best peer with one thread, two threads; NULL: not measured */
+    double ratio[2];
 } bar;
 
 enum { MOST = 256, LINE = 34, LEFT = 250, WIDE = 340, TOP = 96, GAP = 20, LABEL = 150 };
 static const double most_ratio = 4;       /* where bars end; the number says what they are */
 
-static int read_bars(const char *path, bar *bars)
+static int find_bars(const bench_run *run, bar *bars)
 {
-    FILE *f = fopen(path, "r");
-    char line[512];
     int n = 0;
-    if (!f) return 0;
-    while (n < MOST && fgets(line, sizeof line, f)) {
-        bar b;
-        double ratio;
-        char best[24];
-        int threads, i;
-        memset(&b, 0, sizeof b);
-        if (sscanf(line, "%7[^,],%7[^,],%d,%23[^,],%*f,%*f,%*f,%*f,%lf,%*f,%*f,%*d,%23[^,],%*f,\"%63[^\"]\"",
-                   b.isa, b.shape, &threads, b.name, &ratio, best, b.what) != 7)
-            continue;
-        if (strncmp(b.name, "attn", 4) || threads < 1 || threads > 2 || ratio <= 0) continue;
-        if (!strcmp(b.isa, "native") && strstr(b.name, "avx2")) continue;       /* it has a column of its own */
-        for (i = 0;
-             i < n && (strcmp(bars[i].isa, b.isa) || strcmp(bars[i].shape, b.shape) || strcmp(bars[i].name, b.name));
-             i++) {}
-        if (i == n) bars[n++] = b;
-        bars[i].ratio[threads - 1] = ratio;
-        memcpy(bars[i].best[threads - 1], best, sizeof best);
+    for (int i = 0; i < run->n && n < MOST; i++) {
+        const bench_row *r = &run->rows[i];
+        bar *b = &bars[n];
+        if (strncmp(r->name, "attn", 4) || r->threads != 1) continue;
+        if (!strcmp(r->isa, "native") && strstr(r->name, "avx2")) continue;     /* it has a column of its own */
+        memset(b, 0, sizeof *b);
+        b->row = r;
+        for (int t = 0; t < 2; t++) {
+            const bench_row *ours = bench_row_find(run, r->isa, t + 1, r->shape, r->name);
+            b->best[t] = bench_row_theirs(run, r->isa, t + 1, r->shape, NULL, 1);
+            if (ours && b->best[t]) b->ratio[t] = b->best[t]->least / ours->least;
+        }
+        n += b->ratio[0] > 0;
     }
-    fclose(f);
     return n;
 }
 
@@ -48,7 +155,7 @@ static double width_of(double ratio) { return (ratio < most_ratio ? ratio : most
 static void column(FILE *f, const bar *bars, int n, const char *isa, const char *title, int x)
 {
     int y = TOP, lines = 0;
-    for (int i = 0; i < n; i++) lines += !strcmp(bars[i].isa, isa);
+    for (int i = 0; i < n; i++) lines += !strcmp(bars[i].row->isa, isa);
     fprintf(f, "<text class=\"h\" x=\"%d\" y=\"%d\">%s</text>\n", x, TOP - 30, title);
     for (int k = 0; k <= 4; k++) {
         const double at = x + LEFT + width_of(k);
@@ -59,10 +166,10 @@ static void column(FILE *f, const bar *bars, int n, const char *isa, const char 
     }
     for (int i = 0; i < n; i++) {
         const bar *b = &bars[i];
-        const int cached = strstr(b->name, "-kv") != NULL, two = b->ratio[1] > 0;
-        if (strcmp(b->isa, isa)) continue;
+        const int cached = strstr(b->row->name, "-kv") != NULL, two = b->ratio[1] > 0;
+        if (strcmp(b->row->isa, isa)) continue;
         fprintf(f, "<text class=\"e\" x=\"%d\" y=\"%d\">%s%s <tspan class=\"s\">%s</tspan></text>\n", x + LEFT - 8,
-                y + 19, b->what, cached ? ", cached" : "", b->shape);
+                y + 19, b->row->what, cached ? ", cached" : "", b->row->shape);
         for (int t = 0; t < 2; t++) {
             const double w = width_of(b->ratio[t]);
             const double past = w > width_of(1) ? w : width_of(1);             /* the number stands clear of the line */
@@ -72,56 +179,119 @@ static void column(FILE *f, const bar *bars, int n, const char *isa, const char 
                     t ? "t2" : "t1", x + LEFT, at, w, tall);
             fprintf(f, "<text class=\"n\" x=\"%.1f\" y=\"%d\">%.2f%s <tspan class=\"s\">%s</tspan></text>\n",
                     x + LEFT + past + 5, at + tall / 2 + 4, b->ratio[t],
-                    b->ratio[t] > most_ratio ? " \xe2\x86\x92" : "", b->best[t]);
+                    b->ratio[t] > most_ratio ? " \xe2\x86\x92" : "", b->best[t]->name);
         }
         y += LINE;
     }
 }
 
-int main(int argc, char **argv)
+static void shapes(const char *path, const bench_run *run)
 {
     static bar bars[MOST];
-    const int n = argc == 3 ? read_bars(argv[1], bars) : 0;
+    const int n = find_bars(run, bars);
     int lines[2] = { 0, 0 }, columns, tall, wide;
     FILE *f;
-    if (argc != 3) {
-        fprintf(stderr, "plot bench.csv bench.svg\n");
-        return 2;
-    }
-    if (!n) return 0;                     /* nothing measured yet */
-    f = fopen(argv[2], "w");
-    if (!f) {
-        fprintf(stderr, "plot: cannot write %s\n", argv[2]);
-        return 1;
-    }
-    for (int i = 0; i < n; i++) lines[!strcmp(bars[i].isa, "avx2")]++;
+    for (int i = 0; i < n; i++) lines[!strcmp(bars[i].row->isa, "avx2")]++;
     columns = (lines[0] > 0) + (lines[1] > 0);
     wide = GAP + columns * (LEFT + WIDE + LABEL + GAP);
-    tall = TOP + (lines[0] > lines[1] ? lines[0] : lines[1]) * LINE + 18;
-    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n", wide,
-            tall, wide, tall);
-    fputs("<style>\n"
-          "text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}\n"
-          ".t{font-weight:600;font-size:15px}.h{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}\n"
-          ".s{fill:#59636e}.n{font-size:11px}\n"
-          ".card{fill:#fff;stroke:#d1d9e0}.t1{fill:#2563c9}.t2{fill:#8ab4f0}\n"
-          ".grid{stroke:#e4e8ec}.one{stroke:#c2410c;stroke-width:1.5}\n"
-          "@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.s{fill:#9198a1}.card{fill:#0d1117;stroke:#3d444d}\n"
-          ".t1{fill:#4c8df6}.t2{fill:#27518f}.grid{stroke:#21262d}.one{stroke:#f0883e}}\n"
-          "</style>\n", f);
-    fprintf(f, "<rect class=\"card\" x=\".5\" y=\".5\" width=\"%d\" height=\"%d\" rx=\"10\"/>\n", wide - 1, tall - 1);
-    fprintf(f, "<text class=\"t\" x=\"%d\" y=\"28\">attn.h: times as fast as the best peer of each shape</text>\n",
-            GAP);
-    fprintf(f,
-            "<rect class=\"t1\" x=\"%d\" y=\"38\" width=\"10\" height=\"10\"/><text class=\"s\" x=\"%d\" y=\"47\">1 "
-            "thread</text>\n",
-            GAP, GAP + 15);
-    fprintf(f,
-            "<rect class=\"t2\" x=\"%d\" y=\"38\" width=\"10\" height=\"10\"/><text class=\"s\" x=\"%d\" y=\"47\">2 "
-            "threads</text>\n",
-            GAP + 75, GAP + 90);
+    tall = TOP + (lines[0] > lines[1] ? lines[0] : lines[1]) * LINE + 30;
+    f = picture(path, wide, tall, "attn.h: times as fast as the best peer of each shape");
+    for (int t = 0; t < 1 + has_two(run); t++) {
+        square(f, t ? "t2" : "t1", GAP + 75 * t, 38);
+        label(f, "s", GAP + 75 * t + 15, 47, "%d thread%s", t + 1, t ? "s" : "");
+    }
+    label(f, "s", GAP, tall - 12, "%s", run->machine);
     if (lines[0]) column(f, bars, n, "native", lines[1] ? "With AVX-512" : "Everything this machine has", GAP);
     if (lines[1]) column(f, bars, n, "avx2", "AVX2 alone", GAP + (columns - 1) * (LEFT + WIDE + LABEL + GAP));
     fputs("</svg>\n", f);
-    return fclose(f) != 0;
+    if (fclose(f)) exit(1);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+static void time_print(FILE *f, double ms)
+{
+    if (ms >= 10) fprintf(f, " %.1f ms |", ms);
+    else if (ms >= 1) fprintf(f, " %.2f ms |", ms);
+    else if (ms >= 0.01) fprintf(f, " %.0f us |", ms * 1e3);
+    else fprintf(f, " %.1f us |", ms * 1e3);
+}
+
+static void ratio_print(FILE *f, const bench_run *run, const char *isa, int threads, const bench_row *of, int cached)
+{
+    const char *const names[2][2] = { { "attn", "attn-avx2" }, { "attn-kv", "attn-kv-avx2" } };
+    const bench_row *a = bench_row_find(run, isa, threads, of->shape, names[cached][!strcmp(isa, "avx2")]);
+    const bench_row *b = bench_row_theirs(run, isa, threads, of->shape, NULL, 1);
+    if (a && b) fprintf(f, " %.2f %s |", b->least / a->least, b->name);
+    else fprintf(f, " |");
+}
+
+static void line(FILE *f, const bench_run *run, const bench_row *r, int two)
+{
+    const int cached = strstr(r->name, "-kv") != NULL;
+    const bench_row *loop = bench_row_find(run, "native", 1, r->shape, "plain loop");
+    fprintf(f, "| %s | %s%s |", r->shape, r->what, cached ? ", from `attn_kv`" : "");
+    time_print(f, r->least);
+    if (loop) fprintf(f, " %.2f |", loop->least / r->least);
+    else fprintf(f, " |");
+    for (int isa = 0; isa < 2; isa++)
+        for (int threads = 1; threads <= 1 + two; threads++)
+            ratio_print(f, run, isa ? "avx2" : "native", threads, r, cached);
+    fprintf(f, "\n");
+}
+
+static void tables(const char *path, const bench_run *run)
+{
+    static const char *const few[] = { "S2", "S3", "S5", "S6", "S7", "M3" };
+    static const char *const isas[] = { "native", "avx2" };
+    const int two = has_two(run);
+    char losses[1200];
+    FILE *f = fopen(path, "w");
+    if (!f) exit(1);
+    fprintf(f, "%s. For README:\n\n| | shape | attn.h | plain loop | best peer | with AVX2 alone |\n", run->machine);
+    fprintf(f, "|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        const bench_row *r = bench_row_ours(run, "native", 1, few[i], 1);
+        if (r) line(f, run, r, 0);
+    }
+    fprintf(f, "\nFor tests/REPORT.md:\n\n| library | shapes | geometric mean | worst | best |\n");
+    fprintf(f, "|---|---|---|---|---|\n");
+    for (int i = 0; i < 2; i++) {
+        bench_library list[BENCH_LIBRARIES + 1], all;
+        const int n = bench_libraries(run, isas[i], 1, 1, list, &all);
+        list[n] = all;
+        for (int k = 0; n && k <= n; k++)
+            fprintf(f, "| %s%s | %d | %.2f | %.2f %s | %.2f %s |\n", list[k].name, i ? ", AVX2 alone" : "",
+                    list[k].shapes, list[k].mean, list[k].least, list[k].at_least->shape, list[k].most,
+                    list[k].at_most->shape);
+    }
+    fprintf(f, "\n| | shape | attn.h | plain loop | best peer |%s AVX2 alone: best peer |%s\n",
+            two ? " 2 threads |" : "", two ? " 2 threads |" : "");
+    fprintf(f, "|---|---|---|---|---|---|%s\n", two ? "---|---|" : "");
+    for (int i = 0; i < run->n; i++) {
+        const bench_row *r = &run->rows[i];
+        if (r->threads == 1 && (!strcmp(r->name, "attn") || !strcmp(r->name, "attn-kv"))) line(f, run, r, two);
+    }
+    fprintf(f, "\n");
+    for (int i = 0; i < 2; i++)
+        for (int threads = 1; threads <= 2; threads++) {
+            bench_losses(losses, sizeof losses, run, isas[i], threads, 1);
+            if (bench_row_find(run, isas[i], threads, "S1", "plain loop"))
+                fprintf(f, "%s, %d thread%s: behind in %s.\n", i ? "AVX2 alone" : "Everything", threads,
+                        threads > 1 ? "s" : "", losses);
+        }
+    if (fclose(f)) exit(1);
+}
+
+int main(int argc, char **argv)
+{
+    static bench_run run;
+    if (argc != 5) {
+        fprintf(stderr, "plot bench.csv libraries.svg bench.svg bench.md\n");
+        return 2;
+    }
+    if (!bench_run_read(argv[1], &run)) return 0;           /* nothing measured yet */
+    libraries(argv[2], &run);
+    shapes(argv[3], &run);
+    tables(argv[4], &run);
+    return 0;
 }

@@ -1,7 +1,9 @@
-/* stories.c: tokens a second of whole models, the teller of examples/14_stories.c against a plain step, in turns.
+/* stories.c: tokens a second of whole models, the teller of examples/14_stories.c against a plain step, and that step
+ * with the sgemv of OpenBLAS and of MKL instead of its loops, in turns.
  *
  *   build/bench/stories                    stories260K (../shared/models, or MODELS=folder), random 15M and 110M
  *   build/bench/stories 15M 110M           these
+ *   build/bench/stories --busy             CPU time instead of time, with one thread: beside busy neighbours
  *
  * Weights of the large ones are random: speed does not ask what they say. One and two threads; medians of rounds in
  * which everybody takes a turn; logits must agree. Built by tests/bench/build.sh. */
@@ -12,17 +14,44 @@
 #define main stories_main
 #include "../../examples/14_stories.c"
 #undef main
+#include "bench.h"
 #include "stories.h"
 
-enum { WAYS = 3, ROUNDS = 5 };
-static const char *const ways[WAYS] = { "plain loop", "attn.h", "attn.h, half" };
+enum { LOOP, OPENBLAS, MKL, OURS, HALF, WAYS, ROUNDS = 5 };
+static const char *const ways[WAYS] = { "plain loop", "OpenBLAS", "MKL", "attn.h", "attn.h, half" };
 
-static double now(void)
+/* The libraries of a plain step; gemv is NULL where one is missing. */
+static struct library {
+    gemv_function *gemv;
+    void (*set_threads)(int);
+} libraries[OURS];
+
+static void libraries_open(const char *folder)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    static const char *const openblas[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
+    static const char *const mkl[] = { "mkl/*/data/lib/libmkl_rt.so.*", "libmkl_rt.so", NULL };
+    void *l;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))                     /* as in blas.c */
+        setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512f") ? "SkylakeX" : "Haswell", 1);
+#endif
+    setenv("MKL_THREADING_LAYER", "GNU", 1);
+    setenv("MKL_INTERFACE_LAYER", "LP64", 1);
+    l = bench_load(folder, openblas);
+    if (l) {
+        bench_symbol(l, "cblas_sgemv", &libraries[OPENBLAS].gemv);
+        bench_symbol(l, "openblas_set_num_threads", &libraries[OPENBLAS].set_threads);
+    }
+    l = bench_load(folder, mkl);
+    if (l) {
+        bench_symbol(l, "cblas_sgemv", &libraries[MKL].gemv);
+        bench_symbol(l, "MKL_Set_Num_Threads", &libraries[MKL].set_threads);
+    }
+    for (int w = OPENBLAS; w < OURS; w++)
+        if (!libraries[w].gemv) printf("SKIPPED: %s is not here (make bench-peers)\n", ways[w]);
 }
+
+static int is_here(int way) { return way == LOOP || way >= OURS || libraries[way].gemv; }
 
 /* A checkpoint of these sizes in memory, N(0, 1/width)-like weights, norms of 1. */
 static unsigned char *random_checkpoint(const int h[7], size_t *size)
@@ -91,44 +120,55 @@ static double difference(const float *a, const float *b, int n)
 static double run(int way, plain_teller *p, teller *t, int n, int threads)
 {
     double begin;
-    if (way > 0)
+    if (way < OURS) {
+        p->gemv = libraries[way].gemv;
+        if (libraries[way].set_threads) libraries[way].set_threads(threads);
+    } else
         for (int l = 0; l < t->m.layers; l++) ok(attn_kv_truncate(&t->cache[l], -1, 0));
-    begin = now();
+    begin = bench_clock();
     for (int i = 0; i < n; i++) {
         const int token = (int)((unsigned)i * 2654435761u >> 8) % p->words;
-        if (way == 0) plain_step(p, token, i, threads);
+        if (way < OURS) plain_step(p, token, i, threads);
         else step(t, &token, 1);
     }
-    return now() - begin;
+    return bench_clock() - begin;
 }
 
 static void compare(const char *name, const unsigned char *bytes, size_t size, int n, int threads)
 {
-    double took[WAYS][ROUNDS], apart[WAYS] = { 0 };
+    static double took[WAYS][ROUNDS];
+    double apart[WAYS] = { 0 };
     attn_pool *pool = attn_pool_create(threads);
     const attn_exec exec = attn_pool_exec(pool);
     plain_teller p;
     teller t[WAYS];
     memset(t, 0, sizeof t);
-    for (int w = 1; w < WAYS; w++) {
+    for (int w = OURS; w < WAYS; w++) {
         const char *why = model_parse(&t[w].m, bytes, size);
         if (why) refuse(name, why);
-        teller_init(&t[w], n, w == 2 ? ATTN_F16 : ATTN_F32, 0, &exec);
+        teller_init(&t[w], n, w == HALF ? ATTN_F16 : ATTN_F32, 0, &exec);
     }
-    plain_init(&p, &t[1].m);
+    plain_init(&p, &t[OURS].m);
     for (int r = 0; r < ROUNDS; r++)
-        for (int w = 0; w < WAYS; w++) took[w][r] = run(w, &p, &t[w], n, threads);
-    for (int w = 1; w < WAYS; w++) apart[w] = difference(p.logits, t[w].logits, p.words);
+        for (int w = WAYS; w-- > 0;) {                      /* ours first: a plain step of any kind is held to it */
+            if (!is_here(w)) continue;
+            took[w][r] = run(w, &p, &t[w], n, threads);
+            if (w < OURS) apart[w] = difference(p.logits, t[OURS].logits, p.words);
+            if (w == LOOP) apart[HALF] = difference(p.logits, t[HALF].logits, p.words);
+        }
     printf("| %s, %d thread%s |", name, threads, threads > 1 ? "s" : "");
     for (int w = 0; w < WAYS; w++) {
         qsort(took[w], ROUNDS, sizeof took[w][0], by_value);
-        printf(" %.0f |", n / took[w][ROUNDS / 2]);
+        if (is_here(w)) printf(" %.0f |", n / took[w][ROUNDS / 2]);
+        else printf(" |");
     }
-    printf(" %.2f | %.2f |\n", took[0][ROUNDS / 2] / took[1][ROUNDS / 2], took[0][ROUNDS / 2] / took[2][ROUNDS / 2]);
-    if (!(apart[1] < 1e-4) || !(apart[2] < 2e-2))
-        printf("  WRONG: logits differ by %.1g, with half by %.1g\n", apart[1], apart[2]);
+    printf(" %.2f | %.2f |\n", took[LOOP][ROUNDS / 2] / took[OURS][ROUNDS / 2],
+           took[LOOP][ROUNDS / 2] / took[HALF][ROUNDS / 2]);
+    for (int w = 0; w < WAYS; w++)
+        if (!(apart[w] < (w == HALF ? 2e-2 : 1e-4)))
+            printf("  WRONG: logits of %s differ by %.1g\n", ways[w], apart[w]);
     fflush(stdout);
-    for (int w = 1; w < WAYS; w++) teller_free(&t[w]);
+    for (int w = OURS; w < WAYS; w++) teller_free(&t[w]);
     plain_free(&p);
     attn_pool_destroy(pool);
 }
@@ -141,13 +181,18 @@ int main(int argc, char **argv)
         { "110M", { 768, 2048, 12, 12, 12, 32000, 1024 }, 32 }
     };
     const char *folder = getenv("MODELS") ? getenv("MODELS") : "../shared/models";
-    char path[1024];
-    printf("| tokens a second | %s | %s | %s | times the loop | half |\n|---|---|---|---|---|---|\n", ways[0], ways[1],
-           ways[2]);
+    const char *slash = strrchr(argv[0], '/');
+    char path[1024] = ".";
+    if (slash) snprintf(path, sizeof path, "%.*s", (int)(slash - argv[0]), argv[0]);
+    for (int a = 1; a < argc; a++) bench_cpu_time |= !strcmp(argv[a], "--busy");
+    libraries_open(path);
+    printf("| tokens a second |");
+    for (int w = 0; w < WAYS; w++) printf(" %s |", ways[w]);
+    printf(" times the loop | half |\n|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < 3; i++) {
         unsigned char *made = NULL;
         file f = { NULL, 0, 0 };
-        int wanted = argc < 2;
+        int wanted = argc < 2 + bench_cpu_time;
         for (int a = 1; a < argc; a++) wanted |= !strcmp(argv[a], sizes[i].name);
         if (!wanted) continue;
         if (i == 0) {
@@ -161,7 +206,7 @@ int main(int argc, char **argv)
             f.bytes = made = random_checkpoint(sizes[i].header, &f.size);
         }
         compare(sizes[i].name, f.bytes, f.size, sizes[i].tokens, 1);
-        compare(sizes[i].name, f.bytes, f.size, sizes[i].tokens, 2);
+        if (!bench_cpu_time) compare(sizes[i].name, f.bytes, f.size, sizes[i].tokens, 2);
         if (made) free(made);
         else file_close(&f);
     }

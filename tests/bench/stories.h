@@ -1,8 +1,14 @@
-/* stories.h: a decoder of the Llama kind in plain loops, as llama2.c's run.c has it, for stories.c to compare with. */
+/* stories.h: a decoder of the Llama kind in plain loops, as llama2.c's run.c has it, or with a library's sgemv in their
+ * place, for stories.c to compare with. */
 #ifndef BENCH_STORIES_H
 #define BENCH_STORIES_H
 
+/* cblas_sgemv, where somebody's library does the products */
+typedef void gemv_function(int order, int transposed, int m, int n, float alpha, const float *a, int lda,
+                           const float *x, int dx, float beta, float *y, int dy);
+
 typedef struct plain_teller {
+    gemv_function *gemv;                  /* NULL: loops */
     int dim, hidden, layers, heads, kv_heads, words, positions;
     /* weights as the checkpoint has them: [layer][out][in] */
     const float *embedding, *norm, *q, *k, *v, *o, *ff_norm, *w1, *w2, *w3, *last_norm, *classifier;

@@ -1,14 +1,20 @@
 /* stories_loop.c: the plain step. Compiled with -O3 -march=native -ffast-math and OpenMP: all that a compiler does for
- * loops that are written down as they come to mind. */
+ * loops that are written down as they come to mind. A library's sgemv has threads of its own. */
 #include "stories.h"
 
 #include <math.h>
 #include <string.h>
 
+enum { ROW_MAJOR = 101, PLAIN = 111, TURNED = 112 };
+
 /* y = W x */
-static void matmul(float *y, const float *x, const float *w, int n_in, int n_out, int threads)
+static void matmul(const plain_teller *t, float *y, const float *x, const float *w, int n_in, int n_out, int threads)
 {
     (void)threads;
+    if (t->gemv) {
+        t->gemv(ROW_MAJOR, PLAIN, n_out, n_in, 1, w, n_in, x, 1, 0, y, 1);
+        return;
+    }
 #ifdef _OPENMP
 #pragma omp parallel for if (threads > 1) num_threads(threads)
 #endif
@@ -38,17 +44,22 @@ static void rotate(float *x, int width, int head, int position)
     }
 }
 
-static void attend(float *out, const float *q, const float *keys, const float *values, float *scores, int n, int row,
-                   int head)
+static void attend(const plain_teller *t, float *out, const float *q, const float *keys, const float *values,
+                   float *scores, int n, int row, int head)
 {
     float most = -INFINITY, sum = 0;
+    if (t->gemv) t->gemv(ROW_MAJOR, PLAIN, n, head, 1 / sqrtf((float)head), keys, row, q, 1, 0, scores, 1);
     for (int j = 0; j < n; j++) {
         float s = 0;
-        for (int i = 0; i < head; i++) s += q[i] * keys[(long)j * row + i];
-        scores[j] = s / sqrtf((float)head);
+        for (int i = 0; i < head && !t->gemv; i++) s += q[i] * keys[(long)j * row + i];
+        if (!t->gemv) scores[j] = s / sqrtf((float)head);
         if (scores[j] > most) most = scores[j];
     }
     for (int j = 0; j < n; j++) sum += scores[j] = expf(scores[j] - most);
+    if (t->gemv) {
+        t->gemv(ROW_MAJOR, TURNED, n, head, 1 / sum, values, row, scores, 1, 0, out, 1);
+        return;
+    }
     memset(out, 0, (size_t)head * sizeof *out);
     for (int j = 0; j < n; j++)
         for (int i = 0; i < head; i++) out[i] += scores[j] / sum * values[(long)j * row + i];
@@ -62,26 +73,26 @@ void plain_step(plain_teller *t, int token, int position, int threads)
         float *keys = t->keys + (long)l * t->positions * row, *values = t->values + (long)l * t->positions * row;
         float *k = keys + (long)position * row;
         rms_norm(t->y, t->x, t->norm + (long)l * dim, dim);
-        matmul(t->z, t->y, t->q + (long)l * dim * dim, dim, dim, threads);
-        matmul(k, t->y, t->k + (long)l * dim * row, dim, row, threads);
-        matmul(values + (long)position * row, t->y, t->v + (long)l * dim * row, dim, row, threads);
+        matmul(t, t->z, t->y, t->q + (long)l * dim * dim, dim, dim, threads);
+        matmul(t, k, t->y, t->k + (long)l * dim * row, dim, row, threads);
+        matmul(t, values + (long)position * row, t->y, t->v + (long)l * dim * row, dim, row, threads);
         rotate(t->z, dim, head, position);
         rotate(k, row, head, position);
 #ifdef _OPENMP
-#pragma omp parallel for if (threads > 1) num_threads(threads)
+#pragma omp parallel for if (threads > 1 && !t->gemv) num_threads(threads)
 #endif
         for (int h = 0; h < t->heads; h++)
-            attend(t->y + h * head, t->z + h * head, keys + h / group * head, values + h / group * head,
+            attend(t, t->y + h * head, t->z + h * head, keys + h / group * head, values + h / group * head,
                    t->scores + (long)h * t->positions, position + 1, row, head);
-        matmul(t->z, t->y, t->o + (long)l * dim * dim, dim, dim, threads);
+        matmul(t, t->z, t->y, t->o + (long)l * dim * dim, dim, dim, threads);
         for (int i = 0; i < dim; i++) t->x[i] += t->z[i];
         rms_norm(t->y, t->x, t->ff_norm + (long)l * dim, dim);
-        matmul(t->a, t->y, t->w1 + (long)l * dim * t->hidden, dim, t->hidden, threads);
-        matmul(t->b, t->y, t->w3 + (long)l * dim * t->hidden, dim, t->hidden, threads);
+        matmul(t, t->a, t->y, t->w1 + (long)l * dim * t->hidden, dim, t->hidden, threads);
+        matmul(t, t->b, t->y, t->w3 + (long)l * dim * t->hidden, dim, t->hidden, threads);
         for (int i = 0; i < t->hidden; i++) t->a[i] *= t->b[i] / (1 + expf(-t->a[i]));
-        matmul(t->z, t->a, t->w2 + (long)l * dim * t->hidden, t->hidden, dim, threads);
+        matmul(t, t->z, t->a, t->w2 + (long)l * dim * t->hidden, t->hidden, dim, threads);
         for (int i = 0; i < dim; i++) t->x[i] += t->z[i];
     }
     rms_norm(t->y, t->x, t->last_norm, dim);
-    matmul(t->logits, t->y, t->classifier, dim, t->words, threads);
+    matmul(t, t->logits, t->y, t->classifier, dim, t->words, threads);
 }

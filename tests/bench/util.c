@@ -1,9 +1,12 @@
-/* util.c: clock, memory, random numbers, and which keys a row may see. */
+/* util.c: clock, memory, random numbers, which keys a row may see, and libraries loaded at run time. */
 #define _POSIX_C_SOURCE 200809L
+#include <dlfcn.h>
+#include <glob.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "bench.h"
@@ -157,4 +160,29 @@ float *bench_scratch(size_t floats)
         mine = (float *)bench_alloc(room * sizeof(float));
     }
     return mine;
+}
+
+void *bench_load(const char *folder, const char *const *names)
+{
+    void *l = NULL;
+    for (; !l && *names; names++) {
+        char path[1024];
+        glob_t found;
+        if (!strchr(*names, '/')) {
+            l = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+            continue;
+        }
+        snprintf(path, sizeof path, "%s/../peers/%s", folder, *names);
+        if (glob(path, 0, NULL, &found)) continue;
+        for (size_t i = 0; !l && i < found.gl_pathc; i++) l = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+        globfree(&found);
+    }
+    return l;
+}
+
+/* dlsym gives an object pointer; this is how POSIX turns it into a function. */
+void bench_symbol(void *library, const char *name, void *function)
+{
+    void *p = dlsym(library, name);
+    memcpy(function, &p, sizeof p);
 }

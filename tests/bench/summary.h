@@ -1,0 +1,48 @@
+/* summary.h: what a run of the benchmark says, from its CSV; for the end of the run (bench.c) and for pictures and
+ * tables (plot.c). */
+#ifndef BENCH_SUMMARY_H
+#define BENCH_SUMMARY_H
+
+#include <stddef.h>
+
+/* The CSV's columns; after a line that begins with # and names the machine. */
+typedef struct bench_row {
+    char isa[8], shape[8], name[24], best[24], what[64];
+    int threads, samples;
+    double ms, least, gflops, gbs, ratio, y, reading, aim;  /* ms: the median */
+} bench_row;
+
+enum { BENCH_ROWS = 4096, BENCH_SHAPES = 64, BENCH_LIBRARIES = 16 };
+typedef struct bench_run {
+    char machine[160];
+    int n;
+    bench_row rows[BENCH_ROWS];
+} bench_run;
+
+/* One library in one column (isa, threads): its time over attn.h's, of the shapes that it does. A library with several
+ * operators counts with the best of them; so does attn.h, rows or attn_kv. */
+typedef struct bench_library {
+    char name[24];
+    int shapes;
+    double mean, least, most;             /* geometric mean; the shapes where it is nearest and farthest */
+    const bench_row *at_least, *at_most;
+} bench_library;
+
+/* Returns the rows; 0: there is no such file. Runs one after another in one file count as one, by their better rows. */
+int  bench_run_read(const char *path, bench_run *run);
+void bench_machine(char *to, size_t size);                  /* of this process */
+const bench_row *bench_row_find(const bench_run *run, const char *isa, int threads, const char *shape,
+                                const char *name);
+/* attn.h's best form; and the best of one library, or of all (NULL). by_least: by the best sample, not the median */
+const bench_row *bench_row_ours(const bench_run *run, const char *isa, int threads, const char *shape, int by_least);
+const bench_row *bench_row_theirs(const bench_run *run, const char *isa, int threads, const char *shape,
+                                  const char *library, int by_least);
+int  bench_shapes(const bench_run *run, const char *isa, int threads, const char *shapes[BENCH_SHAPES]);
+/* The nearest first; `all` is the best peer of each shape. Returns how many libraries. */
+int  bench_libraries(const bench_run *run, const char *isa, int threads, int by_least, bench_library *list,
+                     bench_library *all);
+/* "2 of 22 shapes: S15 0.94 (MKL), ..." */
+void bench_losses(char *to, size_t size, const bench_run *run, const char *isa, int threads, int by_least);
+void bench_summary_print(const bench_run *run);
+
+#endif
