@@ -2026,6 +2026,7 @@ static unsigned attn__cpu(void) { return ~0u; }
 /* g++ 12 warns about its own header: some operations there begin with an undefined vector */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #define ATTN__ISA 4
