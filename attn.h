@@ -10439,9 +10439,6 @@ ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int l
     return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
                                                _mm256_loadu_pd(high), 1));
 }
-/* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
- * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
- * of rows i + 4 .. i + 7. */
 ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
     const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
@@ -10458,6 +10455,9 @@ ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
     x = _mm512_insertf32x4(x, _mm_loadu_ps(p[2] + at), 2);
     return _mm512_insertf32x4(x, _mm_loadu_ps(p[3] + at), 3);
 }
+/* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
+ * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
+ * of rows i + 4 .. i + 7. */
 ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
 {
     attn__turn(y, ATTN__FN(two_rows)(p, i, row, last), ATTN__FN(two_rows)(p, i + 1, row, last),
@@ -11037,6 +11037,21 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, con
  * simpler. */
 ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__ALIASES(row); }
 
+/* What the chains s0..s3 of score_tile, below, hold: to c, and to c1 for a second head. */
+ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int vecs, ptrdiff_t c_row,
+                                   float *c, float *c1, attn__vec s0, attn__vec s1, attn__vec s2,
+                                   attn__vec s3)
+{
+    attn__vstore(c, s0);
+    if (rows > 1) attn__vstore(c + c_row, s1);
+    if (rows > 2) { attn__vstore(c + 2 * c_row, s2); attn__vstore(c + 3 * c_row, s3); }
+    if (vecs > 1) attn__vstore(c + ATTN__LANES, rows > 1 ? s2 : s1);
+    if (vecs > 1 && rows > 1) attn__vstore(c + c_row + ATTN__LANES, s3);
+    if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
+    if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
+    if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
+}
+
 /* The tile of scores: `rows` queries of a head against `vecs` vectors of keys. Four chains
  * s0..s3 hide the latency of the multiply-add; x holds a few components of one vector of keys.
  * Which chain is whose:
@@ -11061,7 +11076,9 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
-    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
+    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
+         k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
+         q1 += ATTN__TRANSPOSED) {
         if (next) {
             const float *at = next
                 + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
@@ -11096,24 +11113,12 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         }
 #undef ATTN__KEYS
 #undef ATTN__DOT
-        k += ATTN__TRANSPOSED;
-        q += ATTN__TRANSPOSED;
-        k1 += ATTN__TRANSPOSED;
-        q1 += ATTN__TRANSPOSED;
     }
-    attn__vstore(c, s0);
-    if (rows > 1) attn__vstore(c + c_row, s1);
-    if (rows > 2) { attn__vstore(c + 2 * c_row, s2); attn__vstore(c + 3 * c_row, s3); }
-    if (vecs > 1) attn__vstore(c + ATTN__LANES, rows > 1 ? s2 : s1);
-    if (vecs > 1 && rows > 1) attn__vstore(c + c_row + ATTN__LANES, s3);
-    if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
-    if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
-    if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
+    ATTN__FN(score_store)(rows, heads, vecs, c_row, c, c1, s0, s1, s2, s3);
     n = g->depth - t;
     for (t = 0; t < vecs && n > 0; t++, k += more, k1 += more) {
-        const int x0 = t * ATTN__LANES;
-        ATTN__FN(score_end)(n, rows, q, q_row, k, row, last, c + x0, c_row);
-        if (heads > 1) ATTN__FN(score_end)(n, 1, q1, 0, k1, row, last, c1 + x0, 0);
+        ATTN__FN(score_end)(n, rows, q, q_row, k, row, last, c + t * ATTN__LANES, c_row);
+        if (heads > 1) ATTN__FN(score_end)(n, 1, q1, 0, k1, row, last, c1 + t * ATTN__LANES, 0);
     }
 }
 
@@ -11928,7 +11933,7 @@ static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, 
 ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
-    const int lo = row ? row->lo : 0, hi = attn__min(row ? row->hi : f->n, end);
+    const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;   /* within the one run */
     float *s = f->scores + r * ATTN__CHUNK;
     attn__vec largest = attn__vset(-attn__inf()), largest1 = largest;
     if (lo < hi) f->seen[r] = 1;
