@@ -1268,8 +1268,8 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
-/* A few rows of queries over a few keys, all of which they see: everything at once. */
-enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 128, ATTN__SMALL_KEYS = ATTN__CHUNK };
+/* A few rows of queries over a few keys: everything at once. */
+enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 256, ATTN__SMALL_KEYS = ATTN__CHUNK };
 typedef struct attn__small {
     const float *q[ATTN__SMALL_ROWS];     /* the query of each row, and where its keys and values */
     const float *k[ATTN__SMALL_ROWS];     /* begin; rows of a group share them */
@@ -1279,7 +1279,12 @@ typedef struct attn__small {
     int finished;                         /* keys that stand in panels of a cache, before the
                                              rows; 0: all are rows */
     int rows, n, head_dim, v_head_dim;
+    int lo, hi;                           /* keys lo <= j < hi are seen by some row; lo is a
+                                             multiple of 16 */
     float scale;
+    const attn__softmax *softmax;         /* what each row sees, and what is added to its scores;
+                                             NULL: all n keys, and nothing. Scores and visible
+                                             are the kernel's own */
 } attn__small;
 
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
@@ -1314,8 +1319,6 @@ typedef struct attn__kernels {
     void (*look)(const attn__row *row, int n, attn__keys *seen);
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
-    /* the same where only some panels have scores: the others are neither read nor written. Every
-       row is described */
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
        vectors are read and written: room for ATTN__BAND rows */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
@@ -4867,8 +4870,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
- * A few rows over a few keys, with nothing optional asked for, need none of this: entry by entry
- * they go to one kernel (attn__small_run). Every other call is cut into blocks.
+ * A few rows over a few keys need none of this: entry by entry they go to one kernel
+ * (attn__small_run). Every other call is cut into blocks.
  *
  * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
  * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
@@ -5116,6 +5119,14 @@ static ptrdiff_t attn__plan_q_row(const attn__shape *s)
     return s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
 }
 
+/* Rows of a block at most. */
+static int attn__plan_block_rows(const attn__shape *s)
+{
+    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
+    return attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
+                       32 * ATTN__BAND);
+}
+
 static int attn__plan_chunk_keys(int n_k)
 {
     return n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
@@ -5126,13 +5137,11 @@ static size_t attn__plan_table(const attn__shape *s) { return attn__up((size_t)s
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
 {
-    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
     const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
 
-    plan->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
-                                   ATTN__BAND, 32 * ATTN__BAND);
+    plan->block_rows = attn__plan_block_rows(s);
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan->q_row = attn__plan_q_row(s);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
@@ -5511,13 +5520,10 @@ static int attn__panel_count(unsigned panels)
     return n;
 }
 
-/* The cells of mask, bias and keep for row i of head h, at the chunk that begins at `first`. */
-ATTN__INLINE void attn__row_arrays(const attn__block *block, attn__row *row, int h, int i,
-                                   int first)
+/* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
+ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
+                                  int h, int i, int key)
 {
-    const attn_args *a = block->w->a;
-    const attn__shape *s = block->w->s;
-    const int b = block->batch_at, key = block->entry.start + first;
     row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
     row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
@@ -5577,7 +5583,8 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
         if (!block->sees_all)
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
         attn__row_at(block, local, r, &h, &i);
-        attn__row_arrays(block, &row, h, i, view->first);
+        attn__row_cells(block->w->a, block->w->s, &row, block->batch_at, h, i,
+                        block->entry.start + view->first);
         /* All but the last row at once, where nothing but their bytes decides. */
         if (look->bytes && r == last - 2) {
             row.keep -= (r - first) * block->w->s->keep[2];
@@ -5950,7 +5957,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
         attn__row *row = band->row + r;
         if (in_head == block->per_head) { in_head = 0; local++; }
         attn__row_at(block, local, in_head, &h, &i);
-        attn__row_arrays(block, row, h, i, view->first);
+        attn__row_cells(a, s, row, block->batch_at, h, i, key);
         row->weights = NULL;
         if (a->weights)
             row->weights = a->weights + key +
@@ -6892,85 +6899,172 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
 
 /* ---- calls with little to do ----------------------------------------------------------------- */
 
+enum { ATTN__SMALL_TASKS = 128 };         /* of such a call at most */
+
 /* What the tasks of such a call share. */
 typedef struct attn__small_work {
     const attn_args *a;
     const attn__shape *s;
     const attn__kernels *kernels;
     int tasks;
+    int ranges;                           /* rows may see other keys than all */
+    int described;                        /* something is added to scores, or lse is wanted */
+    size_t empty[ATTN__SMALL_TASKS];      /* rows that saw no key, of each task */
 } attn__small_work;
 
-/* Do all rows of entry b see the same keys, from the first on, and few of them? */
-static int attn__small_entry_fits(const attn_args *a, const attn__shape *s, int b)
-{
-    attn__entry e;
-    int i, from, to;
-    attn__entry_at(a, s, b, &e);
-    /* A cache may have forgotten all of a first chunk. */
-    if (e.end - e.start < 1 || e.gap_from < e.gap_to) return 0;
-    for (i = 0; i < s->n_q; i++) {
-        attn__visible(a, &e, i, &from, &to);
-        if (from != 0 || to != e.end - e.start) return 0;
-    }
-    return 1;
-}
+/* Rows that are gathered in a task: what attn__small says of them, and what they see. */
+typedef struct attn__small_rows {
+    attn__small f;
+    attn__softmax softmax;
+    attn__row row[ATTN__SMALL_ROWS];
+    int seen[ATTN__SMALL_ROWS];
+    float m[ATTN__SMALL_ROWS], l[ATTN__SMALL_ROWS];
+    float *lse[ATTN__SMALL_ROWS];
+    size_t empty;
+} attn__small_rows;
 
 /* Is this a call for kernels->at_once? */
 static int attn__small_fits(const attn_args *a, const attn__shape *s, const attn__kernels *kernels)
 {
-    int b;
-    if (s->n_q > 4 || s->group > 4 || s->n_q * s->group > 4 || s->n_q < 1 || s->n_k < 1 ||
-        s->batch < 1 ||
-        s->head_dim > ATTN__SMALL_DIM || s->n_k > ATTN__SMALL_KEYS || !kernels->at_once ||
-        attn__has_extras(a) || (a->kv && a->kv->shape.storage != ATTN_F32))
-        return 0;
-    if (!a->kv && !a->k_lengths && !a->k_starts && !a->k_cum && a->causal == ATTN_CAUSAL_NONE &&
-        a->window_left == 0 && a->window_right == 0)
-        return 1;                         /* every row sees all n_k keys */
-    for (b = 0; b < s->batch; b++)
-        if (!attn__small_entry_fits(a, s, b)) return 0;
-    return 1;
+    return s->n_q >= 1 && s->n_q <= ATTN__SMALL_ROWS && s->group <= ATTN__SMALL_ROWS &&
+           s->n_q * s->group <= ATTN__SMALL_ROWS && s->n_k >= 1 && s->n_k <= ATTN__SMALL_KEYS &&
+           s->batch >= 1 && s->head_dim <= ATTN__SMALL_DIM && kernels->at_once && !a->weights &&
+           !a->sinks && !a->carry_in && !a->carry_out && a->parts == 0 &&
+           !(a->kv && a->kv->shape.storage != ATTN_F32);
+}
+
+/* A row that is there and sees no key, or one of padding. */
+static void attn__small_nothing(const attn__small_work *w, float *out, float *lse)
+{
+    if (out) memset(out, 0, (size_t)w->s->v_head_dim * sizeof(float));
+    if (lse) *lse = -attn__inf();
 }
 
 /* Works on the rows that have been gathered. */
-static void attn__small_flush(const attn__small_work *w, attn__small *f)
+static void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
 {
-    if (f->rows > 0) w->kernels->at_once(f);
+    attn__small *f = &g->f;
+    int r;
+    if (f->rows > 0 && f->lo < f->hi) w->kernels->at_once(f);
+    for (r = 0; r < f->rows && f->softmax; r++) {
+        if (!g->seen[r]) {
+            attn__small_nothing(w, f->out[r], g->lse[r]);
+            g->empty++;
+        } else if (g->lse[r]) {
+            *g->lse[r] = attn__clean(g->m[r] + attn__log(g->l[r]));
+        }
+    }
     f->rows = 0;
 }
 
-/* Gathers the rows of entry b; those of an entry with other keys go first. Rows of a K/V head stand
-   side by side, so that four of them can share what they read. */
-static void attn__small_entry(const attn__small_work *w, int b, attn__small *f)
+/* What all described rows have in common, set before the first of them. */
+static void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
+{
+    attn__softmax *softmax = &g->softmax;
+    if (softmax->row) return;
+    memset(softmax, 0, sizeof *softmax);
+    softmax->row = g->row;
+    softmax->seen = g->seen;
+    softmax->m = g->m;
+    softmax->l = g->l;
+    softmax->alibi = a->alibi_slopes != NULL;
+    softmax->softcap = a->softcap;
+    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
+    softmax->arrays = a->mask || a->keep || a->bias || !softmax->simple;
+}
+
+/* What row i of head h of entry b sees: the next of the rows that are gathered. */
+static void attn__small_describe(const attn__small_work *w, attn__small_rows *g, int b,
+                                 const attn__entry *e, int h, int i)
+{
+    const attn_args *a = w->a;
+    attn__small *f = &g->f;
+    attn__row *row = g->row + f->rows;
+    attn__visible(a, e, i, &row->lo, &row->hi);
+    if (f->n == 0) row->lo = row->hi = 0;
+    if (f->rows == 0) f->lo = f->hi = 0;
+    if (row->lo < row->hi) {
+        f->lo = f->lo < f->hi ? attn__min(f->lo, row->lo) : row->lo;
+        f->hi = row->hi > f->hi ? row->hi : f->hi;
+        f->lo = f->lo / ATTN__PANEL * ATTN__PANEL;
+    }
+    attn__row_cells(a, w->s, row, b, h, i, e->start);
+    row->weights = NULL;
+    row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
+    row->distance = (float)(e->pos + i - e->start);
+    g->seen[f->rows] = 0;
+    g->lse[f->rows] = a->lse ? a->lse + attn__place(w->s, b, h, i) : NULL;
+}
+
+/* Do all rows of an entry see all of its keys? */
+static int attn__small_sees_all(const attn__small_work *w, const attn__entry *e)
+{
+    int i, from, to;
+    if (w->described) return 0;
+    for (i = 0; i < e->rows && w->ranges; i++) {
+        attn__visible(w->a, e, i, &from, &to);
+        if (from != 0 || to != e->end - e->start) return 0;
+    }
+    return 1;
+}
+
+/* The rows of padding of entry b. Ragged, out has no room for them, but lse has. */
+static void attn__small_padding(const attn__small_work *w, int b, const attn__entry *e)
+{
+    const attn__shape *s = w->s;
+    int h, i;
+    if (w->a->q_cum && !w->a->lse) return;
+    for (h = 0; h < s->heads; h++)
+        for (i = e->rows; i < s->n_q; i++)
+            attn__small_nothing(w, w->a->q_cum ? NULL : e->out + h * s->out[2] + i * s->out[1],
+                                w->a->lse ? w->a->lse + attn__place(s, b, h, i) : NULL);
+}
+
+/* Gathers the rows of entry b; those that have other keys, or are described in another way, go
+   first. Rows of a K/V head stand side by side, so that four of them can share what they read. */
+static void attn__small_entry(const attn__small_work *w, int b, attn__small_rows *g)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
+    const float *k = NULL, *v = NULL;
+    attn__small *f = &g->f;
+    const attn__softmax *softmax;
     attn__entry e;
     int page = 0, finished = 0, n, head, h, i;
     ATTN__COUNT(SMALL);
     attn__entry_at(a, s, b, &e);
-    n = e.end - e.start;
-    if (a->kv) {
+    /* There is one chunk at most: a cache that has forgotten the first one has nothing else. */
+    n = e.gap_from == 0 && e.gap_to > 0 ? 0 : e.end - e.start;
+    if (a->kv && n > 0) {
         page = attn__kv_page(a->kv, e.kv, 0);
         finished = a->kv->finished[page];
     }
-    if (n != f->n || finished != f->finished) attn__small_flush(w, f);
-    f->n = n;
+    softmax = n > 0 && attn__small_sees_all(w, &e) ? NULL : &g->softmax;
+    if (n != f->n || finished != f->finished || softmax != f->softmax) attn__small_flush(w, g);
+    if (softmax) attn__small_softmax_for(a, g);
+    f->n = g->softmax.n = n;
+    f->lo = f->rows > 0 ? f->lo : 0;
+    f->hi = f->rows > 0 ? f->hi : n;
     f->finished = finished;
+    f->softmax = softmax;
     for (head = 0; head < s->kv_heads; head++) {
-        const float *k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
-                               : e.k + head * s->k[2] + e.start * s->k[1];
-        const float *v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
-                               : e.v + head * s->v[2] + e.start * s->v[1];
-        if (f->rows > ATTN__SMALL_ROWS - s->group * s->n_q) attn__small_flush(w, f);
+        if (n > 0) {
+            k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
+                      : e.k + head * s->k[2] + e.start * s->k[1];
+            v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
+                      : e.v + head * s->v[2] + e.start * s->v[1];
+        }
+        if (f->rows > ATTN__SMALL_ROWS - s->group * e.rows) attn__small_flush(w, g);
         for (h = head * s->group; h < (head + 1) * s->group; h++)
-            for (i = 0; i < s->n_q; i++, f->rows++) {
+            for (i = 0; i < e.rows; i++, f->rows++) {
                 f->k[f->rows] = k;
                 f->v[f->rows] = v;
                 f->q[f->rows] = e.q + h * s->q[2] + i * s->q[1];
                 f->out[f->rows] = e.out + h * s->out[2] + i * s->out[1];
+                if (softmax) attn__small_describe(w, g, b, &e, h, i);
             }
     }
+    if (e.rows < s->n_q) attn__small_padding(w, b, &e);
 }
 
 /* What attn__plan_bytes says of such a call on one thread. */
@@ -6980,7 +7074,7 @@ static size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
     attn__plan plan;
     attn__cut cut;
     if (a->exec) return attn__plan_bytes(a, s);
-    plan.block_rows = 32 * ATTN__BAND;    /* more than there are */
+    plan.block_rows = attn__plan_block_rows(s);
     plan.v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan.q_row = attn__plan_q_row(s);
     plan.chunk_keys = attn__plan_chunk_keys(n_k);
@@ -6992,19 +7086,24 @@ static size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
 /* Task: a share of the entries. */
 static void attn__small_task(void *arg, int i)
 {
-    const attn__small_work *w = (const attn__small_work *)arg;
+    attn__small_work *w = (attn__small_work *)arg;
     const attn__shape *s = w->s;
     const int to = (int)((long long)s->batch * (i + 1) / w->tasks);
-    attn__small f;
+    attn__small_rows g;
+    attn__small *f = &g.f;
     int b;
-    f.rows = f.n = f.finished = 0;
-    f.head_dim = s->head_dim;
-    f.v_head_dim = s->v_head_dim;
-    f.scale = s->scale;
-    f.k_row = w->a->kv ? s->head_dim : s->k[1];
-    f.v_row = w->a->kv ? (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16) : s->v[1];
-    for (b = (int)((long long)s->batch * i / w->tasks); b < to; b++) attn__small_entry(w, b, &f);
-    attn__small_flush(w, &f);
+    f->rows = f->n = f->finished = f->lo = f->hi = 0;
+    f->head_dim = s->head_dim;
+    f->v_head_dim = s->v_head_dim;
+    f->scale = s->scale;
+    f->k_row = w->a->kv ? s->head_dim : s->k[1];
+    f->v_row = w->a->kv ? (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16) : s->v[1];
+    f->softmax = NULL;
+    g.empty = 0;
+    g.softmax.row = NULL;
+    for (b = (int)((long long)s->batch * i / w->tasks); b < to; b++) attn__small_entry(w, b, &g);
+    attn__small_flush(w, &g);
+    w->empty[i] = g.empty;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -7048,7 +7147,8 @@ static int attn__small_run(const attn_args *a, const attn__shape *s, attn_status
                            attn__why *why)
 {
     attn__small_work w;
-    int threads;
+    size_t empty = 0;
+    int threads, i;
     w.kernels = attn__table(a->backend);
     if (!attn__small_fits(a, s, w.kernels)) return 0;
     threads = attn__threads(a, s, s->n_k);
@@ -7057,9 +7157,12 @@ static int attn__small_run(const attn_args *a, const attn__shape *s, attn_status
         return 1;
     w.a = a;
     w.s = s;
-    w.tasks = threads > 1 ? 4 * threads : 1;
+    w.tasks = threads > 1 ? attn__min(4 * threads, ATTN__SMALL_TASKS) : 1;
+    w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
+    w.described = a->mask || a->keep || a->bias || a->alibi_slopes || a->lse || a->softcap > 0.0f;
     attn__run(threads > 1 ? a->exec : NULL, w.tasks, attn__small_task, &w);
-    if (a->masked_rows) *a->masked_rows = 0;
+    for (i = 0; i < w.tasks; i++) empty += w.empty[i];
+    if (a->masked_rows) *a->masked_rows = empty;
     *status = ATTN_OK;
     return 1;
 }
@@ -12180,7 +12283,7 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
                                                             const float *q, float *s, int key)
 {
-    ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->n - key) - 1);
+    ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->hi - key) - 1);
 }
 
 #if ATTN__LANES > 4
@@ -12189,7 +12292,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
                                                             const float *q, float *s, int key)
 {
-    const ptrdiff_t row = f->k_row, last = f->n - key - 1;
+    const ptrdiff_t row = f->k_row, last = f->hi - key - 1;
     const ptrdiff_t at1 = last < 1 ? 0 : row, at2 = last < 2 ? at1 : 2 * row;
     const ptrdiff_t at3 = last < 3 ? at2 : 3 * row;
     const int end = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
@@ -12264,7 +12367,7 @@ ATTN__V int ATTN__FN(small_panels)(const int rows, const attn__small *f, int r, 
 {
     const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
     int key;
-    for (key = 0; key < f->finished && key < f->n; key += two)
+    for (key = f->lo; key < f->finished && key < f->hi; key += two)
         ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
                               + key % ATTN__PANEL, q, s + key);
     return key;
@@ -12278,35 +12381,35 @@ ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn
     const int first = key;
     int i;
     if (shared)
-        for (; key < f->n; key += ATTN__LANES)
+        for (; key < f->hi; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
-                                   attn__min(ATTN__LANES, f->n - key) - 1);
+                                   attn__min(ATTN__LANES, f->hi - key) - 1);
     /* Four rows together have code of their own for whole vectors alone. */
     else if (rows > 1)
-        for (; key + ATTN__LANES <= f->n; key += ATTN__LANES)
+        for (; key + ATTN__LANES <= f->hi; key += ATTN__LANES)
             ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
 #if ATTN__LANES > 4
-    if (rows > 1 && key < f->n && key + 4 >= f->n) {
+    if (rows > 1 && key < f->hi && key + 4 >= f->hi) {
         for (i = 0; i < rows; i += ATTN__LANES / 4)
             ATTN__FN(small_few)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
-        key = f->n;
+        key = f->hi;
     }
 #endif
-    for (; key < f->n; key += ATTN__LANES)
+    for (; key < f->hi; key += ATTN__LANES)
         for (i = 0; i < rows; i++)
             ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
     if (f->head_dim % ATTN__TRANSPOSED == 0) return;
-    for (key = first; key < f->n; key += ATTN__LANES)
+    for (key = first; key < f->hi; key += ATTN__LANES)
         for (i = 0; i < rows; i += same)
             ATTN__FN(score_end)(f->head_dim - whole, same, q + i * ATTN__SMALL_DIM + whole,
                                 ATTN__SMALL_DIM, f->k[r + i] + key * f->k_row + whole, f->k_row,
-                                attn__min(ATTN__LANES, f->n - key) - 1,
+                                attn__min(ATTN__LANES, f->hi - key) - 1,
                                 s + i * ATTN__SMALL_KEYS + key, ATTN__SMALL_KEYS);
 }
 
 /* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
  * key mod 16, then the tree. Vectors without a key are left out, since zeros change no sum. */
-ATTN__V attn__vec ATTN__FN(small_softmax)(float *s, int n)
+ATTN__V float ATTN__FN(small_softmax)(float *s, int n)
 {
     const attn__vec none = attn__vset(-attn__inf());
     attn__vec largest = none, top, l[4];
@@ -12333,19 +12436,22 @@ ATTN__V attn__vec ATTN__FN(small_softmax)(float *s, int n)
         }
     if (ATTN__LANES < 8) { l[0] = attn__vadd(l[0], l[2]); l[1] = attn__vadd(l[1], l[3]); }
     if (ATTN__LANES < 16) l[0] = attn__vadd(l[0], l[1]);
-    return attn__vset(attn__sum_lanes(l[0]));
+    return attn__sum_lanes(l[0]);
 }
 
-/* `vecs` vectors of a row's outputs (8, 4 or 1), divided by the sum of its probabilities p. Only
- * `left` columns exist of a single vector. */
-ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const float *p,
-                                     const float *v, float *out, int left, attn__vec sum)
+/* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its probabilities
+ * p. Keys that are not visible are left out (NULL: all are). Only `left` columns exist of a single
+ * vector. */
+ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, const float *visible,
+                                     const float *v, ptrdiff_t v_row, float *out, int left,
+                                     attn__vec sum)
 {
     attn__vec c0 = attn__vset(0.0f), c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0;
     int j;
 #define ATTN__AT(i) ((i) * ATTN__LANES)
-    for (j = 0; j < f->n; j++, v += f->v_row) {
+    for (j = 0; j < n; j++, v += v_row) {
         const attn__vec x = attn__vset(p[j]);
+        if (visible && visible[j] == 0.0f) continue;
         if (vecs == 1) { c0 = attn__vfma(x, attn__load_part(v, left), c0); continue; }
         c0 = attn__vfma(x, attn__vload(v), c0);
         c1 = attn__vfma(x, attn__vload(v + ATTN__AT(1)), c1);
@@ -12375,10 +12481,63 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, const attn__small *f, const
 #undef ATTN__AT
 }
 
+/* The outputs of row r over keys lo .. hi - 1 that are visible (NULL: all are). p, and visible, begin
+ * with key 0. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f, int r, int lo,
+                                                                int hi, const float *p,
+                                                                const float *visible, float sum)
+{
+    const ptrdiff_t row = f->v_row;
+    const float *v = f->v[r] + lo * row;
+    const attn__vec by = attn__vset(sum);
+    const int n = hi - lo, end = f->v_head_dim;
+    float *out = f->out[r];
+    int x = 0;
+    p += lo;
+    if (visible) {
+        visible += lo;
+        for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
+            ATTN__FN(small_columns)(4, n, p, visible, v + x, row, out + x, 0, by);
+        for (; x < end; x += ATTN__LANES)
+            ATTN__FN(small_columns)(1, n, p, visible, v + x, row, out + x, end - x, by);
+    }
+    for (; x + 8 * ATTN__LANES <= end; x += 8 * ATTN__LANES)
+        ATTN__FN(small_columns)(8, n, p, NULL, v + x, row, out + x, 0, by);
+    for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
+        ATTN__FN(small_columns)(4, n, p, NULL, v + x, row, out + x, 0, by);
+    for (; x < end; x += ATTN__LANES)
+        ATTN__FN(small_columns)(1, n, p, NULL, v + x, row, out + x, end - x, by);
+}
+
+/* Scores s to outputs, of rows that do not all see everything. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f, float *s)
+{
+    float visible[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
+    attn__softmax softmax = *f->softmax;
+    const int end = (f->hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
+    int r, j;
+    /* The soft-max takes whole panels; the last one may have a vector without scores. */
+    for (r = 0; r < f->rows; r++)
+        for (j = end - ATTN__PANEL; j < end; j += ATTN__LANES)
+            if (j >= f->hi) attn__vstore(s + r * ATTN__SMALL_KEYS + j, attn__vset(0.0f));
+    softmax.scores = s;
+    softmax.visible = softmax.arrays ? visible : NULL;
+    softmax.rows = f->rows;
+    softmax.runs.n = 1;
+    softmax.runs.lo[0] = f->lo;
+    softmax.runs.hi[0] = end;
+    ATTN__FN(softmax)(&softmax);
+    for (r = 0; r < f->rows; r++)
+        if (softmax.seen[r])
+            ATTN__FN(small_outputs)(f, r, softmax.row[r].lo, softmax.row[r].hi,
+                                    s + r * ATTN__SMALL_KEYS, softmax.arrays
+                                    ? visible + r * ATTN__SMALL_KEYS : NULL, softmax.l[r]);
+}
+
 static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 {
     float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
-    int r, x;
+    int r;
     for (r = 0; r < f->rows; r++)
         ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
     for (r = 0; r < f->rows;) {
@@ -12394,15 +12553,10 @@ static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
         else ATTN__FN(small_scores)(1, 0, f, r, q0, s0, key);
         r += rows;
     }
-    for (r = 0; r < f->rows; r++) {
+    if (f->softmax) ATTN__FN(small_described)(f, s);
+    for (r = 0; r < f->rows && !f->softmax; r++) {
         float *p = s + r * ATTN__SMALL_KEYS;
-        const attn__vec sum = ATTN__FN(small_softmax)(p, f->n);
-        for (x = 0; x + 8 * ATTN__LANES <= f->v_head_dim; x += 8 * ATTN__LANES)
-            ATTN__FN(small_columns)(8, f, p, f->v[r] + x, f->out[r] + x, 0, sum);
-        for (; x + 4 * ATTN__LANES <= f->v_head_dim; x += 4 * ATTN__LANES)
-            ATTN__FN(small_columns)(4, f, p, f->v[r] + x, f->out[r] + x, 0, sum);
-        for (; x < f->v_head_dim; x += ATTN__LANES)
-            ATTN__FN(small_columns)(1, f, p, f->v[r] + x, f->out[r] + x, f->v_head_dim - x, sum);
+        ATTN__FN(small_outputs)(f, r, 0, f->n, p, NULL, ATTN__FN(small_softmax)(p, f->n));
     }
 }
 

@@ -282,7 +282,7 @@ void args_stack(void)
         a.n_q = a.n_k = n;
         a.head_dim = DIM;
         hooks_reset(-1, NULL);
-        CHECK(attn_sdpa(&a) == ATTN_OK && hooks.calls == (n > 4 || !short_way));
+        CHECK(attn_sdpa(&a) == ATTN_OK && hooks.calls == (n > 8 || !short_way));
         fits = attn_sdpa_workspace(&a) <= ATTN_STACK;
         small += fits;
         large += !fits;
