@@ -1029,6 +1029,13 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
 #endif
+/* Functions that a call with little to do goes through: side by side, on a few pages of memory.
+   Caches cold, such a call does hardly more than wait for its code. */
+#if defined(__GNUC__) && defined(__ELF__)
+#define ATTN__NEAR __attribute__((section(".text.attn")))
+#else
+#define ATTN__NEAR
+#endif
 
 /* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
@@ -2064,7 +2071,7 @@ static const attn__kernels *const attn__tables[] = {
 };
 enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
 
-static const attn__kernels *attn__table(attn_backend backend)
+static ATTN__NEAR const attn__kernels *attn__table(attn_backend backend)
 {
     const unsigned usable = attn__cpu();
     int i;
@@ -2186,7 +2193,7 @@ typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__jo
 /* Tasks from .. to-1. Compilers know nothing of the control word and would happily move
    arithmetic past its change: the volatile pointer keeps every task a real call, and nothing
    inside a call can move out of it. */
-static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
+static ATTN__NEAR ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
 {
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
@@ -2197,9 +2204,9 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
     if (exists && attn__env_get() != before) attn__env_set(before);
 }
 
-static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
+static ATTN__NEAR void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
+static ATTN__NEAR void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn__job job = { task, arg };
     if (n <= 0) return;
@@ -3237,7 +3244,7 @@ ATTN__INLINE int attn__plain_meets(const attn_args *a, const void *at, size_t by
    each, because small calls feel them. 0: not such a call, or something is wrong: attn__check looks
    at one thing after the other, and knows the sentence. What passes here, passes there, with the
    same *s. */
-static int attn__check_plain(const attn_args *a, attn__shape *s)
+static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
 {
     enum { MOST = sizeof(size_t) > 4 ? 0x3fff : 0x7f };
     const attn_kv *kv = a->kv;
@@ -3294,7 +3301,7 @@ static int attn__check_plain(const attn_args *a, attn__shape *s)
 }
 
 /* Is the workspace that the caller gave large enough? */
-static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+static ATTN__NEAR attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
         return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
@@ -3333,7 +3340,7 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
    to the K/V entry. Bottom-right puts the
    last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
    are still those in the buffer. */
-static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+static ATTN__NEAR void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
     /* Ragged entries begin at a row. */
     const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
@@ -4956,7 +4963,7 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
 /* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
    so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
    always suffice to add them up. */
-static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                attn__cut *cut, int kv_heads)
 {
     const int few = cut->per_head <= ATTN__FEW;
@@ -4969,8 +4976,6 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
     const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
-    const unsigned wide_heads = (unsigned)attn__min(
-        kv_heads, attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -4985,7 +4990,8 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
     if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
     cut->chains = attn__reserve(&at, band, v_width);
     if (stored && cut->per_head > ATTN__STORED_ROWS)
-        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, wide_heads * v_width);
+        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, v_width * (unsigned)attn__clamp(
+            ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
     if ((!a->kv || stored) && cut->per_head > ATTN__DIRECT)
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
@@ -5001,7 +5007,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const a
 
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
    that runs where it is, with the same bits. */
-static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
+static ATTN__NEAR int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
     double scores;
     if (!a->exec || a->exec->width <= 1) return 1;
@@ -6923,25 +6929,29 @@ typedef struct attn__small_rows {
     size_t empty;
 } attn__small_rows;
 
-/* Is this a call for kernels->at_once? */
-static int attn__small_fits(const attn_args *a, const attn__shape *s, const attn__kernels *kernels)
+/* Is this a call for kernels->at_once? It turns K anew for every four rows. With more of them only
+   few keys pay for that, and more where rows do not see all of them. */
+static ATTN__NEAR int attn__small_fits(const attn_args *a, const attn__shape *s,
+                                       const attn__small_work *w)
 {
-    return s->n_q >= 1 && s->n_q <= ATTN__SMALL_ROWS && s->group <= ATTN__SMALL_ROWS &&
-           s->n_q * s->group <= ATTN__SMALL_ROWS && s->n_k >= 1 && s->n_k <= ATTN__SMALL_KEYS &&
-           s->batch >= 1 && s->head_dim <= ATTN__SMALL_DIM && kernels->at_once && !a->weights &&
-           !a->sinks && !a->carry_in && !a->carry_out && a->parts == 0 &&
+    const long long rows = (long long)s->n_q * s->group;
+    const int most = rows <= 4 ? ATTN__SMALL_KEYS
+                   : rows <= ATTN__SMALL_ROWS || w->described || w->ranges ? 16 : 8;
+    return s->n_q >= 1 && s->batch >= 1 && s->n_k >= 1 && s->n_k <= most &&
+           s->head_dim <= ATTN__SMALL_DIM && w->kernels->at_once && !a->weights && !a->sinks &&
+           !a->carry_in && !a->carry_out && a->parts == 0 &&
            !(a->kv && a->kv->shape.storage != ATTN_F32);
 }
 
 /* A row that is there and sees no key, or one of padding. */
-static void attn__small_nothing(const attn__small_work *w, float *out, float *lse)
+static ATTN__NEAR void attn__small_nothing(const attn__small_work *w, float *out, float *lse)
 {
     if (out) memset(out, 0, (size_t)w->s->v_head_dim * sizeof(float));
     if (lse) *lse = -attn__inf();
 }
 
 /* Works on the rows that have been gathered. */
-static void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
+static ATTN__NEAR void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
 {
     attn__small *f = &g->f;
     int r;
@@ -6955,6 +6965,8 @@ static void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
         }
     }
     f->rows = 0;
+    f->lo = 0;
+    f->hi = f->n;
 }
 
 /* What all described rows have in common, set before the first of them. */
@@ -6974,7 +6986,7 @@ static void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
 }
 
 /* What row i of head h of entry b sees: the next of the rows that are gathered. */
-static void attn__small_describe(const attn__small_work *w, attn__small_rows *g, int b,
+static ATTN__NEAR void attn__small_describe(const attn__small_work *w, attn__small_rows *g, int b,
                                  const attn__entry *e, int h, int i)
 {
     const attn_args *a = w->a;
@@ -6997,7 +7009,7 @@ static void attn__small_describe(const attn__small_work *w, attn__small_rows *g,
 }
 
 /* Do all rows of an entry see all of its keys? */
-static int attn__small_sees_all(const attn__small_work *w, const attn__entry *e)
+static ATTN__NEAR int attn__small_sees_all(const attn__small_work *w, const attn__entry *e)
 {
     int i, from, to;
     if (w->described) return 0;
@@ -7022,7 +7034,7 @@ static void attn__small_padding(const attn__small_work *w, int b, const attn__en
 
 /* Gathers the rows of entry b; those that have other keys, or are described in another way, go
    first. Rows of a K/V head stand side by side, so that four of them can share what they read. */
-static void attn__small_entry(const attn__small_work *w, int b, attn__small_rows *g)
+static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn__small_rows *g)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
@@ -7043,8 +7055,7 @@ static void attn__small_entry(const attn__small_work *w, int b, attn__small_rows
     if (n != f->n || finished != f->finished || softmax != f->softmax) attn__small_flush(w, g);
     if (softmax) attn__small_softmax_for(a, g);
     f->n = g->softmax.n = n;
-    f->lo = f->rows > 0 ? f->lo : 0;
-    f->hi = f->rows > 0 ? f->hi : n;
+    if (f->rows == 0) f->hi = n;
     f->finished = finished;
     f->softmax = softmax;
     for (head = 0; head < s->kv_heads; head++) {
@@ -7057,6 +7068,7 @@ static void attn__small_entry(const attn__small_work *w, int b, attn__small_rows
         if (f->rows > ATTN__SMALL_ROWS - s->group * e.rows) attn__small_flush(w, g);
         for (h = head * s->group; h < (head + 1) * s->group; h++)
             for (i = 0; i < e.rows; i++, f->rows++) {
+                if (f->rows == ATTN__SMALL_ROWS) attn__small_flush(w, g);
                 f->k[f->rows] = k;
                 f->v[f->rows] = v;
                 f->q[f->rows] = e.q + h * s->q[2] + i * s->q[1];
@@ -7067,13 +7079,13 @@ static void attn__small_entry(const attn__small_work *w, int b, attn__small_rows
     if (e.rows < s->n_q) attn__small_padding(w, b, &e);
 }
 
-/* What attn__plan_bytes says of such a call on one thread. */
-static size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
+/* What attn__plan_bytes says of such a call: in short where it has few rows and one thread. */
+static ATTN__NEAR size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;
     attn__plan plan;
     attn__cut cut;
-    if (a->exec) return attn__plan_bytes(a, s);
+    if (a->exec || (long long)s->n_q * s->group > ATTN__FEW) return attn__plan_bytes(a, s);
     plan.block_rows = attn__plan_block_rows(s);
     plan.v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan.q_row = attn__plan_q_row(s);
@@ -7084,14 +7096,16 @@ static size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
 }
 
 /* Task: a share of the entries. */
-static void attn__small_task(void *arg, int i)
+static ATTN__NEAR void attn__small_task(void *arg, int i)
 {
     attn__small_work *w = (attn__small_work *)arg;
     const attn__shape *s = w->s;
-    const int to = (int)((long long)s->batch * (i + 1) / w->tasks);
+    /* not divided for the usual single task: 64 bits take some processors 90 cycles */
+    const int all = w->tasks == 1, to = all ? s->batch
+                                            : (int)((long long)s->batch * (i + 1) / w->tasks);
     attn__small_rows g;
     attn__small *f = &g.f;
-    int b;
+    int b = all ? 0 : (int)((long long)s->batch * i / w->tasks);
     f->rows = f->n = f->finished = f->lo = f->hi = 0;
     f->head_dim = s->head_dim;
     f->v_head_dim = s->v_head_dim;
@@ -7101,7 +7115,7 @@ static void attn__small_task(void *arg, int i)
     f->softmax = NULL;
     g.empty = 0;
     g.softmax.row = NULL;
-    for (b = (int)((long long)s->batch * i / w->tasks); b < to; b++) attn__small_entry(w, b, &g);
+    for (; b < to; b++) attn__small_entry(w, b, &g);
     attn__small_flush(w, &g);
     w->empty[i] = g.empty;
 }
@@ -7143,14 +7157,16 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 /* Runs a call with little to do, on one thread, or on several when there are entries for each.
    Returns 0 when it is no such call. Its memory is on the stack, but what the caller gave is
    checked. */
-static int attn__small_run(const attn_args *a, const attn__shape *s, attn_status *status,
+static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s, attn_status *status,
                            attn__why *why)
 {
     attn__small_work w;
     size_t empty = 0;
     int threads, i;
     w.kernels = attn__table(a->backend);
-    if (!attn__small_fits(a, s, w.kernels)) return 0;
+    w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
+    w.described = a->mask || a->keep || a->bias || a->alibi_slopes || a->lse || a->softcap > 0.0f;
+    if (!attn__small_fits(a, s, &w)) return 0;
     threads = attn__threads(a, s, s->n_k);
     if (threads > 1 && s->batch < 4 * threads) return 0;
     if (a->work && (*status = attn__check_work(a, attn__small_bytes(a, s), why)) != ATTN_OK)
@@ -7158,8 +7174,6 @@ static int attn__small_run(const attn_args *a, const attn__shape *s, attn_status
     w.a = a;
     w.s = s;
     w.tasks = threads > 1 ? attn__min(4 * threads, ATTN__SMALL_TASKS) : 1;
-    w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
-    w.described = a->mask || a->keep || a->bias || a->alibi_slopes || a->lse || a->softcap > 0.0f;
     attn__run(threads > 1 ? a->exec : NULL, w.tasks, attn__small_task, &w);
     for (i = 0; i < w.tasks; i++) empty += w.empty[i];
     if (a->masked_rows) *a->masked_rows = empty;
@@ -7169,7 +7183,7 @@ static int attn__small_run(const attn_args *a, const attn__shape *s, attn_status
 
 /* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
    NULL. */
-static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
                                   size_t room_size, attn__why *why)
 {
     attn__plan plan;
@@ -7197,7 +7211,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
 }
 
 /* Every public call that attends, but the steps, comes here and has opened `why`. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
+static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
 {
     attn__shape s;
     const attn_status status = a && attn__check_plain(a, &s) ? ATTN_OK
@@ -7205,7 +7219,7 @@ static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, 
     return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
 }
 
-ATTNDEF attn_status attn_sdpa(const attn_args *a)
+ATTNDEF ATTN__NEAR attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
@@ -10913,7 +10927,7 @@ ATTN__V void ATTN__FN(prefetch)(const float *p, ptrdiff_t row, const int n)
 
 /* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
 /* to = from * by, row by row */
-static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
+static ATTN__NEAR ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
                                          ptrdiff_t from_row, int rows, int n, float by)
 {
     const attn__vec factor = attn__vset(by);
@@ -11114,7 +11128,7 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
 /* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components, fewer
  * than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the components
  * are copied first. Lanes behind `last` repeat that key. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, const float *q,
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, const float *q,
                                                             ptrdiff_t q_row, const float *k,
                                                             ptrdiff_t k_row, int last, float *c,
                                                             ptrdiff_t c_row)
@@ -12279,17 +12293,36 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
 }
 
-/* Of one row: a function, which exists once. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
+/* Of one row, against two vectors of keys where there are so many: a chain alone waits for itself at
+ * every step. */
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
                                                             const float *q, float *s, int key)
 {
-    ATTN__FN(small_vector)(1, 0, f, r, q, s, key, attn__min(ATTN__LANES, f->hi - key) - 1);
+    const ptrdiff_t row = f->k_row;
+    const float *k = f->k[r] + key * row, *k1 = k + ATTN__LANES * row;
+    const int left = f->hi - key, last = attn__min(ATTN__LANES, left - ATTN__LANES) - 1;
+    attn__vec s0 = attn__vset(0.0f), s1 = s0, x[ATTN__TRANSPOSED];
+    int t;
+    if (left <= ATTN__LANES) {
+        ATTN__FN(small_vector)(1, 0, f, r, q, s, key, left - 1);
+        return;
+    }
+    for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
+        attn__transpose(x, k, row, ATTN__LANES - 1);
+        s0 = ATTN__FN(dot)(s0, q, x, ATTN__TRANSPOSED);
+        attn__transpose(x, k1, row, last);
+        s1 = ATTN__FN(dot)(s1, q, x, ATTN__TRANSPOSED);
+        k += ATTN__TRANSPOSED;
+        k1 += ATTN__TRANSPOSED;
+    }
+    attn__vstore(s + key, s0);
+    attn__vstore(s + key + ATTN__LANES, s1);
 }
 
 #if ATTN__LANES > 4
 /* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of a
  * vector for each row. y: a few components of these queries; x: of a key in each lane. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
                                                             const float *q, float *s, int key)
 {
     const ptrdiff_t row = f->k_row, last = f->hi - key - 1;
@@ -12395,7 +12428,7 @@ ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn
         key = f->hi;
     }
 #endif
-    for (; key < f->hi; key += ATTN__LANES)
+    for (; key < f->hi; key += 2 * ATTN__LANES)
         for (i = 0; i < rows; i++)
             ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
     if (f->head_dim % ATTN__TRANSPOSED == 0) return;
@@ -12483,7 +12516,7 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, cons
 
 /* The outputs of row r over keys lo .. hi - 1 that are visible (NULL: all are). p, and visible, begin
  * with key 0. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f, int r, int lo,
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f, int r, int lo,
                                                                 int hi, const float *p,
                                                                 const float *visible, float sum)
 {
@@ -12510,7 +12543,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__smal
 }
 
 /* Scores s to outputs, of rows that do not all see everything. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f, float *s)
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f, float *s)
 {
     float visible[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
     attn__softmax softmax = *f->softmax;
@@ -12534,7 +12567,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__sm
                                     ? visible + r * ATTN__SMALL_KEYS : NULL, softmax.l[r]);
 }
 
-static ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
+static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 {
     float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
     int r;

@@ -30,16 +30,17 @@ static const struct {
 } paths[] = {
     {"scalar", "packed rows cache split select", 2, 2, 5, 6, PLAIN_C},
     {"packed", "rows masked select split scalar cache one_row", 2, 2, 60, 70, 0},
-    {"rows", "packed masked select split scalar cache one_row small", 2, 2, 9, 6, 0},
+    {"rows", "packed masked select split scalar cache one_row small", 2, 2, 9, 20, 0},
     {"one_row", "packed masked select split group small", 2, 2, 1, 140, 0},
     {"group", "packed split one_row small", 4, 2, 2, 140, 0},
     {"small", "rows item", 2, 2, 1, 40, 0},
     {"small", "group item", 4, 2, 2, 40, 0},
     {"small", "cache item", 4, 2, 2, 40, CACHED},
-    {"small", "masked item", 2, 2, 8, 40, HOLES},
-    {"small", "masked item", 4, 2, 3, 120, BIASED | FAR},
+    {"small", "rows item", 4, 2, 50, 8, 0},
+    {"small", "masked item", 2, 2, 8, 16, HOLES},
+    {"small", "masked item", 4, 2, 2, 120, BIASED | FAR},
     {"small", "select item", 4, 2, 2, 40, HOLES | DIRTY | CACHED},
-    {"small", "select item", 1, 1, 8, 40, FAR | DIRTY},
+    {"small", "select item", 1, 1, 77, 16, FAR | DIRTY},
     {"rows", "small packed", 4, 2, 2, 64, WIDE},
     {"cache", "packed rows split", 4, 2, 30, 200, CACHED},
     {"cache", "packed rows split group", 2, 2, 1, 200, CACHED},
@@ -335,10 +336,11 @@ static void little_make(rng *r, little *l)
     size_t n_q, n_k;
     memset(l, 0, sizeof *l);
     a->batch = rng_int(r, 0, 1) ? rng_int(r, 1, 3) : rng_int(r, 4, 9);
-    a->n_q = rng_int(r, 1, rng_int(r, 0, 2) ? 4 : 8);
+    a->n_q = rng_int(r, 1, rng_int(r, 0, 2) ? 4 : rng_int(r, 0, 2) ? 8 : 50);
     a->n_k = rng_int(r, 0, 9) == 0 ? 128 : rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
+    if (a->n_q > 8) a->n_k = rng_int(r, 1, 17);
     a->kv_heads = rng_int(r, 0, 2) ? rng_int(r, 1, 9) : 1;
-    a->heads = a->kv_heads * rng_int(r, 1, (a->n_q > 4 ? 8 : 4) / a->n_q + 1);
+    a->heads = a->kv_heads * rng_int(r, 1, (a->n_q > 4 ? 8 : 4) / a->n_q + 1 + (a->n_q > 8));
     a->head_dim = little_width(r);
     a->v_head_dim = little_width(r);
     a->scale = rng_int(r, 0, 1) ? 0.3f : 0.0f;
