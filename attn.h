@@ -7165,7 +7165,8 @@ static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s, 
     int threads, i;
     w.kernels = attn__table(a->backend);
     w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
-    w.described = a->mask || a->keep || a->bias || a->alibi_slopes || a->lse || a->softcap > 0.0f;
+    w.described = ((size_t)a->mask | (size_t)a->keep | (size_t)a->bias | (size_t)a->alibi_slopes |
+                   (size_t)a->lse) != 0 || a->softcap > 0.0f;
     if (!attn__small_fits(a, s, &w)) return 0;
     threads = attn__threads(a, s, s->n_k);
     if (threads > 1 && s->batch < 4 * threads) return 0;
@@ -12514,25 +12515,22 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, cons
 #undef ATTN__AT
 }
 
-/* The outputs of row r over keys lo .. hi - 1 that are visible (NULL: all are). p, and visible, begin
- * with key 0. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f, int r, int lo,
-                                                                int hi, const float *p,
-                                                                const float *visible, float sum)
+/* The outputs of row r over n keys from v on, whose probabilities p add up to `sum`; visible NULL: all
+ * of them are. */
+ATTN__V void ATTN__FN(small_output)(const attn__small *f, int r, int n, const float *p,
+                                    const float *visible, const float *v, float sum)
 {
     const ptrdiff_t row = f->v_row;
-    const float *v = f->v[r] + lo * row;
     const attn__vec by = attn__vset(sum);
-    const int n = hi - lo, end = f->v_head_dim;
+    const int end = f->v_head_dim;
     float *out = f->out[r];
     int x = 0;
-    p += lo;
     if (visible) {
-        visible += lo;
         for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
             ATTN__FN(small_columns)(4, n, p, visible, v + x, row, out + x, 0, by);
         for (; x < end; x += ATTN__LANES)
             ATTN__FN(small_columns)(1, n, p, visible, v + x, row, out + x, end - x, by);
+        return;
     }
     for (; x + 8 * ATTN__LANES <= end; x += 8 * ATTN__LANES)
         ATTN__FN(small_columns)(8, n, p, NULL, v + x, row, out + x, 0, by);
@@ -12542,8 +12540,26 @@ static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const
         ATTN__FN(small_columns)(1, n, p, NULL, v + x, row, out + x, end - x, by);
 }
 
+/* The outputs of all rows, from their probabilities p and the sums of these. */
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f,
+                                                                           const float *p,
+                                                                           const float *visible,
+                                                                           const float *sum)
+{
+    int r;
+    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS) {
+        const attn__softmax *softmax = f->softmax;
+        const int lo = softmax ? softmax->row[r].lo : 0, hi = softmax ? softmax->row[r].hi : f->n;
+        if (softmax && !softmax->seen[r]) continue;
+        ATTN__FN(small_output)(f, r, hi - lo, p + lo,
+                               visible ? visible + r * ATTN__SMALL_KEYS + lo : NULL,
+                               f->v[r] + lo * f->v_row, sum[r]);
+    }
+}
+
 /* Scores s to outputs, of rows that do not all see everything. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f, float *s)
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f,
+                                                                             float *s)
 {
     float visible[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
     attn__softmax softmax = *f->softmax;
@@ -12560,16 +12576,13 @@ static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(con
     softmax.runs.lo[0] = f->lo;
     softmax.runs.hi[0] = end;
     ATTN__FN(softmax)(&softmax);
-    for (r = 0; r < f->rows; r++)
-        if (softmax.seen[r])
-            ATTN__FN(small_outputs)(f, r, softmax.row[r].lo, softmax.row[r].hi,
-                                    s + r * ATTN__SMALL_KEYS, softmax.arrays
-                                    ? visible + r * ATTN__SMALL_KEYS : NULL, softmax.l[r]);
+    ATTN__FN(small_outputs)(f, s, softmax.visible, softmax.l);
 }
 
 static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 {
     float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
+    float sum[ATTN__SMALL_ROWS];
     int r;
     for (r = 0; r < f->rows; r++)
         ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
@@ -12586,11 +12599,13 @@ static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
         else ATTN__FN(small_scores)(1, 0, f, r, q0, s0, key);
         r += rows;
     }
-    if (f->softmax) ATTN__FN(small_described)(f, s);
-    for (r = 0; r < f->rows && !f->softmax; r++) {
-        float *p = s + r * ATTN__SMALL_KEYS;
-        ATTN__FN(small_outputs)(f, r, 0, f->n, p, NULL, ATTN__FN(small_softmax)(p, f->n));
+    if (f->softmax) {
+        ATTN__FN(small_described)(f, s);
+        return;
     }
+    for (r = 0; r < f->rows; r++)
+        sum[r] = ATTN__FN(small_softmax)(s + r * ATTN__SMALL_KEYS, f->n);
+    ATTN__FN(small_outputs)(f, s, NULL, sum);
 }
 
 #endif
