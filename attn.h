@@ -6950,27 +6950,34 @@ static ATTN__NEAR void attn__small_nothing(const attn__small_work *w, float *out
     if (lse) *lse = -attn__inf();
 }
 
-/* Works on the rows that have been gathered. */
-static ATTN__NEAR void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
+/* What described rows want beside their outputs. */
+static ATTN__NEAR ATTN__NOINLINE void attn__small_close(const attn__small_work *w,
+                                                        attn__small_rows *g)
 {
-    attn__small *f = &g->f;
     int r;
-    if (f->rows > 0 && f->lo < f->hi) w->kernels->at_once(f);
-    for (r = 0; r < f->rows && f->softmax; r++) {
+    for (r = 0; r < g->f.rows; r++) {
         if (!g->seen[r]) {
-            attn__small_nothing(w, f->out[r], g->lse[r]);
+            attn__small_nothing(w, g->f.out[r], g->lse[r]);
             g->empty++;
         } else if (g->lse[r]) {
             *g->lse[r] = attn__clean(g->m[r] + attn__log(g->l[r]));
         }
     }
+}
+
+/* Works on the rows that have been gathered. */
+static ATTN__NEAR void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
+{
+    attn__small *f = &g->f;
+    if (f->rows > 0 && f->lo < f->hi) w->kernels->at_once(f);
+    if (f->softmax) attn__small_close(w, g);
     f->rows = 0;
     f->lo = 0;
     f->hi = f->n;
 }
 
 /* What all described rows have in common, set before the first of them. */
-static void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
+static ATTN__NOINLINE void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
 {
     attn__softmax *softmax = &g->softmax;
     if (softmax->row) return;
@@ -6986,8 +6993,9 @@ static void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
 }
 
 /* What row i of head h of entry b sees: the next of the rows that are gathered. */
-static ATTN__NEAR void attn__small_describe(const attn__small_work *w, attn__small_rows *g, int b,
-                                 const attn__entry *e, int h, int i)
+static ATTN__NEAR ATTN__NOINLINE void attn__small_describe(const attn__small_work *w,
+                                                           attn__small_rows *g, int b,
+                                                           const attn__entry *e, int h, int i)
 {
     const attn_args *a = w->a;
     attn__small *f = &g->f;
@@ -7021,7 +7029,7 @@ static ATTN__NEAR int attn__small_sees_all(const attn__small_work *w, const attn
 }
 
 /* The rows of padding of entry b. Ragged, out has no room for them, but lse has. */
-static void attn__small_padding(const attn__small_work *w, int b, const attn__entry *e)
+static ATTN__NOINLINE void attn__small_padding(const attn__small_work *w, int b, const attn__entry *e)
 {
     const attn__shape *s = w->s;
     int h, i;
@@ -7042,7 +7050,8 @@ static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn_
     attn__small *f = &g->f;
     const attn__softmax *softmax;
     attn__entry e;
-    int page = 0, finished = 0, n, head, h, i;
+    const ptrdiff_t q_row = s->q[1], out_row = s->out[1];
+    int page = 0, finished = 0, rows, n, head, h, i, r;
     ATTN__COUNT(SMALL);
     attn__entry_at(a, s, b, &e);
     /* There is one chunk at most: a cache that has forgotten the first one has nothing else. */
@@ -7051,6 +7060,7 @@ static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn_
         page = attn__kv_page(a->kv, e.kv, 0);
         finished = a->kv->finished[page];
     }
+    rows = e.rows;
     softmax = n > 0 && attn__small_sees_all(w, &e) ? NULL : &g->softmax;
     if (n != f->n || finished != f->finished || softmax != f->softmax) attn__small_flush(w, g);
     if (softmax) attn__small_softmax_for(a, g);
@@ -7065,18 +7075,23 @@ static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn_
             v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
                       : e.v + head * s->v[2] + e.start * s->v[1];
         }
-        if (f->rows > ATTN__SMALL_ROWS - s->group * e.rows) attn__small_flush(w, g);
-        for (h = head * s->group; h < (head + 1) * s->group; h++)
-            for (i = 0; i < e.rows; i++, f->rows++) {
-                if (f->rows == ATTN__SMALL_ROWS) attn__small_flush(w, g);
-                f->k[f->rows] = k;
-                f->v[f->rows] = v;
-                f->q[f->rows] = e.q + h * s->q[2] + i * s->q[1];
-                f->out[f->rows] = e.out + h * s->out[2] + i * s->out[1];
+        if (f->rows > ATTN__SMALL_ROWS - s->group * rows) attn__small_flush(w, g);
+        r = f->rows;
+        for (h = head * s->group; h < (head + 1) * s->group; h++) {
+            const float *q = e.q + h * s->q[2];
+            float *out = e.out + h * s->out[2];
+            for (i = 0; i < rows; i++, q += q_row, out += out_row) {
+                if (r == ATTN__SMALL_ROWS) { attn__small_flush(w, g); r = 0; }
+                f->k[r] = k;
+                f->v[r] = v;
+                f->q[r] = q;
+                f->out[r] = out;
                 if (softmax) attn__small_describe(w, g, b, &e, h, i);
+                f->rows = ++r;
             }
+        }
     }
-    if (e.rows < s->n_q) attn__small_padding(w, b, &e);
+    if (rows < s->n_q) attn__small_padding(w, b, &e);
 }
 
 /* What attn__plan_bytes says of such a call: in short where it has few rows and one thread. */

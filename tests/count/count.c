@@ -182,6 +182,22 @@ static void added(void)
     call.mask = cells;
 }
 
+static void want_lse(void) { call.lse = cells; }
+
+static void keep_some(void)
+{
+    int j;
+    for (j = 0; j < call.n_k; j++) keep[j] = j % 5 != 3;
+    call.keep = keep;
+    call.keep_shape[0] = call.keep_shape[1] = call.keep_shape[2] = 1;
+}
+
+static void later(void)
+{
+    static const int start = 2;
+    call.k_starts = &start;
+}
+
 static void window(void)
 {
     call.causal = ATTN_CAUSAL_TOP_LEFT;
@@ -203,6 +219,9 @@ static const count_case cases[] = {
     { 1, 256, 8, 8, 64, CACHE, NULL, NULL },     { 1, 1500, 8, 8, 64, CACHE, NULL, NULL },
     { 1, 1024, 32, 8, 128, ROW_HEAD, NULL, NULL }, { 1, 1024, 32, 8, 128, HEAD_ROW, NULL, NULL },
     { 1, 1024, 32, 8, 128, CACHE, NULL, NULL },
+    { 1, 16, 1, 1, 64, ROW_HEAD, "lse", want_lse }, { 1, 16, 1, 1, 64, ROW_HEAD, "keep", keep_some },
+    { 1, 16, 1, 1, 64, ROW_HEAD, "k_starts", later }, { 1, 16, 8, 8, 64, CACHE, "cache, lse", want_lse },
+    { 8, 16, 8, 8, 64, ROW_HEAD, NULL, NULL },   { 16, 16, 1, 1, 64, ROW_HEAD, "causal", causal },
     { 8, 256, 8, 8, 64, ROW_HEAD, NULL, NULL },  { 8, 256, 8, 8, 64, CACHE, NULL, NULL },
     { 197, 197, 12, 12, 64, ROW_HEAD, NULL, NULL }, { 197, 197, 12, 12, 64, CACHE, NULL, NULL },
     { 512, 512, 2, 2, 64, ROW_HEAD, NULL, NULL }, { 512, 512, 2, 2, 64, CACHE, NULL, NULL },
