@@ -12191,8 +12191,10 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     const attn__runs *runs = &f->runs;
     int r, i;
 #if ATTN__LANES >= 8
-    /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows */
-    if (runs->n == 1 && runs->hi[0] - runs->lo[0] == ATTN__PANEL && f->simple) {
+    /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows. One or
+       two rows gain nothing side by side. */
+    if (f->rows > 2 && f->simple && runs->n == 1 &&
+        runs->hi[0] - runs->lo[0] == ATTN__PANEL) {
         if (f->arrays) ATTN__FN(panels)(1, 0, f, runs->lo[0]);
         else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f, runs->lo[0]);
         else ATTN__FN(panels)(0, 1, f, runs->lo[0]);
