@@ -1204,6 +1204,8 @@ typedef struct attn__gemm {
                                              it; its panels lie b_panel apart, too. 0: it is read
                                              from end to end, and b_panel is 16 */
     int rows, panels, depth;
+    int part;                             /* columns of the last panel to be read, 0: all; then
+                                             the values are floats */
 } attn__gemm;
 
 /* A product of so many rows widens 16-bit values in registers, as it reads them. For more rows the
@@ -4894,6 +4896,8 @@ enum {
     ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
+    ATTN__NEAR = 64,                      /* rows of so few floats are not read in slices */
+    ATTN__SOON = 8,                       /* keys from the V that is read to what is asked for */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
@@ -5417,7 +5421,7 @@ typedef struct attn__kv_source {
     const void *v;                        /* panels of V, or its first row where it lies */
     const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
                                              packed */
-    int panels;                           /* of v, whole ones */
+    int panels, part;                     /* of v; columns of the last one to be read, 0: all 16 */
     ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
                                              next */
     int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
@@ -5657,7 +5661,7 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
                  !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        if (look.exact) memset(&look.needed, 0, sizeof look.needed);
+        if (look.exact || block->per_head == 1) memset(&look.needed, 0, sizeof look.needed);
         for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
             const attn__keys seen = attn__look_at_rows(block, view, &look, local, r,
                                                        attn__min(r + tile, block->per_head));
@@ -5675,9 +5679,13 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     if (n > ATTN__LISTED) some = attn__keys_in(view->panels);
     attn__view_shrink(view, &some);
     view->holes = view->panels != attn__panels_between(view->lo, view->hi);
-    if (look.exact) {
+    /* a single row of a list leaves out the keys between */
+    view->gaps = 1;
+    if (look.exact || (block->per_head == 1 && n > ATTN__LISTED)) {
         between = attn__keys_between(view->lo, view->hi);
         view->gaps = !attn__keys_within(&between, &every);
+    }
+    if (look.exact) {
         if (!view->gaps || block->few) return;
         for (j = view->lo; j < view->hi; j++)
             view->needed[j] = (unsigned char)attn__keys_has(&some, j);
@@ -5753,7 +5761,8 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     }
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
-    view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1];
+    view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1] &&
+                     s->v[1] > ATTN__NEAR;
     return view->score_lo < view->score_hi;
 }
 
@@ -5811,6 +5820,7 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->v_panel = 16;
         source->panels = v_width / 16;
         source->v_tail = NULL;
+        source->part = 0;
         source->not_finite = -1;
         /* Heads lie kilobytes apart, where no prefetching of the processor follows: asked for
            together, their first lines and the translations of their addresses come together. */
@@ -6027,6 +6037,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.ahead = ahead;
     g.ahead_row = 16;
     g.rows = rows;
+    g.part = 0;
     g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
     if (g.panels > 0) block->w->kernels->gemm(&g);
@@ -6105,8 +6116,9 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
                              const attn__chunk_view *view, attn__kv_source *source)
 {
     if (!band->uneven && !block->arrays) return 0;
-    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. */
-    if (block->per_head <= ATTN__DIRECT) return 1;
+    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
+       one may see all that it needs. */
+    if (block->per_head <= ATTN__DIRECT) return block->per_head > 1 || view->gaps;
     if (view->gaps && block->few) return 1;
     if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
     return source->not_finite;
@@ -6150,6 +6162,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->b_step = source->v_step;
     g->b_panel = source->v_panel;
     g->panels = source->panels;
+    g->part = source->part;
     g->depth = hi - lo;
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
@@ -6163,6 +6176,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     if (g->from) g->from += source->panels * 16;
     g->ahead = NULL;
     g->panels = 1;
+    g->part = 0;
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
@@ -6199,6 +6213,7 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     }
     source->v = block->v;
     source->v_tail = NULL;
+    source->part = 0;
     source->panels = v_width / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
@@ -6352,8 +6367,15 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
         source->v_step = s->v[1];
         source->v_panel = 16;
-        source->v_tail = whole < s->v_head_dim ? tail : NULL;
         source->panels = whole / 16;
+        source->v_tail = NULL;
+        source->part = 0;
+        if (whole < s->v_head_dim && block->direct) {
+            source->part = s->v_head_dim - whole;
+            source->panels++;
+        } else if (whole < s->v_head_dim) {
+            source->v_tail = tail;
+        }
         source->not_finite = -1;
         source->stored = ATTN_F32;
         if (source->v_tail)
@@ -6370,7 +6392,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
 {
     const attn__shape *s = block->w->s;
     const ptrdiff_t q_row = block->w->plan->q_row;
-    const int most = view->k_slices || view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int most = view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int keys = block->entry.end - block->entry.start, end = view->score_hi;
     const float *k = (const float *)view->source->k, *v = (const float *)view->source->v;
     attn__gemm g;
@@ -6400,9 +6422,10 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         g.b = k + j * s->k[1];
         g.c = block->scores + j;
-        /* Prefetched are the next 16 keys, and behind the last ones V. */
+        /* Asked for are the next keys; behind the last ones those of the next chunk where there is
+           one head, else V. */
         g.ahead = NULL;
-        if (view->k_slices && j + n < end && view->first + j + 2 * n <= keys)
+        if (block->kv_heads == 1 && view->first + j + n + 16 <= keys)
             g.ahead = k + (j + n) * s->k[1];
         if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
             g.ahead = v + view->lo * s->v[1];
@@ -6451,6 +6474,12 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
             g->ahead = (const float *)source[band->first_head].v + hi * s->v[1];
         else if (more && s->k[1] == s->v[1])
             g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
+    } else if (block->direct && block->kv_heads == 1) {
+        /* a head alone: its own rows, a few keys on; K asks for its own */
+        if (view->first + hi + ATTN__SOON <= keys) {
+            g->ahead = (const float *)source[local].v + (lo + ATTN__SOON) * s->v[1];
+            g->ahead_row = s->v[1];
+        }
     } else if (hi < band->hi) {
         /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
            evict the current ones: each head asks for a share of the memory that follows */
@@ -10145,7 +10174,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
 #define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
-#define attn__load_part   ATTN__FN(load_part)        /* lane < n ? p[lane] : +0; reads n floats */
+#define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
+#define attn__first       ATTN__FN(first)            /* lane < n */
+#define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
+#define attn__load_part   ATTN__FN(load_part)        /* load_some, the first n */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
@@ -10298,13 +10330,18 @@ typedef __m256 attn__vmask;                          /* all bits of a lane are s
 ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
-ATTN__V attn__vec attn__load_part(const float *p, int n)
+typedef __m256i attn__vpart;
+ATTN__V attn__vpart attn__first(int n)
 {
-    /* Eight lanes of this window: n times -1 (load), then 0 (do not). A lane that is not loaded
-       cannot fault, even where its page does not exist. */
+    /* Eight lanes of this window: n times -1 (load), then 0 (do not). */
     static const int window[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
     const int *at = window + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
-    return _mm256_maskload_ps(p, _mm256_loadu_si256((const __m256i *)(const void *)at));
+    return _mm256_loadu_si256((const __m256i *)(const void *)at);
+}
+/* A lane that is not loaded cannot fault, even where its page does not exist. */
+ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
+{
+    return _mm256_maskload_ps(p, some);
 }
 ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm256_add_ps(a, b); }
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm256_sub_ps(a, b); }
@@ -10460,10 +10497,15 @@ typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+typedef __mmask16 attn__vpart;
 /* A mask with the lowest n bits set. Lanes that are not loaded cannot fault. */
-ATTN__V attn__vec attn__load_part(const float *p, int n)
+ATTN__V attn__vpart attn__first(int n)
 {
-    return _mm512_maskz_loadu_ps((__mmask16)((1u << (n < 0 ? 0 : n > 16 ? 16 : n)) - 1u), p);
+    return (__mmask16)((1u << (n < 0 ? 0 : n > 16 ? 16 : n)) - 1u);
+}
+ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
+{
+    return _mm512_maskz_loadu_ps(some, p);
 }
 ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm512_add_ps(a, b); }
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm512_sub_ps(a, b); }
@@ -10829,7 +10871,9 @@ ATTN__V float attn__max_lane(attn__vec a)
 #endif
 #if ATTN__LANES == 4
 /* These have no loads that leave lanes out, and p[n] may not exist: so by way of memory. */
-ATTN__V attn__vec attn__load_part(const float *p, int n)
+typedef int attn__vpart;
+ATTN__V attn__vpart attn__first(int n) { return n; }
+ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
 {
     float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     int i;
@@ -10837,6 +10881,11 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
     return attn__vload(part);
 }
 #endif
+/* the first n floats at p, and zeros: nothing behind them is read */
+ATTN__V attn__vec attn__load_part(const float *p, int n)
+{
+    return attn__load_some(p, attn__first(n));
+}
 
 /* =================================================================================================
  * 12  KERNELS, written once
@@ -11255,13 +11304,13 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     }
 }
 
-/* One query against the last keys, fewer than 16. Lanes where no key is get a 0: they will be
- * hidden, but are looked at before. */
+/* One query against the last n keys. The other lanes of their panel, which has `room`, get a 0:
+ * they will be hidden, but are looked at before. */
 ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  int n)
+                                  int n, int room)
 {
     int x;
-    for (x = 0; x < 16; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
+    for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
                              attn__min(ATTN__LANES, n - x) - 1, NULL);
@@ -11288,54 +11337,82 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
         ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
 }
 
-/* Which keys are read after those at k (key j of n, head h, `pair` heads at once)? NULL: nobody
- * knows. */
-ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, const float *k, int n, int j,
-                                         int heads, int h, int pair, ptrdiff_t b_head)
+/* What a tile asks for while it takes `step` keys from key j of n on, of `pair` heads from head h
+ * on. NULL: nobody knows what comes. */
+ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
+                                         int h, int pair, ptrdiff_t b_head)
 {
     const ptrdiff_t row = g->b_step;
-    /* Linearly only where all that is fetched is read: where the keys of a head touch, as below, or
-       heads lie side by side in a row. */
-    if (ATTN__FN(linear)(row) && row != g->depth)
-        return g->ahead && row == heads * (ptrdiff_t)g->depth
-             ? (const float *)g->ahead + ((ptrdiff_t)h * n + j) * g->depth : NULL;
-    /* The next 16 keys of this head (a rest of fewer is not worth it), then the next head, or what
+    const int side = heads > 1 && b_head < row, more = j + 2 * step <= n, last = j + step == n;
+    const float *k = (const float *)g->b + j * row, *ahead = (const float *)g->ahead;
+    /* Rows of several heads are read from end to end: each tile asks for as much as it reads. Only
+       where all that is fetched will be read. */
+    if (ATTN__FN(linear)(row) && row != g->depth) {
+        const float *next = more ? k + step * row : last ? ahead : NULL;
+        if (!next || row != heads * (ptrdiff_t)g->depth) return NULL;
+        return next + h * step * (ptrdiff_t)g->depth;
+    }
+    /* Or the same keys of the next heads come first. */
+    if (side && h + 2 * pair <= heads) return k + (h + pair) * b_head;
+    /* The next keys of this head (a rest of fewer is not worth it), then the next head, or what
        the caller reads after this product. */
-    if (j + 32 <= n) return k + 16 * row;
-    if (j + 16 != n) return NULL;
-    if (h + pair == heads) return (const float *)g->ahead;
-    return h + 2 * pair <= heads ? k - j * row + pair * b_head : NULL;
+    if (more) return k + step * row + (side ? 0 : h * b_head);
+    if (!last) return NULL;
+    if (h + pair == heads) return ahead;
+    return h + 2 * pair <= heads ? (const float *)g->b + (h + pair) * b_head : NULL;
 }
 
-/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. With one
- * query a head, two heads are taken together: one alone has too few chains. */
+/* Keys j .. of n, 16 or at last fewer, against the queries of heads h .. end - 1. With one query a
+ * head, two heads may be taken together, because one alone has too few chains. Where 16 long rows
+ * of memory hold both, they would push each other out of L1: then a vector of keys at a time. */
+ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
+                                   ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+{
+    const ptrdiff_t row = g->b_step;
+    const int many = attn__min(n - j, 16), apart = b_head >= row;
+    const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
+    const int step = two && !apart ? ATTN__LANES : 16;
+    int x, i, r, pair;
+    for (x = 0; x < many; x += step)
+        for (i = h; i < end; i += pair) {
+            const float *q = g->a + i * a_head, *next;
+            const float *k = (const float *)g->b + (j + x) * row + i * b_head;
+            float *c = g->c + i * c_head + j + x;
+            int take = step;
+            pair = two && i + 1 < end ? 2 : 1;
+            if (pair == 1) take = 16;
+            if (pair == 1 && x > 0) continue;        /* it has had all 16 */
+            next = ATTN__FN(next_keys)(g, n, j + x, take, heads, i, pair, b_head);
+            /* A tile would read more keys, so the last ones are taken query by query. */
+            if (many - x < take)
+                for (r = 0; r < g->rows * pair; r++)
+                    ATTN__FN(score_rest)(g, q + (pair > 1 ? r * a_head : r * g->a_row),
+                                         k + (pair > 1 ? r * b_head : 0),
+                                         c + (pair > 1 ? r * c_head : r * g->c_row), many - x,
+                                         16 - x);
+            else if (pair == 1)
+                ATTN__FN(score_rows)(g, q, k, c, next);
+            else if (take == 16)
+                ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c,
+                                     c + c_head, ATTN__LANES - 1, next);
+            else
+                ATTN__FN(score_tile)(1, 2, 1, g, q, q + a_head, k, k + b_head, c, c + c_head,
+                                     ATTN__LANES - 1, next);
+        }
+}
+
+/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. Where they
+ * lie side by side in a row, all of them take 16 keys before the next 16: memory is read from end
+ * to end. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head,
                                           ptrdiff_t b_head, ptrdiff_t c_head)
 {
-    int h, j, r, i, pair;
-    for (h = 0; h < heads; h += pair) {
-        pair = g->rows == 1 && ATTN__LANES > 4 && h + 1 < heads ? 2 : 1;
-        for (j = 0; j < n; j += 16) {
-            const float *q = g->a + h * a_head;
-            const float *k = (const float *)g->b + h * b_head + j * g->b_step;
-            const float *next = ATTN__FN(next_keys)(g, k, n, j, heads, h, pair, b_head);
-            float *c = g->c + h * c_head + j;
-            /* A tile would read 16 keys, so the last ones are taken query by query. */
-            if (n - j < 16) {
-                for (i = 0; i < pair; i++)
-                    for (r = 0; r < g->rows; r++)
-                        ATTN__FN(score_rest)(g, q + i * a_head + r * g->a_row, k + i * b_head,
-                                             c + i * c_head + r * g->c_row, n - j);
-            } else if (pair == 1) {
-                ATTN__FN(score_rows)(g, q, k, c, next);
-            } else {
-#if ATTN__LANES > 4
-                ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c,
-                                     c + c_head, ATTN__LANES - 1, next);
-#endif
-            }
-        }
-    }
+    const int some = heads > 1 && b_head < g->b_step ? heads : 2;
+    int h, j;
+    for (h = 0; h < heads; h += some)
+        for (j = 0; j < n; j += 16)
+            ATTN__FN(score_slice)(g, n, j, heads, h, attn__min(h + some, heads), a_head, b_head,
+                                  c_head);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
@@ -11594,9 +11671,10 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const void *b, pt
 
 /* The wide tile, for one or two rows: eight chains at once, else the latency of the multiply-add
  * would show. `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3,
- * c4..c7). With `list`, step t takes row list[t] of b instead of row t. */
+ * c4..c7). With `list`, step t takes row list[t] of b instead of row t. Of one row of up to 4 only
+ * the first `left` columns exist, unless it is 0. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                                 int r, const int *list, int x)
+                                 int r, const int *list, int x, const int left)
 {
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
     const ptrdiff_t step = g->b_step;
@@ -11606,10 +11684,17 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #define ATTN__AT(i) (ATTN__X(i) / 16 * g->b_panel + ATTN__X(i) % 16)
 #define ATTN__START(i) \
     (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(g, r + 1, ATTN__X((i) - 4)) \
-     : vecs > (i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
+     : ATTN__HAS(i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
+/* is there a vector i? its values at b */
+#define ATTN__HAS(i) (vecs > (i) && (!left || left > (i) * ATTN__LANES))
+#define ATTN__LOAD(some, at) \
+    (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *b = g->b, *ahead = ATTN__FN(ahead)(how, g, x, at0);
+    const void *b = g->b, *ahead = left ? NULL : ATTN__FN(ahead)(how, g, x, at0);
+    const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
+    const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
+    const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
     c0 = ATTN__FN(chain_start)(g, r, x);
@@ -11642,10 +11727,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         }
         if (list) b = ATTN__FN(at)(how, g->b, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
-        b0 = ATTN__FN(load)(how, b, at0);
-        b1 = vecs > 1 ? ATTN__FN(load)(how, b, at1) : b0;
-        b2 = vecs > 2 ? ATTN__FN(load)(how, b, at2) : b0;
-        b3 = vecs > 3 ? ATTN__FN(load)(how, b, at3) : b0;
+        b0 = ATTN__LOAD(some0, at0);
+        b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
+        b2 = vecs > 2 ? ATTN__LOAD(some2, at2) : b0;
+        b3 = vecs > 3 ? ATTN__LOAD(some3, at3) : b0;
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
@@ -11668,7 +11753,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     }
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
-    else if (vecs > (i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
+    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
     ATTN__FN(chain_store)(g, r, x, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
@@ -11678,9 +11763,34 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     ATTN__STORE(6, c6);
     ATTN__STORE(7, c7);
 #undef ATTN__STORE
+#undef ATTN__LOAD
+#undef ATTN__HAS
 #undef ATTN__START
 #undef ATTN__AT
 #undef ATTN__X
+}
+
+/* One row's columns from x on, as many as these vectors hold. Of the last panel only g->part may
+ * exist. */
+enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, int r, const int *list,
+                                                       int x)
+{
+    const int left = g->panels * 16 - (g->part > 0 ? 16 - g->part : 0) - x;
+    if (left > 0) ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
+}
+
+/* The product where the last panel is read in part: up to there as always. */
+static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
+{
+    const int step = g->rows == 1 ? ATTN__FN(PART) * ATTN__LANES / 16 : 1;
+    attn__gemm whole = *g;
+    int r;
+    whole.part = 0;
+    whole.panels = (g->panels - 1) / step * step;
+    ATTN__FN(gemm)(&whole);
+    for (r = 0; r < g->rows; r++) ATTN__FN(part)(g, r, NULL, whole.panels * 16);
 }
 
 /* The product with 16-bit values, of at most ATTN__STORED_ROWS rows: fewer sizes of a tile than for
@@ -11692,15 +11802,15 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
     int x = 0;
     if (g->rows == 1) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 8, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(how, 1, 8, g, 0, NULL, x, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 4, g, 0, NULL, x);
-        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(how, 1, 4, g, 0, NULL, x, 0);
+        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, g, 0, NULL, x, 0);
         return;
     }
     if (g->rows == 2)
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x, 0);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel + x % 16);
         int r, rows;
@@ -11717,7 +11827,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel);
         int r = 0;
         for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x, 0);
-        if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x);
+        if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x, 0);
     }
 #endif
 }
@@ -11725,7 +11835,6 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 #if ATTN__SLOW
 /* Where widening takes many instructions, a few panels are widened on the stack, some
  * steps at a time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
-static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
 {
     enum { PANELS = 4, STEPS = 32, SIZE = STEPS * 16, ROW = PANELS * 16 };
@@ -11788,15 +11897,19 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
         ATTN__FN(gemm_stored)(g);
         return;
     }
+    if (g->part) {
+        ATTN__FN(gemm_part)(g);
+        return;
+    }
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 8, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 8, g, 0, NULL, x, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x, 0);
     } else if (g->rows == 2) {
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x);
+            ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x, 0);
     }
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
         ATTN__FN(strip2)(g, b + x / 16 * g->b_panel + x % 16, second, x);
@@ -11811,7 +11924,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible,
                                   const unsigned char *step, int steps)
 {
-    const int width = g->panels * 16;
+    const int width = (g->panels - (g->part > 0)) * 16;
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
@@ -11839,10 +11952,15 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
         x = 0;
         if (how == ATTN_F32)
             for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-                ATTN__FN(wide_tile)(how, 1, 8, &one, 0, list, x);
+                ATTN__FN(wide_tile)(how, 1, 8, &one, 0, list, x, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 4, &one, 0, list, x);
-        for (; x < width; x += ATTN__LANES) ATTN__FN(wide_tile)(how, 1, 1, &one, 0, list, x);
+            ATTN__FN(wide_tile)(how, 1, 4, &one, 0, list, x, 0);
+        if (how == ATTN_F32)
+            for (; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
+                ATTN__FN(part)(&one, 0, list, x);
+        else
+            for (; x < width; x += ATTN__LANES)
+                ATTN__FN(wide_tile)(how, 1, 1, &one, 0, list, x, 0);
     }
 }
 
