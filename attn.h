@@ -4896,7 +4896,7 @@ enum {
     ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
-    ATTN__NEAR = 64,                      /* rows of so few floats are not read in slices */
+    ATTN__NARROW = 64,                      /* rows of so few floats are not read in slices */
     ATTN__SOON = 8,                       /* keys from the V that is read to what is asked for */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
@@ -5762,7 +5762,7 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
     view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1] &&
-                     s->v[1] > ATTN__NEAR;
+                     s->v[1] > ATTN__NARROW;
     return view->score_lo < view->score_hi;
 }
 
