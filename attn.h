@@ -2206,9 +2206,10 @@ static ATTN__NEAR ATTN__NOINLINE void attn__run_range(const attn__job *job, int 
     if (exists && attn__env_get() != before) attn__env_set(before);
 }
 
-static ATTN__NEAR void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
+static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-static ATTN__NEAR void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
+static ATTN__NEAR void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
+                                 void *arg)
 {
     attn__job job = { task, arg };
     if (n <= 0) return;
@@ -3342,7 +3343,8 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
    to the K/V entry. Bottom-right puts the
    last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
    are still those in the buffer. */
-static ATTN__NEAR void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+static ATTN__NEAR void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
+                                      attn__entry *e)
 {
     /* Ragged entries begin at a row. */
     const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
@@ -4896,7 +4898,7 @@ enum {
     ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
-    ATTN__NARROW = 64,                      /* rows of so few floats are not read in slices */
+    ATTN__NARROW = 64,                    /* rows of so few floats are not read in slices */
     ATTN__SOON = 8,                       /* keys from the V that is read to what is asked for */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
@@ -4967,8 +4969,8 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
 /* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
    so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
    always suffice to add them up. */
-static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                               attn__cut *cut, int kv_heads)
+static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
+                                          const attn__plan *plan, attn__cut *cut, int kv_heads)
 {
     const int few = cut->per_head <= ATTN__FEW;
     const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
@@ -7058,7 +7060,8 @@ static ATTN__NEAR int attn__small_sees_all(const attn__small_work *w, const attn
 }
 
 /* The rows of padding of entry b. Ragged, out has no room for them, but lse has. */
-static ATTN__NOINLINE void attn__small_padding(const attn__small_work *w, int b, const attn__entry *e)
+static ATTN__NOINLINE void attn__small_padding(const attn__small_work *w, int b,
+                                               const attn__entry *e)
 {
     const attn__shape *s = w->s;
     int h, i;
@@ -7256,7 +7259,8 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
 }
 
 /* Every public call that attends, but the steps, comes here and has opened `why`. */
-static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size, attn__why *why)
+static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
+                                         attn__why *why)
 {
     attn__shape s;
     const attn_status status = a && attn__check_plain(a, &s) ? ATTN_OK
@@ -11190,13 +11194,12 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
     return s;
 }
 
-/* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components, fewer
- * than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the components
- * are copied first. Lanes behind `last` repeat that key. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(int n, int rows, const float *q,
-                                                            ptrdiff_t q_row, const float *k,
-                                                            ptrdiff_t k_row, int last, float *c,
-                                                            ptrdiff_t c_row)
+/* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components,
+ * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the
+ * components are copied first. Lanes behind `last` repeat that key. */
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
+    int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
+    float *c, ptrdiff_t c_row)
 {
     /* With long vectors each row is stored whole, over the zeros behind the one before: it is read
        back at once then, while what was stored in parts must reach the cache first. */
@@ -12154,8 +12157,8 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     return x;
 }
 
-/* A row with arrays: hides what they hide among the keys j .. end - 1, in s, and returns the largest
- * visible score. */
+/* A row with arrays: hides what they hide among the keys j .. end - 1, in s, and returns the
+ * largest visible score. */
 ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
@@ -12429,8 +12432,8 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
 }
 
-/* Of one row, against two vectors of keys where there are so many: a chain alone waits for itself at
- * every step. */
+/* Of one row, against two vectors of keys where there are so many: a chain alone waits for itself
+ * at every step. */
 static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
                                                             const float *q, float *s, int key)
 {
@@ -12456,8 +12459,8 @@ static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const att
 }
 
 #if ATTN__LANES > 4
-/* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of a
- * vector for each row. y: a few components of these queries; x: of a key in each lane. */
+/* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of
+ * a vector for each row. y: a few components of these queries; x: of a key in each lane. */
 static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
                                                             const float *q, float *s, int key)
 {
@@ -12608,9 +12611,9 @@ ATTN__V float ATTN__FN(small_softmax)(float *s, int n)
     return attn__sum_lanes(l[0]);
 }
 
-/* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its probabilities
- * p. Keys that are not visible are left out (NULL: all are). Only `left` columns exist of a single
- * vector. */
+/* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its
+ * probabilities p. Keys that are not visible are left out (NULL: all are). Only `left` columns exist
+ * of a single vector. */
 ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, const float *visible,
                                      const float *v, ptrdiff_t v_row, float *out, int left,
                                      attn__vec sum)
@@ -12650,8 +12653,8 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, cons
 #undef ATTN__AT
 }
 
-/* The outputs of row r over n keys from v on, whose probabilities p add up to `sum`; visible NULL: all
- * of them are. */
+/* The outputs of row r over n keys from v on, whose probabilities p add up to `sum`; visible NULL:
+ * all of them are. */
 ATTN__V void ATTN__FN(small_output)(const attn__small *f, int r, int n, const float *p,
                                     const float *visible, const float *v, float sum)
 {
