@@ -12612,8 +12612,8 @@ ATTN__V float ATTN__FN(small_softmax)(float *s, int n)
 }
 
 /* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its
- * probabilities p. Keys that are not visible are left out (NULL: all are). Only `left` columns exist
- * of a single vector. */
+ * probabilities p. Keys that are not visible are left out (NULL: all are). A single vector may have
+ * only `left` columns. */
 ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, const float *visible,
                                      const float *v, ptrdiff_t v_row, float *out, int left,
                                      attn__vec sum)

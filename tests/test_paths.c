@@ -254,7 +254,7 @@ static void little_who(rng *r, little *l)
     for (int b = 0; b < a->batch; b++) {
         l->starts[b] = rng_int(r, 0, a->n_k - 1);
         l->lengths[b] = rng_int(r, rng_int(r, 0, 9) > 0, a->n_k - l->starts[b]);
-        l->map[b] = rng_int(r, 0, a->batch - 1);
+        l->map[b] = rng_int(r, 0, rng_int(r, 0, 1) ? a->batch - 1 : 0);
     }
     if (how == 1) a->k_lengths = l->lengths;
     if (how == 2) a->k_lengths = l->lengths, a->k_starts = l->starts;
@@ -340,6 +340,8 @@ static void little_make(rng *r, little *l)
     a->n_k = rng_int(r, 0, 9) == 0 ? 128 : rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
     if (a->n_q > 8) a->n_k = rng_int(r, 1, 17);
     a->kv_heads = rng_int(r, 0, 2) ? rng_int(r, 1, 9) : 1;
+    /* single rows that stand side by side, some of which share their keys by a map */
+    if (a->n_q == 1 && rng_int(r, 0, 3) == 0) a->batch = 9, a->kv_heads = 1;
     a->heads = a->kv_heads * rng_int(r, 1, (a->n_q > 4 ? 8 : 4) / a->n_q + 1 + (a->n_q > 8));
     a->head_dim = little_width(r);
     a->v_head_dim = little_width(r);
