@@ -6970,7 +6970,7 @@ static ATTN__NEAR int attn__small_fits(const attn_args *a, const attn__shape *s,
                    : rows <= ATTN__SMALL_ROWS || w->described || w->ranges ? 16 : 8;
     return s->n_q >= 1 && s->batch >= 1 && s->n_k >= 1 && s->n_k <= most &&
            s->head_dim <= ATTN__SMALL_DIM && w->kernels->at_once && !a->weights && !a->sinks &&
-           !a->carry_in && !a->carry_out && a->parts == 0 &&
+           !a->carry_in && !a->carry_out &&              /* and so no parts of it */
            !(a->kv && a->kv->shape.storage != ATTN_F32);
 }
 
@@ -11681,6 +11681,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 {
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
     const ptrdiff_t step = g->b_step;
+    const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -11756,7 +11757,9 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     }
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
-    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain)
+    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain); \
+    else if (vecs > (i) && ATTN__X(i) < width) \
+        ATTN__FN(chain_store)(g, r, ATTN__X(i), attn__vset(0.0f))
     ATTN__FN(chain_store)(g, r, x, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
