@@ -11374,8 +11374,8 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
     const ptrdiff_t row = g->b_step;
     const int many = attn__min(n - j, 16), apart = b_head >= row;
     const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
-    const int step = two && !apart ? ATTN__LANES : 16;
-    int x, i, r, pair;
+    int step = 16, x, i, r, pair;
+    if (two && !apart) step = ATTN__LANES;
     for (x = 0; x < many; x += step)
         for (i = h; i < end; i += pair) {
             const float *q = g->a + i * a_head, *next;
@@ -12137,7 +12137,8 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     attn__vec x = attn__vload(s + j);
     if (!whole) {
         const attn__vec at = ATTN__FN(vindex)(j);
-        const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;
+        const int all = kind == 0 && !row;           /* with arrays there is a row */
+        const int lo = all ? 0 : row->lo, hi = all ? f->n : row->hi;
         hidden = attn__or_mask(attn__vless(at, attn__vset((float)lo)),
                                attn__vless(attn__vset((float)(hi - 1)), at));
     }

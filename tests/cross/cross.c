@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     attn_backend list[16];
     int n, b, i;
 #ifdef CROSS_ONLY
-    attn__cpu_word = 1u | 1u << CROSS_ONLY;
+    attn__cpu_word = 1u | 1u << ATTN_SCALAR | 1u << CROSS_ONLY;
     list[0] = CROSS_ONLY;
     n = attn_backends(NULL, 0) == 2;      /* this one and scalar */
     if (!n) puts("golden none 0 0 0");

@@ -17,27 +17,112 @@
 #include <simde/x86/avx512.h>
 #pragma GCC diagnostic pop
 
-/* what SIMDe 0.7.4 lacks, from what it has */
+/* What SIMDe 0.7.4 lacks, as loops: what a newer one has is replaced, so that both say the same. */
 typedef simde__mmask8 __mmask8;
 typedef simde__mmask16 __mmask16;
-#ifndef _mm512_maskz_slli_epi32
-#define _mm512_maskz_slli_epi32(k, a, n)    simde_mm512_maskz_mov_epi32(k, simde_mm512_slli_epi32(a, n))
-#endif
-#ifndef _mm512_maskz_shuffle_ps
-#define _mm512_maskz_shuffle_ps(k, a, b, i) simde_mm512_maskz_mov_ps(k, simde_mm512_shuffle_ps(a, b, i))
-#endif
-#ifndef _mm512_maskz_cvtepu8_epi32
-static inline simde__m512i cross_cvtepu8(simde__mmask16 k, simde__m128i a)
+
+static inline simde__m512 cross_maskz_loadu(simde__mmask16 k, const float *p)
+{
+    float x[16] = { 0 };
+    int i;
+    for (i = 0; i < 16; i++)
+        if (k >> i & 1) x[i] = p[i];                 /* the others may not be read */
+    return simde_mm512_loadu_ps(x);
+}
+#undef _mm512_maskz_loadu_ps
+#define _mm512_maskz_loadu_ps cross_maskz_loadu
+
+static inline simde__m512 cross_shuffle_f32x4(simde__m512 a, simde__m512 b, int which)
+{
+    float x[16], y[16], z[16];
+    int i;
+    simde_mm512_storeu_ps(x, a);
+    simde_mm512_storeu_ps(y, b);
+    for (i = 0; i < 4; i++) memcpy(z + 4 * i, (i < 2 ? x : y) + 4 * (which >> 2 * i & 3), 16);
+    return simde_mm512_loadu_ps(z);
+}
+#undef _mm512_shuffle_f32x4
+#define _mm512_shuffle_f32x4 cross_shuffle_f32x4
+
+static inline simde__m512i cross_cvtepu8(simde__m128i a)
 {
     uint8_t from[16];
     int32_t to[16];
     int i;
     memcpy(from, &a, sizeof from);
     for (i = 0; i < 16; i++) to[i] = from[i];
-    return simde_mm512_maskz_mov_epi32(k, simde_mm512_loadu_si512(to));
+    return simde_mm512_loadu_si512(to);
 }
-#define _mm512_maskz_cvtepu8_epi32 cross_cvtepu8
-#endif
+static inline simde__m512i cross_cvtepu16(simde__m256i a)
+{
+    uint16_t from[16];
+    int32_t to[16];
+    int i;
+    memcpy(from, &a, sizeof from);
+    for (i = 0; i < 16; i++) to[i] = from[i];
+    return simde_mm512_loadu_si512(to);
+}
+static inline simde__m256i cross_cvtepi32(simde__m512i a)
+{
+    int32_t from[16];
+    uint16_t to[16];
+    int i;
+    simde_mm512_storeu_si512(from, a);
+    for (i = 0; i < 16; i++) to[i] = (uint16_t)from[i];
+    return simde_mm256_loadu_si256((simde__m256i *)to);
+}
+#undef _mm512_cvtepu8_epi32
+#undef _mm512_cvtepu16_epi32
+#undef _mm512_cvtepi32_epi16
+#define _mm512_cvtepu8_epi32  cross_cvtepu8
+#define _mm512_cvtepu16_epi32 cross_cvtepu16
+#define _mm512_cvtepi32_epi16 cross_cvtepi32
+
+/* halves, by the compiler's own type: rounded to the nearest even, as the instructions do it */
+static inline simde__m512 cross_cvtph512(simde__m256i a)
+{
+    _Float16 from[16];
+    float to[16];
+    int i;
+    memcpy(from, &a, sizeof from);
+    for (i = 0; i < 16; i++) to[i] = from[i];
+    return simde_mm512_loadu_ps(to);
+}
+static inline simde__m256 cross_cvtph256(simde__m128i a)
+{
+    _Float16 from[8];
+    float to[8];
+    int i;
+    memcpy(from, &a, sizeof from);
+    for (i = 0; i < 8; i++) to[i] = from[i];
+    return simde_mm256_loadu_ps(to);
+}
+static inline simde__m256i cross_cvtps512(simde__m512 a)
+{
+    float from[16];
+    _Float16 to[16];
+    int i;
+    simde_mm512_storeu_ps(from, a);
+    for (i = 0; i < 16; i++) to[i] = (_Float16)from[i];
+    return simde_mm256_loadu_si256((simde__m256i *)to);
+}
+static inline simde__m128i cross_cvtps256(simde__m256 a)
+{
+    float from[8];
+    _Float16 to[8];
+    int i;
+    simde_mm256_storeu_ps(from, a);
+    for (i = 0; i < 8; i++) to[i] = (_Float16)from[i];
+    return simde_mm_loadu_si128((simde__m128i *)to);
+}
+#undef _mm512_cvtph_ps
+#undef _mm256_cvtph_ps
+#undef _mm512_maskz_cvtps_ph
+#undef _mm256_cvtps_ph
+#define _mm512_cvtph_ps cross_cvtph512
+#define _mm256_cvtph_ps cross_cvtph256
+#define _mm512_maskz_cvtps_ph(k, a, how) simde_mm256_maskz_mov_epi16(k, cross_cvtps512(a))
+#define _mm256_cvtps_ph(a, how) cross_cvtps256(a)
 
 /* SIMDe rounds a fused multiply-add twice; this one is the real thing */
 static inline simde__m512 cross_fmadd512(simde__m512 a, simde__m512 b, simde__m512 c)
