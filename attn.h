@@ -12161,21 +12161,49 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
     return x;
 }
 
+/* The same for a panel of keys that exist and are visible by position, where one array of numbers is
+ * all there is: adds `cells`, returns the larger of each lane and `largest`. Sets the lanes of `any`
+ * that see a key to 1. */
+ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec largest,
+                                       attn__vec *any)
+{
+    const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    int i;
+    for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
+        const attn__vec y = attn__vload(cells + i);
+        const attn__vmask hidden = attn__same_bits(y, none);
+        const attn__vec x = attn__choose(hidden, none, attn__vadd(attn__vload(s + i), y));
+        attn__vstore(s + i, x);
+        largest = attn__vmax(largest, x);
+        *any = attn__choose(hidden, *any, one);
+    }
+    return largest;
+}
+
 /* A row with arrays: hides what they hide among the keys j .. end - 1, in s, and returns the
  * largest visible score. */
 ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
+    const int numbers = kind == 1 && !f->visible && !row->keep && !(row->mask && row->bias);
+    const float *cells = row->mask ? row->mask : row->bias;
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
-    for (; j < end; j += ATTN__LANES) {
-        /* two copies of `hide`: most vectors need no look at the ends of the range */
-        const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
-        if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
-        else x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
-        attn__vstore(s + j, x);
-        largest = attn__vmax(largest, x);
+    while (j < end) {
+        if (numbers && j >= row->lo && j + ATTN__PANEL <= row->hi) {
+            ATTN__FETCH(cells + j + f->ahead);           /* as add_arrays does */
+            largest = ATTN__FN(hide_panel)(cells + j, s + j, largest, &any);
+            j += ATTN__PANEL;
+        } else {
+            /* two copies of `hide`: most vectors need no look at the ends of the range */
+            const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
+            if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
+            else x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
+            attn__vstore(s + j, x);
+            largest = attn__vmax(largest, x);
+            j += ATTN__LANES;
+        }
     }
     if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
     return attn__max_lane(largest);

@@ -79,7 +79,7 @@ msvc() # kind, arguments of a compiler
 {
     kind=$1 flags=
     shift
-    [ $kind = clang-cl ] || flags='-U__clang__ -D__cdecl= -Wno-builtin-macro-redefined -msse4.2 -mavx2 -mfma -mavx512f'
+    [ $kind = clang-cl ] || flags='-U__clang__ -D__cdecl= -Wno-builtin-macro-redefined -DATTN_SELF="pass.h"'
     clang-16 --target=x86_64-pc-windows-msvc -fms-compatibility-version=19.30 -O2 -Wall -Wextra $flags -Itests/cross/msvc -I. \
         -c tests/cross/msvc.c -o $out/$kind.obj && \
     x86_64-w64-mingw32-gcc -static -O2 -DCROSS_LINKED -Wl,--defsym,__chkstk=___chkstk_ms "$@" $out/$kind.obj

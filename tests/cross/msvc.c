@@ -2,5 +2,24 @@
 #define ATTN_NO_STDIO
 #define ATTN_THREADS
 #define ATTN_IMPLEMENTATION
+#ifndef __clang__                         /* as cl: the words of all instruction sets, whatever they are compiled for */
+#define __SSE3__
+#define __SSSE3__
+#define __SSE4_1__
+#define __AVX__
+#define __AVX2__
+#define __FMA__
+#define __F16C__
+#define __AVX512F__
+#include <immintrin.h>
+#undef __SSE3__
+#undef __SSSE3__
+#undef __SSE4_1__
+#undef __AVX__
+#undef __AVX2__
+#undef __FMA__
+#undef __F16C__
+#undef __AVX512F__
+#endif
 #include "attn.h"
 int _fltused;                             /* what such objects expect of their C library */
