@@ -2,7 +2,7 @@
 #define ATTN_NO_STDIO
 #define ATTN_THREADS
 #define ATTN_IMPLEMENTATION
-#ifndef __clang__                         /* as cl: the words of all instruction sets, whatever they are compiled for */
+#if defined(_MSC_VER) && !defined(__clang__) /* as cl: words of all instruction sets, whatever it is compiled for */
 #define __SSE3__
 #define __SSSE3__
 #define __SSE4_1__
