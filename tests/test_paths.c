@@ -427,7 +427,8 @@ static void plain_spoil(rng *r, attn_args *a, float *other)
                          &a->k_batch, &a->q_pos, &a->window_left, &a->window_right, &a->parts};
     ptrdiff_t *const strides[] = {a->q_stride, a->k_stride, a->v_stride, a->out_stride};
     static const int values[] = {-1, 0, 1, 2, 3, 5, 100, 127, 128, 0x3fff, 0x4000, INT_MAX};
-    switch (rng_int(r, 0, 16)) {
+    const int **at = &a->k_lengths;
+    switch (rng_int(r, 0, 19)) {
     case 0: case 1: case 2: case 3: case 4: case 5:
         *ints[rng_u32(r) % (sizeof ints / sizeof *ints)] = values[rng_u32(r) % (sizeof values / sizeof *values)];
         break;
@@ -441,6 +442,12 @@ static void plain_spoil(rng *r, attn_args *a, float *other)
     case 13: a->q = rng_int(r, 0, 3) ? other + rng_int(r, 0, 900) : NULL; break;
     case 14: a->k = rng_int(r, 0, 3) ? (const float *)behind(other, rng_int(r, 0, 900)) : NULL; break;
     case 15: a->work = other + rng_int(r, 0, 900), a->work_size = (size_t)rng_int(r, 0, 900); break;
+    case 16: a->lse = rng_int(r, 0, 3) ? (float *)behind(other, rng_int(r, 0, 3600)) : a->out; break;
+    case 17: case 18:
+        if (rng_int(r, 0, 1)) at = &a->k_starts;
+        if (*at && rng_int(r, 0, 1)) ((int *)*at)[rng_int(r, 0, 2)] = rng_int(r, -1, 9);
+        else *at = (const int *)(const void *)(rng_int(r, 0, 3) ? behind(other, rng_int(r, 0, 900)) : (char *)a->out);
+        break;
     default: a->align = (attn_align)rng_int(r, -1, 2), a->weights_stage = (attn_stage)rng_int(r, -1, 5); break;
     }
 }
@@ -455,11 +462,22 @@ static void test_plain(void)
         attn__why why;
         attn_kv kv, *cache = NULL;
         attn_args a;
+        int starts[3], lengths[3];
         memset(&a, 0, sizeof a), memset(&plain, 0x55, sizeof plain), memset(&s, 0x55, sizeof s);
         a.batch = rng_int(&r, 1, 3), a.n_q = rng_int(&r, 1, 4), a.n_k = rng_int(&r, 1, 5);
         a.heads = 2, a.kv_heads = rng_int(&r, 0, 2), a.head_dim = rng_int(&r, 1, 8);
         a.out = memory, a.q = memory + 1000, a.k = memory + 2000, a.v = memory + 3000;
         a.causal = (attn_causal)rng_int(&r, 0, 2);
+        if (rng_int(&r, 0, 3) == 0) a.lse = memory + 5000;
+        if (rng_int(&r, 0, 3) == 0) a.window_left = rng_int(&r, 0, 4), a.window_right = rng_int(&r, 0, 4);
+        if (rng_int(&r, 0, 3) == 0) {
+            for (int b = 0; b < 3; b++) {
+                starts[b] = rng_int(&r, 0, a.n_k);
+                lengths[b] = rng_int(&r, 0, a.n_k - starts[b]);
+            }
+            if (rng_int(&r, 0, 1)) a.k_starts = starts;
+            if (rng_int(&r, 0, 1)) a.k_lengths = lengths;
+        }
         if (rng_int(&r, 0, 3) == 0) {
             attn_kv_args make;
             memset(&make, 0, sizeof make);
