@@ -44,33 +44,22 @@ static inline simde__m512 cross_shuffle_f32x4(simde__m512 a, simde__m512 b, int 
 #undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_f32x4 cross_shuffle_f32x4
 
-static inline simde__m512i cross_cvtepu8(simde__m128i a)
-{
-    uint8_t from[16];
-    int32_t to[16];
-    int i;
-    memcpy(from, &a, sizeof from);
-    for (i = 0; i < 16; i++) to[i] = from[i];
-    return simde_mm512_loadu_si512(to);
-}
-static inline simde__m512i cross_cvtepu16(simde__m256i a)
-{
-    uint16_t from[16];
-    int32_t to[16];
-    int i;
-    memcpy(from, &a, sizeof from);
-    for (i = 0; i < 16; i++) to[i] = from[i];
-    return simde_mm512_loadu_si512(to);
-}
-static inline simde__m256i cross_cvtepi32(simde__m512i a)
-{
-    int32_t from[16];
-    uint16_t to[16];
-    int i;
-    simde_mm512_storeu_si512(from, a);
-    for (i = 0; i < 16; i++) to[i] = (uint16_t)from[i];
-    return simde_mm256_loadu_si256((simde__m256i *)to);
-}
+/* number by number from one vector to another */
+#define CROSS_CONVERT(name, to_vector, to_type, from_vector, from_type, n)                                             \
+    static inline to_vector name(from_vector a)                                                                        \
+    {                                                                                                                  \
+        from_type from[n];                                                                                             \
+        to_type to[n];                                                                                                 \
+        to_vector result;                                                                                              \
+        int i;                                                                                                         \
+        memcpy(from, &a, sizeof from);                                                                                 \
+        for (i = 0; i < n; i++) to[i] = (to_type)from[i];                                                              \
+        memcpy(&result, to, sizeof result);                                                                            \
+        return result;                                                                                                 \
+    }
+CROSS_CONVERT(cross_cvtepu8, simde__m512i, int32_t, simde__m128i, uint8_t, 16)
+CROSS_CONVERT(cross_cvtepu16, simde__m512i, int32_t, simde__m256i, uint16_t, 16)
+CROSS_CONVERT(cross_cvtepi32, simde__m256i, uint16_t, simde__m512i, int32_t, 16)
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_cvtepu16_epi32
 #undef _mm512_cvtepi32_epi16
@@ -79,42 +68,10 @@ static inline simde__m256i cross_cvtepi32(simde__m512i a)
 #define _mm512_cvtepi32_epi16 cross_cvtepi32
 
 /* halves, by the compiler's own type: rounded to the nearest even, as the instructions do it */
-static inline simde__m512 cross_cvtph512(simde__m256i a)
-{
-    _Float16 from[16];
-    float to[16];
-    int i;
-    memcpy(from, &a, sizeof from);
-    for (i = 0; i < 16; i++) to[i] = from[i];
-    return simde_mm512_loadu_ps(to);
-}
-static inline simde__m256 cross_cvtph256(simde__m128i a)
-{
-    _Float16 from[8];
-    float to[8];
-    int i;
-    memcpy(from, &a, sizeof from);
-    for (i = 0; i < 8; i++) to[i] = from[i];
-    return simde_mm256_loadu_ps(to);
-}
-static inline simde__m256i cross_cvtps512(simde__m512 a)
-{
-    float from[16];
-    _Float16 to[16];
-    int i;
-    simde_mm512_storeu_ps(from, a);
-    for (i = 0; i < 16; i++) to[i] = (_Float16)from[i];
-    return simde_mm256_loadu_si256((simde__m256i *)to);
-}
-static inline simde__m128i cross_cvtps256(simde__m256 a)
-{
-    float from[8];
-    _Float16 to[8];
-    int i;
-    simde_mm256_storeu_ps(from, a);
-    for (i = 0; i < 8; i++) to[i] = (_Float16)from[i];
-    return simde_mm_loadu_si128((simde__m128i *)to);
-}
+CROSS_CONVERT(cross_cvtph512, simde__m512, float, simde__m256i, _Float16, 16)
+CROSS_CONVERT(cross_cvtph256, simde__m256, float, simde__m128i, _Float16, 8)
+CROSS_CONVERT(cross_cvtps512, simde__m256i, _Float16, simde__m512, float, 16)
+CROSS_CONVERT(cross_cvtps256, simde__m128i, _Float16, simde__m256, float, 8)
 #undef _mm512_cvtph_ps
 #undef _mm256_cvtph_ps
 #undef _mm512_maskz_cvtps_ph
