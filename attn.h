@@ -1279,6 +1279,7 @@ typedef struct attn__softmax {
 
 /* A few rows of queries over a few keys: everything at once. */
 enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 256, ATTN__SMALL_KEYS = ATTN__CHUNK };
+enum { ATTN__SMALL_NEAR = 16 };           /* up to so many keys nothing is asked for ahead */
 typedef struct attn__small {
     const float *q[ATTN__SMALL_ROWS];     /* the query of each row, and where its keys and values */
     const float *k[ATTN__SMALL_ROWS];     /* begin; rows of a group share them */
@@ -4935,7 +4936,6 @@ enum {
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
     ATTN__NARROW = 64,                    /* rows of so few floats are not read in slices */
-    ATTN__SOON = 8,                       /* keys from the V that is read to what is asked for */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
@@ -6513,11 +6513,8 @@ static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
         else if (more && s->k[1] == s->v[1])
             g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
     } else if (block->direct && block->kv_heads == 1) {
-        /* a head alone: its own rows, a few keys on; K asks for its own */
-        if (view->first + hi + ATTN__SOON <= keys) {
-            g->ahead = (const float *)source[local].v + (lo + ATTN__SOON) * s->v[1];
-            g->ahead_row = s->v[1];
-        }
+        /* a head alone: K asks for its own keys, and V is read as it lies, which the processor
+           itself runs ahead of */
     } else if (hi < band->hi) {
         /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
            evict the current ones: each head asks for a share of the memory that follows */
@@ -11030,6 +11027,19 @@ ATTN__V void ATTN__FN(prefetch)(const float *p, ptrdiff_t row, const int n)
     }
 }
 
+/* Reads n lines that are soon read again. One stream from memory is a quarter faster so than by
+ * prefetching: AMD's processors run ahead of what is read, not of what is prefetched, and have room
+ * for more lines then. */
+ATTN__V void ATTN__FN(touch)(const float *p, const int n)
+{
+#define ATTN__TOUCH(i) (void)((const volatile float *)p)[(i) * 16]
+    ATTN__TOUCH(0);
+    if (n > 1) ATTN__TOUCH(1);
+    if (n > 2) { ATTN__TOUCH(2); ATTN__TOUCH(3); }
+    if (n > 4) { ATTN__TOUCH(4); ATTN__TOUCH(5); ATTN__TOUCH(6); ATTN__TOUCH(7); }
+#undef ATTN__TOUCH
+}
+
 /* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
 /* to = from * by, row by row */
 static ATTN__NEAR ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
@@ -11285,12 +11295,13 @@ ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int ve
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const attn__gemm *g, const float *q, const float *q1,
                                   const float *k, const float *k1, float *c, float *c1, int last,
-                                  const float *next)
+                                  const float *next, const int alone)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
     /* While a few components of these keys are in work, `lines` lines of the next ones are fetched:
        in 16 components, a line of memory, all have been asked for. Read linearly, the keys of all
-       heads may lie side by side. */
+       heads may lie side by side. alone: of the only head, one behind the other; `next` may be
+       read. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
     const int linear = ATTN__FN(linear)(row), mixed = linear && row != g->depth;
     const ptrdiff_t fetch_row = linear ? 16 : row, on = (mixed ? heads : 1) * lines * 16;
@@ -11300,7 +11311,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
-        if (next) {
+        if (ATTN__LANES == 8 && rows == 1 && next && alone) {
+            ATTN__FN(touch)(next, lines);
+            next += on;
+        } else if (next) {
             const float *at = next
                 + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
             ATTN__FN(prefetch)(at, fetch_row, lines);
@@ -11352,12 +11366,12 @@ ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const flo
     for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
-                             attn__min(ATTN__LANES, n - x) - 1, NULL);
+                             attn__min(ATTN__LANES, n - x) - 1, NULL, 0);
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. */
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  const float *next)
+                                  const float *next, const int alone)
 {
     /* Each vector of keys prefetches its own part of the next 16: rows, or so much of the memory
        that is read linearly. */
@@ -11367,13 +11381,13 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row)
         for (x = 0; x < 16; x += ATTN__LANES)
             ATTN__FN(score_tile)(4, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
-                                 next ? next + x * next_row : NULL);
+                                 next ? next + x * next_row : NULL, 0);
     for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row)
         for (x = 0; x < 16; x += two)
             ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k,
-                                 c + x, c, full, next ? next + x * next_row : NULL);
+                                 c + x, c, full, next ? next + x * next_row : NULL, 0);
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next, alone);
 }
 
 /* What a tile asks for while it takes `step` keys from key j of n on, of `pair` heads from head h
@@ -11430,13 +11444,13 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
                                          c + (pair > 1 ? r * c_head : r * g->c_row), many - x,
                                          16 - x);
             else if (pair == 1)
-                ATTN__FN(score_rows)(g, q, k, c, next);
+                ATTN__FN(score_rows)(g, q, k, c, next, heads == 1 && row == g->depth);
             else if (take == 16)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c,
-                                     c + c_head, ATTN__LANES - 1, next);
+                                     c + c_head, ATTN__LANES - 1, next, 0);
             else
                 ATTN__FN(score_tile)(1, 2, 1, g, q, q + a_head, k, k + b_head, c, c + c_head,
-                                     ATTN__LANES - 1, next);
+                                     ATTN__LANES - 1, next, 0);
         }
 }
 
@@ -11661,10 +11675,8 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, ptrdiff_t second,
                              int x)
 {
-    /* so many of the rows left are taken next; with 16 lanes a tile of one row is half as fast,
-       so that 5 and 7 are not split into 4 + 1 and 6 + 1 */
-    static const unsigned char part[12] = { 0, 1, 2, 3, 4, ATTN__LANES == 16 ? 5 : 3, 6,
-                                            ATTN__LANES == 16 ? 7 : 4, 8, 6, 6, 8 };
+    /* so many of the rows left are taken next: no single one is left behind others */
+    static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 6, 4, 8, 6, 6, 8 };
     int r = 0;
     if (g->b_step == 16 && vecs == 2 && ATTN__ISA != 2)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -11679,10 +11691,6 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
 #endif
 #if ATTN__ROWS > 6
         case 6: ATTN__FN(tile)(ATTN_F32, 6, vecs, g, r, b, second, x, 0); break;
-#endif
-#if ATTN__LANES == 16
-        case 7: ATTN__FN(tile)(ATTN_F32, 7, vecs, g, r, b, second, x, 0); break;
-        case 5: ATTN__FN(tile)(ATTN_F32, 5, vecs, g, r, b, second, x, 0); break;
 #endif
         case 4: ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x, 0); break;
         case 3: ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x, 0); break;
@@ -11949,7 +11957,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 8, g, 0, NULL, x, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x, 0);
-    } else if (g->rows == 2) {
+    } else if (g->rows == 2 && ATTN__ISA != 2) {
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x, 0);
     }
@@ -11963,8 +11971,8 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const float *visible,
-                                  const unsigned char *step, int steps)
+ATTN__V void ATTN__FN(select_floats)(const attn__gemm *g, const float *visible,
+                                     const unsigned char *step, int steps)
 {
     const int width = (g->panels - (g->part > 0)) * 16;
     float p[ATTN__CHUNK];
@@ -11992,25 +12000,17 @@ ATTN__V void ATTN__FN(select_how)(const int how, const attn__gemm *g, const floa
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
         x = 0;
-        if (how == ATTN_F32)
-            for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-                ATTN__FN(wide_tile)(how, 1, 8, &one, 0, list, x, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 4, &one, 0, list, x, 0);
-        if (how == ATTN_F32)
-            for (; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
-                ATTN__FN(part)(&one, 0, list, x);
-        else
-            for (; x < width; x += ATTN__LANES)
-                ATTN__FN(wide_tile)(how, 1, 1, &one, 0, list, x, 0);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, &one, 0, list, x, 0);
+        for (; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
+            ATTN__FN(part)(&one, 0, list, x);
     }
 }
 
-#if ATTN__SLOW
-/* as gemm_pieces, with all steps of one panel at a time */
+/* The same with 16-bit values: those that may take part are widened first, a panel at a time. */
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
                                           const unsigned char *step, int steps);
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm *g,
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
                                                                 const float *visible,
                                                                 const unsigned char *step,
                                                                 int steps)
@@ -12025,33 +12025,22 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_pieces)(const attn__gemm
     part.panels = 1;
     for (p = 0; p < g->panels; p++) {
         const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel;
-        for (t = 0; t < g->depth; t++)
-            ATTN__FN(widen)(b + t * 16, at + t * g->b_step, 16, g->stored);
+        const int n = step ? steps : g->depth;
+        for (t = 0; t < n; t++) {
+            const int j = step ? step[t] : t;
+            ATTN__FN(widen)(b + j * 16, at + j * g->b_step, 16, g->stored);
+        }
         part.c = g->c + p * 16;
         if (g->from) part.from = g->from + p * 16;
         ATTN__FN(select)(&part, visible, step, steps);
     }
-}
-#endif
-
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
-                                                                const float *visible,
-                                                                const unsigned char *step,
-                                                                int steps)
-{
-    const int how = attn__how(g->stored);
-#if ATTN__SLOW
-    if (ATTN__PIECES(how)) { ATTN__FN(select_pieces)(g, visible, step, steps); return; }
-#endif
-    if (how == ATTN_F16) ATTN__FN(select_how)(ATTN_F16, g, visible, step, steps);
-    else ATTN__FN(select_how)(ATTN_BF16, g, visible, step, steps);
 }
 
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
                                           const unsigned char *step, int steps)
 {
     if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible, step, steps);
-    else ATTN__FN(select_how)(ATTN_F32, g, visible, step, steps);
+    else ATTN__FN(select_floats)(g, visible, step, steps);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
@@ -12317,16 +12306,16 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
 #if ATTN__LANES >= 8
 /* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
 /* x and y: the panel of row r, hidden keys at -inf */
-ATTN__V void ATTN__FN(panel_hide)(const int kind, const int whole, const attn__softmax *f, int r,
-                                  int j, attn__vec *x, attn__vec *y)
+ATTN__V void ATTN__FN(panel_hide)(const int kind, const attn__softmax *f, int r, int j,
+                                  attn__vec *x, attn__vec *y)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
     const float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, j, &any);
+    *x = *y = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
     if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, whole, f, row, s, visible, j + ATTN__LANES, &any);
+        *y = ATTN__FN(hide)(kind, 0, f, row, s, visible, j + ATTN__LANES, &any);
     if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
         f->seen[r] = 1;
 }
@@ -12348,7 +12337,7 @@ ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, int j, attn
 
 /* Four rows side by side, so that their trees share instructions. Behind the last row it is
  * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softmax *f, int j)
+ATTN__V void ATTN__FN(panels)(const int kind, const attn__softmax *f, int j)
 {
     const int last = f->rows - 1;
     int r;
@@ -12356,10 +12345,10 @@ ATTN__V void ATTN__FN(panels)(const int kind, const int whole, const attn__softm
         const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last);
         const int r3 = attn__min(r + 3, last);
         attn__vec x0, x1, x2, x3, y0, y1, y2, y3;
-        ATTN__FN(panel_hide)(kind, whole, f, r, j, &x0, &y0);
-        ATTN__FN(panel_hide)(kind, whole, f, r1, j, &x1, &y1);
-        ATTN__FN(panel_hide)(kind, whole, f, r2, j, &x2, &y2);
-        ATTN__FN(panel_hide)(kind, whole, f, r3, j, &x3, &y3);
+        ATTN__FN(panel_hide)(kind, f, r, j, &x0, &y0);
+        ATTN__FN(panel_hide)(kind, f, r1, j, &x1, &y1);
+        ATTN__FN(panel_hide)(kind, f, r2, j, &x2, &y2);
+        ATTN__FN(panel_hide)(kind, f, r3, j, &x3, &y3);
         if (ATTN__LANES == 16)
             attn__reduce_four(f->m + r, 1, x0, x1, x2, x3);
         else
@@ -12380,13 +12369,12 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     const attn__runs *runs = &f->runs;
     int r, i;
 #if ATTN__LANES >= 8
-    /* 16 keys: whether there are arrays, a range, or neither, is decided once for all rows. One or
-       two rows gain nothing side by side. */
+    /* 16 keys: whether there are arrays is decided once for all rows. One or two rows gain nothing
+       side by side. */
     if (f->rows > 2 && f->simple && runs->n == 1 &&
         runs->hi[0] - runs->lo[0] == ATTN__PANEL) {
-        if (f->arrays) ATTN__FN(panels)(1, 0, f, runs->lo[0]);
-        else if (f->row || f->n < ATTN__PANEL) ATTN__FN(panels)(0, 0, f, runs->lo[0]);
-        else ATTN__FN(panels)(0, 1, f, runs->lo[0]);
+        if (f->arrays) ATTN__FN(panels)(1, f, runs->lo[0]);
+        else ATTN__FN(panels)(0, f, runs->lo[0]);
         return;
     }
 #endif
@@ -12467,21 +12455,62 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 #else
 #define ATTN__SMALL ATTN__FN(at_once)
 /* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */
+/* Is anything asked for while `keys` keys from `key` on are in work? As many next ones, unless all
+ * are few and near, or would push those in work out of L1. */
+ATTN__V int ATTN__FN(small_asks)(const attn__small *f, int key, const int keys)
+{
+    return f->n > ATTN__SMALL_NEAR && key + 2 * keys <= f->hi &&
+           (f->k_row == f->head_dim || !ATTN__ALIASES(f->k_row));
+}
+
+/* From component t of a key to the lines that are asked for then: in 16 components, a line of
+ * memory, all lines of the next keys. Keys that lie one behind the other are asked for from end to
+ * end. */
+ATTN__V ptrdiff_t ATTN__FN(small_on)(const attn__small *f, int t, const int keys)
+{
+    const int lines = keys * ATTN__TRANSPOSED / 16;
+    const ptrdiff_t row = f->k_row;
+    if (row == f->head_dim) return keys * row + (keys - 1) * t;
+    return (keys + t % 16 / ATTN__TRANSPOSED * lines) * row - t % 16;
+}
+
+ATTN__V void ATTN__FN(small_ask)(const attn__small *f, const float *k, const int keys)
+{
+    const int lines = keys * ATTN__TRANSPOSED / 16;
+    const ptrdiff_t row = f->k_row;
+    if (row == f->head_dim) {
+        ATTN__FN(touch)(k, attn__min(lines, 8));
+        if (lines > 8) ATTN__FN(touch)(k + 8 * 16, 8);
+    } else {
+        ATTN__FN(prefetch)(k, row, attn__min(lines, 8));
+        if (lines > 8) ATTN__FN(prefetch)(k + 8 * row, row, 8);
+    }
+}
+
 /* Scores of `rows` rows (1 or 4) from row r on, against one vector of keys from `key` on; lanes
  * behind `last` repeat that key. shared: all four read the same keys, which are transposed once.
  * s0..s3 are the chains of the rows. */
-ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn__small *f, int r,
-                                    const float *q, float *s, int key, int last)
+ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const int asks,
+                                    const attn__small *f, int r, const float *q, float *s, int key,
+                                    int last)
 {
     const ptrdiff_t row = f->k_row, at = key * row;
     const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
     const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
+    const float *q0 = q;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t;
 #define ATTN__DOT(i, chain, k) \
     chain = ATTN__FN(dot)(chain, q + (i) * ATTN__SMALL_DIM, x, ATTN__TRANSPOSED); \
     k += ATTN__TRANSPOSED
     for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
+        if (asks) {
+            const ptrdiff_t on = ATTN__FN(small_on)(f, (int)(q - q0), ATTN__LANES);
+            ATTN__FN(small_ask)(f, k0 + on, ATTN__LANES);
+            ATTN__FN(small_ask)(f, k1 + on, ATTN__LANES);
+            ATTN__FN(small_ask)(f, k2 + on, ATTN__LANES);
+            ATTN__FN(small_ask)(f, k3 + on, ATTN__LANES);
+        }
         attn__transpose(x, k0, row, last);
         ATTN__DOT(0, s0, k0);
         if (rows == 1) continue;
@@ -12500,21 +12529,19 @@ ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn
     if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
 }
 
-/* Of one row, against two vectors of keys where there are so many: a chain alone waits for itself
- * at every step. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
-                                                            const float *q, float *s, int key)
+/* Scores of one row against two vectors of keys at k, since a chain alone waits for itself at every
+ * step. Lanes of the second behind `last` repeat that key. */
+ATTN__V void ATTN__FN(small_pair)(const int asks, const attn__small *f, const float *k,
+                                  const float *q, float *s, int last)
 {
     const ptrdiff_t row = f->k_row;
-    const float *k = f->k[r] + key * row, *k1 = k + ATTN__LANES * row;
-    const int left = f->hi - key, last = attn__min(ATTN__LANES, left - ATTN__LANES) - 1;
+    const float *k1 = k + ATTN__LANES * row, *q0 = q;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, x[ATTN__TRANSPOSED];
     int t;
-    if (left <= ATTN__LANES) {
-        ATTN__FN(small_vector)(1, 0, f, r, q, s, key, left - 1);
-        return;
-    }
     for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
+        if (asks)
+            ATTN__FN(small_ask)(f, k + ATTN__FN(small_on)(f, (int)(q - q0), 2 * ATTN__LANES),
+                                2 * ATTN__LANES);
         attn__transpose(x, k, row, ATTN__LANES - 1);
         s0 = ATTN__FN(dot)(s0, q, x, ATTN__TRANSPOSED);
         attn__transpose(x, k1, row, last);
@@ -12522,8 +12549,22 @@ static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const att
         k += ATTN__TRANSPOSED;
         k1 += ATTN__TRANSPOSED;
     }
-    attn__vstore(s + key, s0);
-    attn__vstore(s + key + ATTN__LANES, s1);
+    attn__vstore(s, s0);
+    attn__vstore(s + ATTN__LANES, s1);
+}
+
+/* Scores of row r against two vectors of keys from `key` on, or so much as there is. */
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
+                                                            const float *q, float *s, int key)
+{
+    const float *k = f->k[r] + key * f->k_row;
+    const int left = f->hi - key;
+    if (left <= ATTN__LANES)
+        ATTN__FN(small_vector)(1, 0, 0, f, r, q, s, key, left - 1);
+    else if (ATTN__FN(small_asks)(f, key, 2 * ATTN__LANES))
+        ATTN__FN(small_pair)(1, f, k, q, s + key, ATTN__LANES - 1);
+    else
+        ATTN__FN(small_pair)(0, f, k, q, s + key, attn__min(ATTN__LANES, left - ATTN__LANES) - 1);
 }
 
 #if ATTN__LANES > 4
@@ -12622,12 +12663,15 @@ ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn
     int i;
     if (shared)
         for (; key < f->hi; key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
+            ATTN__FN(small_vector)(rows, shared, 0, f, r, q, s, key,
                                    attn__min(ATTN__LANES, f->hi - key) - 1);
     /* Four rows together have code of their own for whole vectors alone. */
-    else if (rows > 1)
+    else if (rows > 1) {
+        for (; ATTN__FN(small_asks)(f, key, ATTN__LANES); key += ATTN__LANES)
+            ATTN__FN(small_vector)(rows, shared, 1, f, r, q, s, key, ATTN__LANES - 1);
         for (; key + ATTN__LANES <= f->hi; key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
+            ATTN__FN(small_vector)(rows, shared, 0, f, r, q, s, key, ATTN__LANES - 1);
+    }
 #if ATTN__LANES > 4
     if (rows > 1 && key < f->hi && key + 4 >= f->hi) {
         for (i = 0; i < rows; i += ATTN__LANES / 4)
@@ -12681,16 +12725,18 @@ ATTN__V float ATTN__FN(small_softmax)(float *s, int n)
 
 /* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its
  * probabilities p. Keys that are not visible are left out (NULL: all are). A single vector may have
- * only `left` columns. */
-ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, const float *visible,
-                                     const float *v, ptrdiff_t v_row, float *out, int left,
-                                     attn__vec sum)
+ * only `left` columns. Rows of one head among many are asked for eight keys ahead: the processor
+ * itself runs ahead only of rows that lie one behind the other. */
+ATTN__V void ATTN__FN(small_columns)(const int vecs, const int asks, int n, const float *p,
+                                     const float *visible, const float *v, ptrdiff_t v_row,
+                                     float *out, int left, attn__vec sum)
 {
     attn__vec c0 = attn__vset(0.0f), c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0;
     int j;
 #define ATTN__AT(i) ((i) * ATTN__LANES)
     for (j = 0; j < n; j++, v += v_row) {
         const attn__vec x = attn__vset(p[j]);
+        if (asks && j + 8 < n) ATTN__FN(prefetch)(v + 8 * v_row, 16, vecs * ATTN__LANES / 16);
         if (visible && visible[j] == 0.0f) continue;
         if (vecs == 1) { c0 = attn__vfma(x, attn__load_part(v, left), c0); continue; }
         c0 = attn__vfma(x, attn__vload(v), c0);
@@ -12723,27 +12769,27 @@ ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, cons
 
 /* The outputs of row r over n keys from v on, whose probabilities p add up to `sum`; visible NULL:
  * all of them are. */
-ATTN__V void ATTN__FN(small_output)(const attn__small *f, int r, int n, const float *p,
-                                    const float *visible, const float *v, float sum)
+ATTN__V void ATTN__FN(small_output)(const int asks, const attn__small *f, int r, int n,
+                                    const float *p, const float *visible, const float *v, float sum)
 {
     const ptrdiff_t row = f->v_row;
     const attn__vec by = attn__vset(sum);
     const int end = f->v_head_dim;
     float *out = f->out[r];
     int x = 0;
-    if (visible) {
+    if (!asks && visible) {
         for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
-            ATTN__FN(small_columns)(4, n, p, visible, v + x, row, out + x, 0, by);
+            ATTN__FN(small_columns)(4, 0, n, p, visible, v + x, row, out + x, 0, by);
         for (; x < end; x += ATTN__LANES)
-            ATTN__FN(small_columns)(1, n, p, visible, v + x, row, out + x, end - x, by);
+            ATTN__FN(small_columns)(1, 0, n, p, visible, v + x, row, out + x, end - x, by);
         return;
     }
     for (; x + 8 * ATTN__LANES <= end; x += 8 * ATTN__LANES)
-        ATTN__FN(small_columns)(8, n, p, NULL, v + x, row, out + x, 0, by);
+        ATTN__FN(small_columns)(8, asks, n, p, NULL, v + x, row, out + x, 0, by);
     for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
-        ATTN__FN(small_columns)(4, n, p, NULL, v + x, row, out + x, 0, by);
+        ATTN__FN(small_columns)(4, asks, n, p, NULL, v + x, row, out + x, 0, by);
     for (; x < end; x += ATTN__LANES)
-        ATTN__FN(small_columns)(1, n, p, NULL, v + x, row, out + x, end - x, by);
+        ATTN__FN(small_columns)(1, 0, n, p, NULL, v + x, row, out + x, end - x, by);
 }
 
 /* The outputs of all rows, from their probabilities p and the sums of these. */
@@ -12757,10 +12803,20 @@ static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const
         const attn__softmax *softmax = f->softmax;
         const int lo = softmax ? softmax->row[r].lo : 0, hi = softmax ? softmax->row[r].hi : f->n;
         if (softmax && !softmax->seen[r]) continue;
-        ATTN__FN(small_output)(f, r, hi - lo, p + lo,
+        ATTN__FN(small_output)(0, f, r, hi - lo, p + lo,
                                visible ? visible + r * ATTN__SMALL_KEYS + lo : NULL,
                                f->v[r] + lo * f->v_row, sum[r]);
     }
+}
+
+/* The same of rows that see everything, where V is that of one head among many. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs_apart)(const attn__small *f,
+                                                                      const float *p,
+                                                                      const float *sum)
+{
+    int r;
+    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS)
+        ATTN__FN(small_output)(1, f, r, f->n, p, NULL, f->v[r], sum[r]);
 }
 
 /* Scores s to outputs, of rows that do not all see everything. */
@@ -12811,7 +12867,9 @@ static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
     }
     for (r = 0; r < f->rows; r++)
         sum[r] = ATTN__FN(small_softmax)(s + r * ATTN__SMALL_KEYS, f->n);
-    ATTN__FN(small_outputs)(f, s, NULL, sum);
+    if (f->n > ATTN__SMALL_NEAR && f->v_row > f->v_head_dim && !ATTN__ALIASES(f->v_row))
+        ATTN__FN(small_outputs_apart)(f, s, sum);
+    else ATTN__FN(small_outputs)(f, s, NULL, sum);
 }
 
 #endif
