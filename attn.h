@@ -3238,8 +3238,8 @@ ATTN__INLINE int attn__plain_options(const attn_args *a)
 
 /* Does memory of `bytes` at `at` meet what is written, so many bytes of out and lse? Or is nothing
    there? */
-ATTN__INLINE int attn__plain_meets(const attn_args *a, const void *at, size_t bytes, size_t out,
-                                   size_t lse)
+static ATTN__NEAR ATTN__NOINLINE int attn__plain_meets(const attn_args *a, const void *at,
+                                                       size_t bytes, size_t out, size_t lse)
 {
     return !at || attn__meet((size_t)a->out, out, (size_t)at, bytes) ||
            (a->lse && attn__meet((size_t)a->lse, lse, (size_t)at, bytes)) ||
@@ -11678,7 +11678,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     /* so many of the rows left are taken next: no single one is left behind others */
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 6, 4, 8, 6, 6, 8 };
     int r = 0;
-    if (g->b_step == 16 && vecs == 2 && ATTN__ISA != 2)
+    if (g->b_step == 16 && vecs == 2 && ATTN__LANES == 8)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
             ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -11971,10 +11971,11 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-ATTN__V void ATTN__FN(select_floats)(const attn__gemm *g, const float *visible,
-                                     const unsigned char *step, int steps)
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_floats)(const attn__gemm *g,
+                                                                const float *visible,
+                                                                const unsigned char *step,
+                                                                int steps)
 {
-    const int width = (g->panels - (g->part > 0)) * 16;
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
@@ -11999,17 +12000,12 @@ ATTN__V void ATTN__FN(select_floats)(const attn__gemm *g, const float *visible,
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        x = 0;
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, &one, 0, list, x, 0);
-        for (; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
+        for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
             ATTN__FN(part)(&one, 0, list, x);
     }
 }
 
 /* The same with 16-bit values: those that may take part are widened first, a panel at a time. */
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
-                                          const unsigned char *step, int steps);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
                                                                 const float *visible,
                                                                 const unsigned char *step,
@@ -12032,7 +12028,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm
         }
         part.c = g->c + p * 16;
         if (g->from) part.from = g->from + p * 16;
-        ATTN__FN(select)(&part, visible, step, steps);
+        ATTN__FN(select_floats)(&part, visible, step, steps);
     }
 }
 
