@@ -3238,8 +3238,8 @@ ATTN__INLINE int attn__plain_options(const attn_args *a)
 
 /* Does memory of `bytes` at `at` meet what is written, so many bytes of out and lse? Or is nothing
    there? */
-static ATTN__NEAR ATTN__NOINLINE int attn__plain_meets(const attn_args *a, const void *at,
-                                                       size_t bytes, size_t out, size_t lse)
+ATTN__INLINE int attn__plain_meets(const attn_args *a, const void *at, size_t bytes, size_t out,
+                                   size_t lse)
 {
     return !at || attn__meet((size_t)a->out, out, (size_t)at, bytes) ||
            (a->lse && attn__meet((size_t)a->lse, lse, (size_t)at, bytes)) ||
