@@ -1185,7 +1185,8 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 
 /* The one matrix product of the library, columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
-   where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. */
+   where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
+   16 apart, or in rows, where panels are. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -10948,12 +10949,18 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #else
 #define ATTN__BARRIER
 #endif
-/* How an opaque pointer came about, clang cannot tell: it would walk from row to row, an addition
-   for each. */
-#ifdef __clang__
-#define ATTN__OPAQUE(p) __asm__("" : "+r"(p))
+/* How an opaque number came about, compilers cannot tell. Else clang would walk from row to row, an
+   addition for each, and gcc would keep a register for each step, more than there are. */
+#if defined(__GNUC__) || defined(__clang__)
+#define ATTN__OPAQUE(x) __asm__("" : "+r"(x))
 #else
-#define ATTN__OPAQUE(p) (void)0
+#define ATTN__OPAQUE(x) (void)0
+#endif
+/* With 32 registers for 12 rows, gcc does better when it sees everything. */
+#ifdef __clang__
+#define ATTN__HIDES(rows) 1
+#else
+#define ATTN__HIDES(rows) ((rows) < 12)
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -11552,12 +11559,22 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
+/* do(i) for each of the next n steps: 1, 2, 4 or 8 of them */
+#define ATTN__EACH(n, do) \
+    do(0) \
+    if ((n) > 1) do(1) \
+    if ((n) > 2) { do(2) do(3) } \
+    if ((n) > 4) { do(4) do(5) do(6) do(7) }
+
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` values behind. packed: steps are 16 values apart, which takes no register. */
+ * `second` values behind. packed: steps are 16 values apart, which takes no register. Tiles that do
+ * most of the work do the most steps before they look for more. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                             int r, const void *b, ptrdiff_t second, int x, const int packed)
 {
-    const ptrdiff_t row = g->a_row, step = packed ? 16 : g->b_step;
+    const int many = packed ? 8 : how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
+    const ptrdiff_t step = packed ? 16 : g->b_step;
+    ptrdiff_t row = g->a_row;
 
     /* What comes after this product is prefetched along the way, once: by the first rows. */
     const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
@@ -11612,38 +11629,33 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         if (rows > 11) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
         ATTN__BARRIER; \
     }
-/* the steps so far are done: so many of each row, and of b; and what comes next is asked for */
+/* what the i-th step from here asks for: a part of what comes next */
+#define ATTN__AHEAD(i) { \
+        if (how == ATTN_F32) \
+            ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16); \
+        else                                         /* 32 values to a line, or a part of one */ \
+            ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32); \
+        ahead = ATTN__FN(at)(how, ahead, ahead_row); \
+    }
 #define ATTN__STEPS(n) \
+    if (ahead) { ATTN__EACH(n, ATTN__AHEAD) } \
+    if (ATTN__HIDES(rows)) { \
+        ATTN__OPAQUE(row); \
+        ATTN__OPAQUE(a0); \
+        if (rows > 3) ATTN__OPAQUE(a3); \
+        if (rows > 6) ATTN__OPAQUE(a6); \
+        if (rows > 9) ATTN__OPAQUE(a9); \
+    } \
+    ATTN__EACH(n, ATTN__STEP) \
     a0 += n; \
     if (rows > 3) a3 += n; \
     if (rows > 6) a6 += n; \
     if (rows > 9) a9 += n; \
-    b = ATTN__FN(at)(how, b, (n) * step)
-#define ATTN__AHEAD \
-    if (how == ATTN_F32) \
-        ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16); \
-    else                                             /* 32 values to a line, or a part of one */ \
-        ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32); \
-    ahead = ATTN__FN(at)(how, ahead, ahead_row)
-    for (t = g->depth; t >= 4; t -= 4) {
-        if (ahead) { ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; ATTN__AHEAD; }
-        ATTN__OPAQUE(a0);
-        if (rows > 3) ATTN__OPAQUE(a3);
-        if (rows > 6) ATTN__OPAQUE(a6);
-        if (rows > 9) ATTN__OPAQUE(a9);
-        ATTN__STEP(0)
-        ATTN__STEP(1)
-        ATTN__STEP(2)
-        ATTN__STEP(3)
-        ATTN__STEPS(4);
-    }
-    for (; t > 0; t--) {
-        if (ahead) { ATTN__AHEAD; }
-        ATTN__STEP(0)
-        ATTN__STEPS(1);
-    }
-#undef ATTN__AHEAD
+    b = ATTN__FN(at)(how, b, (n) * step);
+    for (t = g->depth; t >= many; t -= many) { ATTN__STEPS(many) }
+    for (; t > 0; t--) { ATTN__STEPS(1) }
 #undef ATTN__STEPS
+#undef ATTN__AHEAD
 #undef ATTN__ROW
 #undef ATTN__STEP
     /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
@@ -11716,10 +11728,81 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const void *b, pt
 }
 #endif
 
-/* The wide tile, for one or two rows: eight chains at once, else the latency of the multiply-add
- * would show. `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3,
- * c4..c7). With `list`, step t takes row list[t] of b instead of row t. Of one row of up to 4 only
- * the first `left` columns exist, unless it is 0. */
+/* The tile of one row of floats: 8 vectors from column x on, in panels or in_rows. Eight chains
+ * c0..c7, else the latency of the multiply-add would show. */
+ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
+{
+    const ptrdiff_t step = in_rows ? g->b_step : 16;
+    ptrdiff_t panel = in_rows ? 16 : g->b_panel;
+    /* one pointer for three panels: the address of each is then within reach of one instruction */
+    const float *b = (const float *)g->b + x / 16 * panel;
+    const float *b3 = b + 3 * panel, *b6 = b3 + 3 * panel;
+    /* What comes after this product is prefetched along the way. Panels lie together. */
+    const ptrdiff_t ahead_row = in_rows && g->ahead_row ? g->ahead_row : 8 * ATTN__LANES;
+    const float *ahead = (const float *)g->ahead, *a = g->a;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
+    int t;
+#define ATTN__START(i) ATTN__FN(chain_start)(g, 0, x + (i) * ATTN__LANES)
+    c0 = ATTN__START(0);
+    c1 = ATTN__START(1);
+    c2 = ATTN__START(2);
+    c3 = ATTN__START(3);
+    c4 = ATTN__START(4);
+    c5 = ATTN__START(5);
+    c6 = ATTN__START(6);
+    c7 = ATTN__START(7);
+#undef ATTN__START
+    if (ahead) ahead += in_rows && g->ahead_row ? x : (ptrdiff_t)x * g->depth;
+#define ATTN__AHEAD(i) \
+    ATTN__FN(prefetch)(ahead, 16, 8 * ATTN__LANES / 16); \
+    ahead += ahead_row;
+/* vector v of step i from here, and its chain */
+#define ATTN__VECTOR(c, v, i) \
+    c = attn__vfma(q, attn__vload(((v) * ATTN__LANES < 48 || in_rows ? b \
+                                   : (v) * ATTN__LANES < 96 ? b3 : b6) \
+                                  + (v) * ATTN__LANES / 16 % (in_rows ? 8 : 3) * panel \
+                                  + (v) * ATTN__LANES % 16 + (in_rows ? 0 : (i) * 16)), c)
+#define ATTN__STEP(i) { \
+        const attn__vec q = attn__vset(a[i]); \
+        ATTN__VECTOR(c0, 0, i); \
+        ATTN__VECTOR(c1, 1, i); \
+        ATTN__VECTOR(c2, 2, i); \
+        ATTN__VECTOR(c3, 3, i); \
+        ATTN__VECTOR(c4, 4, i); \
+        ATTN__VECTOR(c5, 5, i); \
+        ATTN__VECTOR(c6, 6, i); \
+        ATTN__VECTOR(c7, 7, i); \
+        if (in_rows) b += step; \
+    }
+#define ATTN__STEPS(n) \
+    if (ahead) { ATTN__EACH(n, ATTN__AHEAD) } \
+    if (!in_rows) ATTN__OPAQUE(panel); \
+    ATTN__EACH(n, ATTN__STEP) \
+    a += n; \
+    if (!in_rows) { b += (n) * 16; b3 += (n) * 16; b6 += (n) * 16; }
+    for (t = g->depth; t >= 4; t -= 4) { ATTN__STEPS(4) }
+    for (; t > 0; t--) { ATTN__STEPS(1) }
+#undef ATTN__STEPS
+#undef ATTN__STEP
+#undef ATTN__VECTOR
+#undef ATTN__AHEAD
+#define ATTN__STORE(i, chain) ATTN__FN(chain_store)(g, 0, x + (i) * ATTN__LANES, chain)
+    ATTN__STORE(0, c0);
+    ATTN__STORE(1, c1);
+    ATTN__STORE(2, c2);
+    ATTN__STORE(3, c3);
+    ATTN__STORE(4, c4);
+    ATTN__STORE(5, c5);
+    ATTN__STORE(6, c6);
+    ATTN__STORE(7, c7);
+#undef ATTN__STORE
+}
+#undef ATTN__EACH
+
+/* The wide tile, for what is left of one row of floats, for two of them, and for 16-bit values.
+ * `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With
+ * `list`, step t takes row list[t] of b instead of row t. Of one row of up to 4 only the first
+ * `left` columns exist, unless it is 0. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                                  int r, const int *list, int x, const int left)
 {
@@ -11953,8 +12036,11 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     }
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
-        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 8, g, 0, NULL, x, 0);
+        ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) {
+            if (g->b_step == 16) ATTN__FN(row_tile)(0, g, x);
+            else ATTN__FN(row_tile)(1, g, x);
+        }
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x, 0);
     } else if (g->rows == 2 && ATTN__ISA != 2) {
