@@ -102,7 +102,7 @@ bench: build/bench/bench ## attn.h against the libraries here: bench.csv, .svg, 
 	@build/bench/bench $(ARGS)
 	@build/bench/plot build/bench.csv build/libraries.svg build/bench.svg build/bench.md
 
-bench-peers: ## install the libraries to compare with (apt-get when root, npm), then make bench
+bench-peers: ## install the libraries to compare with (apt-get when root, pip), then make bench
 	@sh tests/bench/peers.sh
 	@rm -f build/bench/bench && $(MAKE) --no-print-directory bench
 

@@ -36,7 +36,6 @@ echo 'int main(void) { return 0; }' | $CC $omp -x c - -o $to/omp 2> /dev/null ||
 $CC -std=c99 $fast $native $omp $warn -c $here/stories_loop.c -o $to/stories_loop.o
 $CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/util.o -o $to/stories $omp -lm -ldl \
     -pthread
-cp $here/ort.js $to/ort.js
 
 # Plug-ins. Other people's templates warn as they like.
 plugin() {                                                  # file, where it goes, flags

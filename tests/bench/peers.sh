@@ -1,7 +1,7 @@
 #!/bin/sh
 # Brings in the libraries that `make bench-peers` compares with: Debian packages when root (else it says which are
-# missing); ONNX Runtime with npm, MKL and OpenVINO with pip, unpacked into build/peers, nothing installed. What cannot
-# be had is left out; the benchmark names it as missing.
+# missing); MKL, OpenVINO and ONNX Runtime with pip, unpacked into build/peers, nothing installed. What cannot be had is
+# left out; the benchmark names it as missing.
 # From the top folder: sh tests/bench/peers.sh
 packages=
 want() {                                                    # a file that says it is there, its package
@@ -13,7 +13,6 @@ want "/usr/lib/*/libblis.so /usr/lib/libblis.so /usr/lib64/libblis.so" libblis-d
 want "/usr/include/dnnl.hpp /usr/local/include/dnnl.hpp" libdnnl-dev
 eigen=include/eigen3/Eigen/Core
 want "/usr/$eigen /usr/local/$eigen /opt/homebrew/$eigen" libeigen3-dev
-command -v npm > /dev/null 2>&1 || packages="$packages npm"
 if [ "$packages" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1; then
         echo "Installing$packages"
@@ -25,12 +24,6 @@ if [ "$packages" ]; then
     else
         echo "Not here, and only root can install it (apt-get install$packages)"
     fi
-fi
-if [ ! -d build/peers/node_modules/onnxruntime-node ]; then
-    mkdir -p build/peers
-    # the package brings its library along; its install script would only fetch CUDA
-    npm install --prefix build/peers --ignore-scripts --no-audit --no-fund --loglevel=error onnxruntime-node ||
-        echo "onnxruntime-node cannot be installed"
 fi
 
 # Wheels are archives: their libraries are used where they lie.
@@ -48,15 +41,18 @@ wheel() {                                                   # its name there, it
 }
 wheel mkl
 wheel openvino
+wheel onnxruntime
 
-# OpenVINO has no switch against AVX-512. For the run that compares AVX2 with AVX2, a copy of its libraries gets one
-# answer changed: the instruction that asks which registers the system saves (xgetbv) becomes "push 7, pop rax".
-if [ -d build/peers/openvino/openvino/libs ] && [ ! -d build/peers/openvino-avx2 ]; then
-    part=build/peers/openvino-part
-    rm -rf $part
-    mkdir -p $part/openvino
-    cp -R build/peers/openvino/openvino/libs $part/openvino/
-    python3 - $part/openvino/libs/libopenvino*.so* << 'END' && mv $part build/peers/openvino-avx2
+# OpenVINO and ONNX Runtime have no switch against AVX-512. For the run that compares AVX2 with AVX2, copies of their
+# libraries get one answer changed: the instruction that asks which registers the system saves (xgetbv) becomes
+# "push 7, pop rax".
+without_avx512() {                                          # a wheel's name, the folder of its libraries
+    from=build/peers/$1/$2 part=build/peers/$1-part
+    if [ ! -d "$from" ] || [ -d "build/peers/$1-avx2" ]; then return; fi
+    rm -rf "$part"
+    mkdir -p "$part/$2"
+    cp "$from"/lib*.so* "$part/$2/"
+    python3 - "$part/$2"/lib"$1"*.so* << 'END' && mv "$part" "build/peers/$1-avx2"
 import sys
 changed = 0
 for name in sys.argv[1:]:
@@ -66,4 +62,7 @@ for name in sys.argv[1:]:
     if new != old: open(name, 'wb').write(new)
 sys.exit(not changed)
 END
-fi
+    rm -rf "$part"
+}
+without_avx512 openvino openvino/libs
+without_avx512 onnxruntime onnxruntime/capi
