@@ -32,6 +32,7 @@ enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS, STEP_CALLS = 10 };
 static const bench_peer *const peers[] = {
     &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
     &peer_plain, &peer_openblas, &peer_blis, &peer_mkl, &peer_eigen, &peer_onednn, &peer_openvino,
+    &peer_ggml, &peer_ggml_flash,
     &peer_ort_mha, &peer_ort_attention, &peer_ort_gqa
 };
 enum { PEERS = sizeof peers / sizeof *peers };
