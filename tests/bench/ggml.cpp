@@ -1,7 +1,8 @@
 // ggml.cpp: attention by ggml, the tensor library of llama.cpp, on its CPU backend. A plug-in, built where peers.sh
 // could compile ggml itself. Two forms, each a graph made once, run by a pool of threads made once:
 //
-//   ggml         mul_mat, soft_max_ext, mul_mat: all scores of all heads, hidden ones too; masks are float32
+//   ggml         mul_mat, soft_max_ext, mul_mat: all scores of all heads, hidden ones too; masks are float32. Keys are
+//                filled up to what its fast product asks for, as llama.cpp does, and hidden by the mask
 //   ggml flash   flash_attn_ext over float32 keys and values; tiles of keys that the mask hides are skipped. It takes
 //                masks in half precision alone: what rounding would change is not asked of it
 //
@@ -26,7 +27,7 @@ static struct pool {
 struct job {
     const bench_case *c;
     bool flash;
-    int heads, rows;                      // as the graph sees them
+    int heads, rows, keys;                // as the graph sees them
     ggml_context *inputs, *steps;
     ggml_backend_buffer *data;            // of the inputs
     ggml_gallocr *room;                   // of the steps
@@ -45,9 +46,9 @@ static ggml_context *context()            // of tensors without their data
 }
 
 job::job(const bench_case *of, bool form)
-    : c(of), flash(form), heads(of->a.heads), rows(of->a.n_q), inputs(context()), steps(context()), data(nullptr),
-      room(ggml_gallocr_new(ggml_backend_cpu_buffer_type())), graph(ggml_new_graph(steps)), plan(), q(), k(), v(),
-      mask(), x(), weights(), biases(), out()
+    : c(of), flash(form), heads(of->a.heads), rows(of->a.n_q), keys(of->a.n_k), inputs(context()), steps(context()),
+      data(nullptr), room(ggml_gallocr_new(ggml_backend_cpu_buffer_type())), graph(ggml_new_graph(steps)), plan(), q(),
+      k(), v(), mask(), x(), weights(), biases(), out()
 {
 }
 
@@ -65,31 +66,37 @@ static ggml_tensor *input(job *j, ggml_type type, int n0, int n1, int n2, int n3
     return ggml_new_tensor_4d(j->inputs, type, n0, n1, n2, n3);
 }
 
-// [batch][rows][heads][dim] to [batch][heads][rows][dim], or with turned to [batch][heads][dim][rows]
-static void swap_heads(float *to, const float *from, int batch, int rows, int heads, int dim, bool turned)
+// [batch][rows][heads][dim] to [batch][heads][room][dim], or with turned to [batch][heads][dim][room]
+static void swap_heads(float *to, int room, const float *from, int batch, int rows, int heads, int dim, bool turned)
 {
     for (int b = 0; b < batch; b++)
         for (int i = 0; i < rows; i++)
             for (int h = 0; h < heads; h++) {
                 const float *x = from + (((size_t)b * rows + i) * heads + h) * dim;
-                float *y = to + ((size_t)b * heads + h) * rows * dim + (turned ? (size_t)i : (size_t)i * dim);
-                if (turned) for (int d = 0; d < dim; d++) y[(size_t)d * rows] = x[d];
+                float *y = to + ((size_t)b * heads + h) * room * dim + (turned ? (size_t)i : (size_t)i * dim);
+                if (turned) for (int d = 0; d < dim; d++) y[(size_t)d * room] = x[d];
                 else std::memcpy(y, x, dim * sizeof *x);
             }
 }
 
 static int entries_of(const attn_args &a) { return a.mask ? a.mask_shape[0] : a.k_lengths ? a.batch : 1; }
 
-// Lengths, windows, causality and masks as one matrix to be added.
-static std::vector<float> mask_make(const attn_args &a)
+static bool needs_mask(const attn_args &a)
 {
-    const size_t cells = (size_t)a.n_q * a.n_k;
-    std::vector<float> all(entries_of(a) * cells, -INFINITY);
+    return a.mask || a.k_lengths || a.window_left || a.window_right || a.causal;
+}
+
+// Lengths, windows, causality and masks as one matrix to be added.
+static std::vector<float> mask_make(const attn_args &a, int keys)
+{
+    std::vector<float> all((size_t)entries_of(a) * a.n_q * keys, -INFINITY);
+    float *to = all.data();
     for (int b = 0; b < entries_of(a); b++)
-        for (int i = 0; i < a.n_q; i++) {
+        for (int i = 0; i < a.n_q; i++, to += keys) {
+            const float *from = a.mask ? a.mask + ((size_t)b * a.n_q + i) * a.n_k : nullptr;
             int lo, hi;
             bench_range(&a, b, i, &lo, &hi);
-            for (size_t at = b * cells + (size_t)i * a.n_k; lo < hi; lo++) all[at + lo] = a.mask ? a.mask[at + lo] : 0;
+            for (; lo < hi; lo++) to[lo] = from ? from[lo] : 0.0f;
         }
     return all;
 }
@@ -109,12 +116,12 @@ static void inputs_declare(job *j)
         j->q = input(j, GGML_TYPE_F32, dim, j->rows, j->heads, a.batch);
     }
     if (c->layer != LAYER_SELF) {
-        j->k = input(j, GGML_TYPE_F32, dim, a.n_k, kv, a.batch);
-        j->v = j->flash ? input(j, GGML_TYPE_F32, dim, a.n_k, kv, a.batch)
-                        : input(j, GGML_TYPE_F32, a.n_k, dim, kv, a.batch);
+        j->k = input(j, GGML_TYPE_F32, dim, j->keys, kv, a.batch);
+        j->v = j->flash ? input(j, GGML_TYPE_F32, dim, j->keys, kv, a.batch)
+                        : input(j, GGML_TYPE_F32, j->keys, dim, kv, a.batch);
     }
-    if (a.mask || a.k_lengths || a.window_left || a.window_right || a.causal)
-        j->mask = input(j, j->flash ? GGML_TYPE_F16 : GGML_TYPE_F32, a.n_k, a.n_q, 1, entries_of(a));
+    if (needs_mask(a) || j->keys > a.n_k)
+        j->mask = input(j, j->flash ? GGML_TYPE_F16 : GGML_TYPE_F32, j->keys, a.n_q, 1, entries_of(a));
 }
 
 static void set(ggml_tensor *t, const float *x) { std::memcpy(t->data, x, ggml_nbytes(t)); }
@@ -130,11 +137,11 @@ static bool inputs_fill(job *j)
         set(j->weights[i], i < 3 ? c->w_in + i * d * d : c->w_o);
         set(j->biases[i], i < 3 ? c->b_in + i * d : c->b_o);
     }
-    if (j->q) swap_heads((float *)j->q->data, a.q, a.batch, a.n_q, a.heads, a.head_dim, false);
-    if (j->k) swap_heads((float *)j->k->data, a.k, a.batch, a.n_k, a.kv_heads, a.head_dim, false);
-    if (j->v) swap_heads((float *)j->v->data, a.v, a.batch, a.n_k, a.kv_heads, a.head_dim, !j->flash);
+    if (j->q) swap_heads((float *)j->q->data, a.n_q, a.q, a.batch, a.n_q, a.heads, a.head_dim, false);
+    if (j->k) swap_heads((float *)j->k->data, j->keys, a.k, a.batch, a.n_k, a.kv_heads, a.head_dim, false);
+    if (j->v) swap_heads((float *)j->v->data, j->keys, a.v, a.batch, a.n_k, a.kv_heads, a.head_dim, !j->flash);
     if (!j->mask) return true;
-    std::vector<float> m = mask_make(a), again(m.size());
+    std::vector<float> m = mask_make(a, j->keys), again(m.size());
     if (!j->flash) {
         set(j->mask, m.data());
         return true;
@@ -200,16 +207,25 @@ static ggml_tensor *layer(job *j)
     return linear(j, ggml_reshape_3d(j->steps, y, c->d_model, c->a.n_q, 1), 3);
 }
 
+// Its fast product wants several rows, and keys by sixteens.
+static void products_suit(job *j)
+{
+    const attn_args &a = j->c->a;
+    if (a.n_q > 1) j->keys = (a.n_k + 15) / 16 * 16;
+    else if (!needs_mask(a)) j->heads = a.kv_heads, j->rows = a.heads / a.kv_heads;
+}
+
 // The forms differ by what a peer calls its own.
 static void *prepare(const bench_peer *p, const bench_case *c)
 {
     const bool flash = p->self != nullptr;
     std::unique_ptr<job> j(new job(c, flash));
-    // one row of several heads over one: to the products they are rows of one head
-    if (!flash && c->a.n_q == 1 && !c->layer) j->heads = c->a.kv_heads, j->rows = c->a.heads / c->a.kv_heads;
+    if (!flash && !c->layer) products_suit(j.get());
     inputs_declare(j.get());
     j->data = ggml_backend_alloc_ctx_tensors_from_buft(j->inputs, ggml_backend_cpu_buffer_type());
-    if (!j->data || !inputs_fill(j.get())) return nullptr;
+    if (!j->data) return nullptr;
+    ggml_backend_buffer_clear(j->data, 0);
+    if (!inputs_fill(j.get())) return nullptr;
     j->out = c->layer ? layer(j.get()) : attend(j.get(), j->q, j->k, j->v);
     ggml_build_forward_expand(j->graph, j->out);
     if (!ggml_gallocr_alloc_graph(j->room, j->graph)) return nullptr;
@@ -242,7 +258,7 @@ static void fetch(void *p)
     const attn_args &a = j->c->a;
     const float *y = (const float *)j->out->data;
     if (j->flash || j->c->layer) std::memcpy(a.out, y, j->c->out_floats * sizeof *y);
-    else swap_heads(a.out, y, a.batch, a.heads, a.n_q, a.head_dim, false);
+    else swap_heads(a.out, a.heads, y, a.batch, a.heads, a.n_q, a.head_dim, false);
 }
 
 static void release(void *p) { delete (job *)p; }
@@ -266,4 +282,5 @@ static void close_ggml(const bench_peer *)
 }
 
 extern "C" const bench_peer bench_ggml;
-extern "C" const bench_peer bench_ggml = { "ggml", open_ggml, prepare, run, timed, fetch, release, close_ggml, nullptr };
+extern "C" const bench_peer bench_ggml = { "ggml", open_ggml, prepare,    run,    timed,
+                                           fetch,  release,   close_ggml, nullptr };
