@@ -326,6 +326,8 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
         exec = attn_pool_exec(pool);
         s.exec = &exec;
     }
+    setenv("GOMP_SPINCOUNT", "20000", 0);                   /* OpenMP's threads must not spin into others' turns; read
+                                                               when the first library that uses it is loaded */
     printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "",
            avx2 ? "AVX2 alone" : "all this machine has", pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED",
            yard_name());

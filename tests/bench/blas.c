@@ -198,7 +198,6 @@ static const char *onednn_open(const bench_peer *p, const bench_setup *s)
     const char *why = NULL;
     (void)p;
     if (s->avx2) setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
-    setenv("GOMP_SPINCOUNT", "20000", 0);                   /* its threads must not spin into somebody else's turn */
     if (!onednn) onednn = (const bench_peer *)bench_plugin(s->folder, "onednn.so", "bench_onednn", &why);
     return onednn ? onednn->open(onednn, s) : why;
 }

@@ -58,5 +58,5 @@ fi
 plugin $here/onednn.cpp $to/onednn.so -O2 -ldnnl -ldl
 for kind in ggml ggml-avx2; do                              # peers.sh compiles it
     from=build/peers/$kind
-    plugin $here/ggml.cpp $to/$kind.so -O2 -I$from/include $from/libggml-cpu.a $from/libggml-base.a -pthread -ldl
+    plugin $here/ggml.cpp $to/$kind.so -O2 -I$from/include $from/libggml-cpu.a $from/libggml-base.a $omp -pthread -ldl
 done

@@ -1,5 +1,5 @@
 // ggml.cpp: attention by ggml, the tensor library of llama.cpp, on its CPU backend. A plug-in, built where peers.sh
-// could compile ggml itself. Two forms, each a graph made once, run by a pool of threads made once:
+// could compile ggml itself. Two forms, each a graph made once, run by threads made once (OpenMP's where it was found):
 //
 //   ggml         mul_mat, soft_max_ext, mul_mat: all scores of all heads, hidden ones too; masks are float32. Keys are
 //                filled up to what its fast product asks for, as llama.cpp does, and hidden by the mask
@@ -242,7 +242,7 @@ static void run(void *p)
     ggml_graph_compute(j->graph, &j->plan);
 }
 
-// Its threads wait for work by spinning: not in somebody else's turn.
+// Threads of its own wait for work by spinning: not in somebody else's turn.
 static double timed(void *p, int calls)
 {
     const double begin = bench_clock();

@@ -71,7 +71,7 @@ fi
 
 # ggml, the tensor library of llama.cpp: its source lies in the archive of a Python package. Its CPU part is compiled
 # here once, in a minute or two, for all that this machine has; where that is AVX-512, once more for AVX2 alone. The
-# options are those of llama.cpp, but for OpenMP: ggml has threads of its own.
+# options are those of llama.cpp.
 ggml_source() {
     [ -d build/peers/ggml-source ] && return
     part=build/peers/ggml-part
@@ -91,8 +91,8 @@ ggml_compile() {                                            # its folder here, o
     rm -rf $part
     if ggml_source > build/peers/ggml.log 2>&1 && rm -rf $part &&
         cmake -S build/peers/ggml-source -B $part -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
-            -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=ON -DGGML_BUILD_TESTS=OFF \
-            -DGGML_BUILD_EXAMPLES=OFF "$@" >> build/peers/ggml.log 2>&1 &&
+            -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DGGML_LLAMAFILE=ON -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+            "$@" >> build/peers/ggml.log 2>&1 &&
         cmake --build $part --target ggml-cpu -j "$(getconf _NPROCESSORS_ONLN)" >> build/peers/ggml.log 2>&1 &&
         mkdir $part/kept && cp -R build/peers/ggml-source/include $part/src/libggml-*.a $part/kept; then
         mv $part/kept "build/peers/$name"
