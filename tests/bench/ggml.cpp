@@ -8,6 +8,7 @@
 //
 // Tensors stand head by head, V turned over for the products, as caches of its own would; that is not timed.
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -33,7 +34,6 @@ struct job {
     ggml_gallocr *room;                   // of the steps
     ggml_cgraph *graph;
     ggml_cplan plan;
-    std::vector<uint8_t> work;
     ggml_tensor *q, *k, *v, *mask, *x, *weights[4], *biases[4], *out;
     job(const bench_case *of, bool form);
     ~job();
@@ -54,6 +54,7 @@ job::job(const bench_case *of, bool form)
 
 job::~job()
 {
+    std::free(plan.work_data);
     ggml_gallocr_free(room);
     ggml_backend_buffer_free(data);
     ggml_free(steps);
@@ -230,8 +231,7 @@ static void *prepare(const bench_peer *p, const bench_case *c)
     ggml_build_forward_expand(j->graph, j->out);
     if (!ggml_gallocr_alloc_graph(j->room, j->graph)) return nullptr;
     j->plan = ggml_graph_plan(j->graph, pool.n, pool.threads);
-    j->work.resize(j->plan.work_size);
-    j->plan.work_data = j->work.data();
+    j->plan.work_data = (uint8_t *)bench_alloc(j->plan.work_size);          // aligned, as llama.cpp's is not
     return j.release();
 }
 
