@@ -32,6 +32,7 @@ enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS, STEP_CALLS = 10 };
 static const bench_peer *const peers[] = {
     &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
     &peer_plain, &peer_openblas, &peer_blis, &peer_mkl, &peer_eigen, &peer_onednn, &peer_openvino,
+    &peer_ggml, &peer_ggml_flash,
     &peer_ort_mha, &peer_ort_attention, &peer_ort_gqa
 };
 enum { PEERS = sizeof peers / sizeof *peers };
@@ -325,6 +326,8 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
         exec = attn_pool_exec(pool);
         s.exec = &exec;
     }
+    setenv("GOMP_SPINCOUNT", "20000", 0);                   /* OpenMP's threads must not spin into others' turns; read
+                                                               when the first library that uses it is loaded */
     printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "",
            avx2 ? "AVX2 alone" : "all this machine has", pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED",
            yard_name());

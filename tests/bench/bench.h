@@ -89,6 +89,7 @@ void bench_case_free(bench_case *c);
 /* the peers */
 extern const bench_peer peer_attn, peer_attn_avx2, peer_attn_kv, peer_attn_kv_avx2;
 extern const bench_peer peer_plain, peer_openblas, peer_blis, peer_mkl, peer_eigen, peer_onednn, peer_openvino;
+extern const bench_peer peer_ggml, peer_ggml_flash;
 extern const bench_peer peer_ort_mha, peer_ort_attention, peer_ort_gqa;
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why);   /* NULL: why */
 /* The first that can be loaded; names with a slash are patterns below folder/../peers. */

@@ -198,7 +198,6 @@ static const char *onednn_open(const bench_peer *p, const bench_setup *s)
     const char *why = NULL;
     (void)p;
     if (s->avx2) setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
-    setenv("GOMP_SPINCOUNT", "20000", 0);                   /* its threads must not spin into somebody else's turn */
     if (!onednn) onednn = (const bench_peer *)bench_plugin(s->folder, "onednn.so", "bench_onednn", &why);
     return onednn ? onednn->open(onednn, s) : why;
 }
@@ -214,3 +213,28 @@ static void onednn_release(void *job) { onednn->release(job); }
 
 const bench_peer peer_onednn = {"oneDNN", onednn_open,    onednn_prepare, onednn_run, NULL,
                                 NULL,     onednn_release, NULL,           NULL};
+
+/* ggml: one plug-in, two forms that differ in what prepare makes. */
+static const bench_peer *ggml;
+
+static const char *ggml_open(const bench_peer *p, const bench_setup *s)
+{
+    const char *why = NULL;
+    const char *file = s->avx2 && yard512_here() ? "ggml-avx2.so" : "ggml.so";
+    (void)p;
+    if (!ggml) ggml = (const bench_peer *)bench_plugin(s->folder, file, "bench_ggml", &why);
+    return ggml ? ggml->open(ggml, s) : why;
+}
+
+static void *ggml_prepare(const bench_peer *p, const bench_case *c) { return ggml->prepare(p, c); }
+static void ggml_run(void *job) { ggml->run(job); }
+static double ggml_timed(void *job, int calls) { return ggml->timed(job, calls); }
+static void ggml_fetch(void *job) { ggml->fetch(job); }
+static void ggml_release(void *job) { ggml->release(job); }
+static void ggml_close(const bench_peer *p) { ggml->close(p); }
+
+static int flash = 1;
+const bench_peer peer_ggml = { "ggml", ggml_open, ggml_prepare, ggml_run, ggml_timed, ggml_fetch, ggml_release,
+                               ggml_close, NULL };
+const bench_peer peer_ggml_flash = { "ggml flash", ggml_open, ggml_prepare, ggml_run, ggml_timed, ggml_fetch,
+                                     ggml_release, ggml_close, &flash };

@@ -27,7 +27,7 @@ esac
 common="$to/attn.o $to/util.o $loops"
 peers="$to/compose.o $to/blas.o $to/openvino.o $to/ort.o"
 $CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/odd.o $to/summary.o $to/bench.o \
-    -o $to/bench -lm -ldl -pthread
+    -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call what is in util.c
 $CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
 $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
 # without OpenMP the plain step stays on one thread
@@ -55,3 +55,7 @@ if [ "$eigen" ]; then
     esac
 fi
 plugin $here/onednn.cpp $to/onednn.so -O2 -ldnnl -ldl
+for kind in ggml ggml-avx2; do                              # peers.sh compiles it
+    from=build/peers/$kind
+    plugin $here/ggml.cpp $to/$kind.so -O2 -I$from/include $from/libggml-cpu.a $from/libggml-base.a $omp -pthread -ldl
+done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Brings in the libraries that `make bench-peers` compares with: Debian packages when root (else it says which are
-# missing); MKL, OpenVINO and ONNX Runtime with pip, unpacked into build/peers, nothing installed. What cannot be had is
-# left out; the benchmark names it as missing.
+# missing); MKL, OpenVINO, ONNX Runtime and the source of ggml with pip, unpacked into build/peers, nothing installed. What
+# cannot be had is left out; the benchmark names it as missing.
 # From the top folder: sh tests/bench/peers.sh
 packages=
 want() {                                                    # a file that says it is there, its package
@@ -9,6 +9,7 @@ want() {                                                    # a file that says i
     packages="$packages $2"
 }
 want "/usr/lib/*/libopenblas.so /usr/lib/libopenblas.so /usr/lib64/libopenblas.so" libopenblas-dev
+command -v cmake > /dev/null 2>&1 || packages="$packages cmake"              # compiles ggml
 want "/usr/lib/*/libblis.so /usr/lib/libblis.so /usr/lib64/libblis.so" libblis-dev
 want "/usr/include/dnnl.hpp /usr/local/include/dnnl.hpp" libdnnl-dev
 eigen=include/eigen3/Eigen/Core
@@ -66,3 +67,39 @@ END
 }
 without_avx512 openvino openvino/libs
 without_avx512 onnxruntime onnxruntime/capi
+
+# ggml, the tensor library of llama.cpp: its source lies in the archive of a Python package. Its CPU part is compiled
+# here once, in a minute or two, for all that this machine has; where that is AVX-512, once more for AVX2 alone. The
+# options are those of llama.cpp.
+ggml_source() {
+    [ -d build/peers/ggml-source ] && return
+    part=build/peers/ggml-part
+    rm -rf $part
+    mkdir -p $part
+    python3 -m pip download -q --no-deps --no-binary=llama-cpp-python -d $part llama-cpp-python &&
+        tar xzf $part/llama_cpp_python-*.tar.gz -C $part --wildcards --strip-components=3 '*/vendor/llama.cpp/ggml/*' &&
+        touch $part/ggml/ggml.pc.in &&                      # a template that the archive lacks and nobody here reads
+        mv $part/ggml build/peers/ggml-source
+}
+ggml_compile() {                                            # its folder here, options
+    name=$1
+    shift
+    [ -d "build/peers/$name" ] && return
+    echo "Compiling $name"
+    part=build/peers/ggml-part
+    rm -rf $part
+    if ggml_source > build/peers/ggml.log 2>&1 && rm -rf $part &&
+        cmake -S build/peers/ggml-source -B $part -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+            -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DGGML_LLAMAFILE=ON -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+            "$@" >> build/peers/ggml.log 2>&1 &&
+        cmake --build $part --target ggml-cpu -j "$(getconf _NPROCESSORS_ONLN)" >> build/peers/ggml.log 2>&1 &&
+        mkdir $part/kept && cp -R build/peers/ggml-source/include $part/src/libggml-*.a $part/kept; then
+        mv $part/kept "build/peers/$name"
+    else
+        echo "$name CANNOT BE HAD: $(tail -n 1 build/peers/ggml.log)"
+    fi
+    rm -rf $part
+}
+ggml_compile ggml
+if grep -q avx512f /proc/cpuinfo 2> /dev/null; then ggml_compile ggml-avx2 -DGGML_NATIVE=OFF; fi
+rm -rf build/peers/ggml-source
