@@ -1,7 +1,7 @@
 #!/bin/sh
 # Brings in the libraries that `make bench-peers` compares with: Debian packages when root (else it says which are
-# missing); MKL, OpenVINO, ONNX Runtime and the source of ggml with pip, unpacked into build/peers, nothing installed. What
-# cannot be had is left out; the benchmark names it as missing.
+# missing); MKL, OpenVINO, ONNX Runtime and the source of ggml with pip, unpacked into build/peers, nothing installed.
+# What cannot be had is left out; the benchmark names it as missing.
 # From the top folder: sh tests/bench/peers.sh
 packages=
 want() {                                                    # a file that says it is there, its package
