@@ -11753,9 +11753,10 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
     c7 = ATTN__START(7);
 #undef ATTN__START
     if (ahead) ahead += in_rows && g->ahead_row ? x : (ptrdiff_t)x * g->depth;
-#define ATTN__AHEAD(i) \
-    ATTN__FN(prefetch)(ahead, 16, 8 * ATTN__LANES / 16); \
-    ahead += ahead_row;
+#define ATTN__AHEAD(i) { \
+        ATTN__FN(prefetch)(ahead, 16, 8 * ATTN__LANES / 16); \
+        ahead += ahead_row; \
+    }
 /* vector v of step i from here, and its chain */
 #define ATTN__VECTOR(c, v, i) \
     c = attn__vfma(q, attn__vload(((v) * ATTN__LANES < 48 || in_rows ? b \
