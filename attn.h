@@ -7134,7 +7134,8 @@ static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn_
     if (f->rows == 0) f->hi = n;
     f->finished = finished;
     f->softmax = softmax;
-    for (head = 0; head < s->kv_heads; head++) {
+    /* without rows there may be no pointers, either */
+    for (head = 0; head < s->kv_heads && rows > 0; head++) {
         if (n > 0) {
             k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
                       : e.k + head * s->k[2] + e.start * s->k[1];

@@ -163,6 +163,7 @@ static void right_as_it_stands(void)
 
 static void nulls(void)
 {
+    static const int no_rows[BATCH + 1];
     char why[128];
     CHECK(attn_check(NULL, why, sizeof why) == ATTN_E_NULL);
     REFUSED(attn_sdpa(NULL), ATTN_E_NULL, "attn_sdpa: the attn_args are NULL");
@@ -172,6 +173,8 @@ static void nulls(void)
     WRONG(good, ATTN_E_NULL, "k", a.k = NULL);
     WRONG(good, ATTN_E_NULL, "v", a.v = NULL);
     WRONG(full, ATTN_E_NULL, "out", a.out = NULL);
+    /* no rows, no pointers: nothing may be added to NULL, either (UBSan looks) */
+    RIGHT(good, a.q_cum = no_rows; a.q = a.out = NULL);
 }
 
 static void sizes(void)
