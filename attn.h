@@ -11561,7 +11561,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
 }
 
 /* do(i) for each of the next n steps: 1, 2, 4 or 8 of them */
-#define ATTN__EACH(n, do) \
+#define ATTN__REPEAT(n, do) \
     do(0) \
     if ((n) > 1) do(1) \
     if ((n) > 2) { do(2) do(3) } \
@@ -11639,7 +11639,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         ahead = ATTN__FN(at)(how, ahead, ahead_row); \
     }
 #define ATTN__STEPS(n) \
-    if (ahead) { ATTN__EACH(n, ATTN__AHEAD) } \
+    if (ahead) { ATTN__REPEAT(n, ATTN__AHEAD) } \
     if (ATTN__HIDES(rows)) { \
         ATTN__OPAQUE(row); \
         ATTN__OPAQUE(a0); \
@@ -11647,7 +11647,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         if (rows > 6) ATTN__OPAQUE(a6); \
         if (rows > 9) ATTN__OPAQUE(a9); \
     } \
-    ATTN__EACH(n, ATTN__STEP) \
+    ATTN__REPEAT(n, ATTN__STEP) \
     a0 += n; \
     if (rows > 3) a3 += n; \
     if (rows > 6) a6 += n; \
@@ -11777,9 +11777,9 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
         if (in_rows) b += step; \
     }
 #define ATTN__STEPS(n) \
-    if (ahead) { ATTN__EACH(n, ATTN__AHEAD) } \
+    if (ahead) { ATTN__REPEAT(n, ATTN__AHEAD) } \
     if (!in_rows) ATTN__OPAQUE(panel); \
-    ATTN__EACH(n, ATTN__STEP) \
+    ATTN__REPEAT(n, ATTN__STEP) \
     a += n; \
     if (!in_rows) { b += (n) * 16; b3 += (n) * 16; b6 += (n) * 16; }
     for (t = g->depth; t >= 4; t -= 4) { ATTN__STEPS(4) }
@@ -11799,7 +11799,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
     ATTN__STORE(7, c7);
 #undef ATTN__STORE
 }
-#undef ATTN__EACH
+#undef ATTN__REPEAT
 
 /* The wide tile, for what is left of one row of floats, for two of them, and for 16-bit values.
  * `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With
