@@ -7252,6 +7252,10 @@ static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s, 
     if (!attn__small_fits(a, s, &w)) return 0;
     threads = attn__threads(a, s, s->n_k);
     if (threads > 1 && s->batch < 4 * threads) return 0;
+    /* attn_check plans every call: what it finds too large is none for here, either. */
+    if ((threads > 1 || (s->batch | s->n_q | s->heads | s->v_head_dim) > 0x1ff) &&
+        attn__plan_bytes(a, s) == (size_t)-1)
+        return 0;
     if (a->work && (*status = attn__check_work(a, attn__small_bytes(a, s), why)) != ATTN_OK)
         return 1;
     w.a = a;

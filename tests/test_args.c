@@ -339,6 +339,8 @@ static void ragged_tables(void)
     /* left to the offsets, a width is subject to the same limits; who only plans is told so, too */
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_q", a.batch = 1; a.n_q = 0; w.q_cum[1] = INT_MAX);
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_k", a.batch = 1; a.n_k = 0; w.k_cum[1] = INT_MAX);
+    /* few keys and no row at all, but work for as many as n_q says: who runs it is told, too */
+    WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "workspace", a.n_q = INT_MAX - 1023; memset(w.q_cum, 0, sizeof w.q_cum));
     WRONG_SIZE(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", a.n_q = a.n_k = 0; w.q_cum[2] = 2);
     WRONG_SIZE(ragged, ATTN_E_LENGTHS, "k_cum[2] 1", a.n_q = a.n_k = 0; w.k_cum[2] = 1);
     RIGHT(ragged, a.n_q = a.n_k = 0);
