@@ -1511,8 +1511,18 @@ static void attn__root_task(void *arg, int i)
 }
 static float attn__default_scale(int head_dim)
 {
+    /* what comes out for 8, 16 and so on: a small call would feel the divisions */
+    static const float usual[32] = {
+        0.353553385f, 0.25f, 0.204124153f, 0.176776692f, 0.158113882f, 0.144337565f,
+        0.133630618f, 0.125f, 0.117851131f, 0.111803398f, 0.106600359f, 0.102062076f,
+        0.0980580673f, 0.0944911167f, 0.0912870914f, 0.0883883461f, 0.0857492909f, 0.0833333358f,
+        0.0811107084f, 0.079056941f, 0.0771516785f, 0.0753778368f, 0.0737209767f, 0.0721687824f,
+        0.0707106814f, 0.0693375245f, 0.0680413842f, 0.0668153092f, 0.0656532198f, 0.0645497218f,
+        0.0635000616f, 0.0625f
+    };
     attn__root root = { head_dim, 0.0f };
-    if (head_dim == 64) return 0.125f;    /* the usual one, at once */
+    if (head_dim == 64) return 0.125f;    /* the most usual one, without a look at memory */
+    if (head_dim % 8 == 0 && head_dim <= 256) return usual[head_dim / 8 - 1];
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
@@ -11564,12 +11574,12 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
-/* do(i) for each of the next n steps: 1, 2, 4 or 8 of them */
+/* do(i) for each of the next n steps: 1, 2, 4 or, with AVX2, 8 of them */
 #define ATTN__REPEAT(n, do) \
     do(0) \
     if ((n) > 1) do(1) \
     if ((n) > 2) { do(2) do(3) } \
-    if ((n) > 4) { do(4) do(5) do(6) do(7) }
+    if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
  * `second` values behind. packed: steps are 16 values apart, which takes no register. Tiles that do
@@ -11596,12 +11606,14 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     /* Rows that this tile does not have stay zeros that nobody uses: the compiler drops them. */
     c00 = c01 = c10 = c11 = c20 = c21 = c30 = c31 = c40 = c41 = c50 = c51 = attn__vset(0.0f);
     c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
+/* has the tile a row i? No compiler needs to look at rows that no tile here has */
+#define ATTN__HAS(i) (ATTN__ROWS > (i) && rows > (i))
 #define ATTN__ROWS_OF_TILE(do) \
     do(0, c00, c01) do(1, c10, c11) do(2, c20, c21) do(3, c30, c31) do(4, c40, c41) \
     do(5, c50, c51) do(6, c60, c61) do(7, c70, c71) do(8, c80, c81) do(9, c90, c91) \
     do(10, cA0, cA1) do(11, cB0, cB1)
 #define ATTN__START(i, c0, c1) \
-    if (rows > (i)) { c0 = attn__vload(from); c1 = attn__vload(from + behind); } \
+    if (ATTN__HAS(i)) { c0 = attn__vload(from); c1 = attn__vload(from + behind); } \
     from += g->from_row;
     if (g->from) {
         const float *from = g->from + r * g->from_row + x;
@@ -11621,17 +11633,17 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         attn__vec q = attn__vset(a0[i]); \
         ATTN__CHAIN(c00, q, b0); \
         ATTN__CHAIN(c01, q, b1); \
-        if (rows > 1) { ATTN__ROW(a0[row + (i)], c10, c11); } \
-        if (rows > 2) { ATTN__ROW(a0[2 * row + (i)], c20, c21); } \
-        if (rows > 3) { ATTN__ROW(a3[i], c30, c31); } \
-        if (rows > 4) { ATTN__ROW(a3[row + (i)], c40, c41); } \
-        if (rows > 5) { ATTN__ROW(a3[2 * row + (i)], c50, c51); } \
-        if (rows > 6) { ATTN__ROW(a6[i], c60, c61); } \
-        if (rows > 7) { ATTN__ROW(a6[row + (i)], c70, c71); } \
-        if (rows > 8) { ATTN__ROW(a6[2 * row + (i)], c80, c81); } \
-        if (rows > 9) { ATTN__ROW(a9[i], c90, c91); } \
-        if (rows > 10) { ATTN__ROW(a9[row + (i)], cA0, cA1); } \
-        if (rows > 11) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
+        if (ATTN__HAS(1)) { ATTN__ROW(a0[row + (i)], c10, c11); } \
+        if (ATTN__HAS(2)) { ATTN__ROW(a0[2 * row + (i)], c20, c21); } \
+        if (ATTN__HAS(3)) { ATTN__ROW(a3[i], c30, c31); } \
+        if (ATTN__HAS(4)) { ATTN__ROW(a3[row + (i)], c40, c41); } \
+        if (ATTN__HAS(5)) { ATTN__ROW(a3[2 * row + (i)], c50, c51); } \
+        if (ATTN__HAS(6)) { ATTN__ROW(a6[i], c60, c61); } \
+        if (ATTN__HAS(7)) { ATTN__ROW(a6[row + (i)], c70, c71); } \
+        if (ATTN__HAS(8)) { ATTN__ROW(a6[2 * row + (i)], c80, c81); } \
+        if (ATTN__HAS(9)) { ATTN__ROW(a9[i], c90, c91); } \
+        if (ATTN__HAS(10)) { ATTN__ROW(a9[row + (i)], cA0, cA1); } \
+        if (ATTN__HAS(11)) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
         ATTN__BARRIER; \
     }
 /* what the i-th step from here asks for: a part of what comes next */
@@ -11647,15 +11659,15 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     if (ATTN__HIDES(rows)) { \
         ATTN__OPAQUE(row); \
         ATTN__OPAQUE(a0); \
-        if (rows > 3) ATTN__OPAQUE(a3); \
-        if (rows > 6) ATTN__OPAQUE(a6); \
-        if (rows > 9) ATTN__OPAQUE(a9); \
+        if (ATTN__HAS(3)) ATTN__OPAQUE(a3); \
+        if (ATTN__HAS(6)) ATTN__OPAQUE(a6); \
+        if (ATTN__HAS(9)) ATTN__OPAQUE(a9); \
     } \
     ATTN__REPEAT(n, ATTN__STEP) \
     a0 += n; \
-    if (rows > 3) a3 += n; \
-    if (rows > 6) a6 += n; \
-    if (rows > 9) a9 += n; \
+    if (ATTN__HAS(3)) a3 += n; \
+    if (ATTN__HAS(6)) a6 += n; \
+    if (ATTN__HAS(9)) a9 += n; \
     b = ATTN__FN(at)(how, b, (n) * step);
     for (t = g->depth; t >= many; t -= many) { ATTN__STEPS(many) }
     for (; t > 0; t--) { ATTN__STEPS(1) }
@@ -11665,7 +11677,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__STEP
     /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
 #define ATTN__FOLD(i, c0, c1) \
-    if (rows > (i)) { \
+    if (ATTN__HAS(i)) { \
         const attn__vec fa = attn__vset(g->fold_a[r + (i)]), fb = attn__vset(g->fold_b[r + (i)]); \
         attn__vstore(c, attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb))); \
         if (vecs > 1) \
@@ -11674,7 +11686,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         c += g->c_row; \
     }
 #define ATTN__STORE(i, c0, c1) \
-    if (rows > (i)) { \
+    if (ATTN__HAS(i)) { \
         attn__vstore(c, c0); \
         if (vecs > 1) attn__vstore(c + behind, c1); \
         c += g->c_row; \
@@ -11684,6 +11696,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__STORE
 #undef ATTN__FOLD
 #undef ATTN__ROWS_OF_TILE
+#undef ATTN__HAS
 }
 
 /* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The

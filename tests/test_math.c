@@ -195,6 +195,9 @@ static void test_default_scale(void)
     for (int head_dim = 1; head_dim <= 4096; head_dim++) {
         float got = attn__default_scale(head_dim);
         CHECKF(ulps(got, 1.0 / sqrt((double)head_dim)) <= 1.0, "1/sqrt(%d) is %.9g", head_dim, (double)got);
+        attn__root made = {head_dim, 0.0f};
+        attn__root_task(&made, 0);
+        CHECKF(got == made.result, "1/sqrt(%d) is %.9g, not %.9g as made", head_dim, (double)got, (double)made.result);
     }
     for (int k = 0; k <= 15; k++) {
         float got = attn__default_scale(1 << 2 * k);
@@ -353,5 +356,5 @@ SUITE(math) = {
     {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
     {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
     {"default_scale", test_default_scale,
-     "1/sqrt(head_dim) off by more than an ulp, or inexact where it is a power of two"},
+     "1/sqrt(head_dim) off by more than an ulp, inexact where it is a power of two, another one in the table"},
     {0}};
