@@ -34,8 +34,7 @@ for cc in gcc clang ${CC:-}; do
 done
 for cc in $compilers; do
     try "$cc" '-std=c99 -O0'
-    try "$cc" '-std=gnu11 -O2'
-    [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
+    [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=gnu11 -O2' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
     try "$cc" '-std=gnu17 -Os'
     try "$cc" '-std=gnu11 -O3 -march=native -ffp-contract=fast'
