@@ -1,5 +1,15 @@
 /* main.c: the list of suites and the command line (test.h says how to use it). */
+#if !defined(_WIN32) && !defined(__wasm__)
+#define _DEFAULT_SOURCE
+#define MAIN_FORKS
+#endif
+
 #include "harness.h"
+
+#ifdef MAIN_FORKS
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 /* A new suite is one new line here. On ELF systems a suite that was not linked is reported as skipped, so that a part
    of the tests can be built alone: cc -Itests -I. tests/main.c tests/harness.c tests/attn_impl.c tests/test_masks.c */
@@ -46,9 +56,10 @@ static void list_tests(char **words, int n_words)
 
 static int usage(const char *program)
 {
-    fprintf(stderr, "usage: %s [-l] [-f] [-s seed] [-n factor] [word ...]\n"
+    fprintf(stderr, "usage: %s [-l] [-f] [-j processes] [-s seed] [-n factor] [word ...]\n"
                     "  -l         list the tests and what each would catch\n"
                     "  -f         the first failure is the last test\n"
+                    "  -j n       deal the tests out to n processes, where the system can fork\n"
                     "  -s seed    another seed for the random tests (default 1)\n"
                     "  -n factor  draw factor times as many random cases (default 1)\n"
                     "  word       only suites or tests whose name contains one of the words\n"
@@ -56,9 +67,57 @@ static int usage(const char *program)
     return 2;
 }
 
+/* Every test whose turn it is: number `part` of each `parts` that are wanted. counts[TEST_PASSED] and so on grow. */
+static void run_part(int part, int parts, int stop, char **words, int n_words, int *counts)
+{
+    int turn = 0;
+    for (int s = 0; s < n_suites; s++) {
+        if (!suites[s].tests) {
+            if (part == 0 && wanted(suites[s].name, NULL, words, n_words)) {
+                printf("SKIPPED %s: this suite was not linked into the program\n", suites[s].name);
+                counts[TEST_SKIPPED]++;
+            }
+            continue;
+        }
+        for (const test_case *t = suites[s].tests; t->name && !(stop && counts[TEST_FAILED]); t++)
+            if (wanted(suites[s].name, t->name, words, n_words) && turn++ % parts == part)
+                counts[test_run(suites[s].name, t)]++;
+    }
+}
+
+/* The same in processes of their own, which send their counts. One that dies is a test that failed. */
+static void run_parts(int parts, int stop, char **words, int n_words, int *counts)
+{
+#ifdef MAIN_FORKS
+    int ends[2];
+    if (pipe(ends)) { perror("pipe"); exit(2); }
+    for (int part = 0; part < parts; part++) {
+        pid_t child = fork();
+        if (child < 0) { perror("fork"); exit(2); }
+        if (child > 0) continue;
+        int own[3] = {0, 0, 0};
+        close(ends[0]);
+        run_part(part, parts, stop, words, n_words, own);
+        exit(write(ends[1], own, sizeof own) != (ssize_t)sizeof own);
+    }
+    close(ends[1]);
+    for (int own[3]; read(ends[0], own, sizeof own) == (ssize_t)sizeof own;)
+        for (int i = 0; i < 3; i++) counts[i] += own[i];
+    close(ends[0]);
+    for (int part = 0, status; part < parts; part++)
+        if (wait(&status) < 0 || status) {
+            printf("FAIL one of %d processes: wait status %d\n", parts, status);
+            counts[TEST_FAILED]++;
+        }
+#else
+    (void)parts;
+    run_part(0, 1, stop, words, n_words, counts);
+#endif
+}
+
 int main(int argc, char **argv)
 {
-    int listing = 0, stop = 0, n_words = 0, counts[3] = {0, 0, 0};
+    int listing = 0, stop = 0, parts = 1, n_words = 0, counts[3] = {0, 0, 0};
     char **words = argv;                                    /* the words move to the front: no room is needed */
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
@@ -66,6 +125,10 @@ int main(int argc, char **argv)
             listing = 1;
         } else if (strcmp(argv[i], "-f") == 0) {
             stop = 1;
+        } else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) {
+            long n = strtol(argv[++i], &end, 10);
+            if (end == argv[i] || *end || n < 1 || n > 256) return usage(argv[0]);
+            parts = (int)n;
         } else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc) {
             test_seed = (uint64_t)strtoull(argv[++i], &end, 0);
             if (end == argv[i] || *end) return usage(argv[0]);
@@ -92,17 +155,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < n_backends; i++) printf(" %s", attn_backend_name(backends[i]));
     printf("\n");
 
-    for (int s = 0; s < n_suites; s++) {
-        if (!suites[s].tests) {
-            if (wanted(suites[s].name, NULL, words, n_words)) {
-                printf("SKIPPED %s: this suite was not linked into the program\n", suites[s].name);
-                counts[TEST_SKIPPED]++;
-            }
-            continue;
-        }
-        for (const test_case *t = suites[s].tests; t->name && !(stop && counts[TEST_FAILED]); t++)
-            if (wanted(suites[s].name, t->name, words, n_words)) counts[test_run(suites[s].name, t)]++;
-    }
+    if (parts > 1) run_parts(parts, stop, words, n_words, counts);
+    else run_part(0, 1, stop, words, n_words, counts);
 
     if (counts[TEST_PASSED] + counts[TEST_FAILED] + counts[TEST_SKIPPED] == 0) {
         fprintf(stderr, "no suite and no test has one of these words in its name; -l lists them\n");
