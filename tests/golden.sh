@@ -27,10 +27,11 @@ try() # compiler, flags
     fi
 }
 
-compilers=
+compilers= versions=
 for cc in gcc clang ${CC:-}; do
     command -v "$cc" >/dev/null || { echo "SKIPPED $cc: not found"; continue; }
-    case " $compilers " in *" $cc "*) ;; *) compilers="$compilers $cc" ;; esac
+    version=$("$cc" --version | sed 's/^[^ ]* //;q')      # cc is one of them by another name
+    case "$versions" in *"<$version>"*) ;; *) compilers="$compilers $cc" versions="$versions<$version>" ;; esac
 done
 for cc in $compilers; do
     try "$cc" '-std=c99 -O0'
