@@ -1522,7 +1522,7 @@ static float attn__default_scale(int head_dim)
     };
     attn__root root = { head_dim, 0.0f };
     if (head_dim == 64) return 0.125f;    /* the most usual one, without a look at memory */
-    if (head_dim % 8 == 0 && head_dim <= 256) return usual[head_dim / 8 - 1];
+    if (head_dim % 8 == 0 && head_dim >= 8 && head_dim <= 256) return usual[head_dim / 8 - 1];
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }

@@ -41,6 +41,7 @@ no_way='
 sizeof-expression                   sizeof *attn__tables              the pointers of an array are counted
 optin.portability.UnixAPI           own = ATTN_MALLOC(a->user, plan.  attn__plan_make adds 64 at last
 optin.portability.UnixAPI           p = malloc(size);                 the same, by a hook of layers_memory.c
+optin.portability.UnixAPI           return malloc(n); }               the same, by a hook of an example
 optin.portability.UnixAPI           ? malloc(bytes) : NULL            the same, by a hook of test_pool.c
 optin.portability.UnixAPI           m->k = (float *)malloc            tests draw every size from 1 on
 sizeof-expression                   sizeof *order                     pointers to lines are sorted
@@ -52,6 +53,8 @@ suspicious-include                  /embed/embed.c"                   a test of 
 suspicious-include                  /translate/translate.c"           the same
 core.UndefinedBinaryOperatorResult  if (list[middle * step] <= c)     middle < n, and the list has n ranges
 core.UndefinedBinaryOperatorResult  CHECKF(seen_again[j] == 0         by_steps writes a row for each step
+core.UndefinedBinaryOperatorResult  plan->slot_floats * (size_t)plan  attn__plan_work writes both, or the call is refused
+core.NullDereference                if (!r->step && s->rope_table     whoever calls has asked for the layer, m
 core.DivideZero                     INT_MAX / s->kv_heads             attn__check_all lets pass what is at least 1
 core.CallAndMessage                 kv_model_become(m, b, &old        `map` has one of `batch` for each
 core.CallAndMessage                 q_cum, s->batch                   attn__check_sizes writes the batch or refuses

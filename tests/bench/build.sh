@@ -34,7 +34,8 @@ $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
 omp=-fopenmp
 echo 'int main(void) { return 0; }' | $CC $omp -x c - -o $to/omp 2> /dev/null || omp=
 $CC -std=c99 $fast $native $omp $warn -c $here/stories_loop.c -o $to/stories_loop.o
-$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/util.o -o $to/stories $omp -lm -ldl \
+$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/ort.o $to/yardstick.o $to/util.o \
+    -o $to/stories $omp -lm -ldl \
     -pthread
 
 # Plug-ins. Other people's templates warn as they like.

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "stories.h"
 
 /* ---- its library ------------------------------------------------------------------------------------------------- */
 /* All its functions stand in one table (OrtApi) that only grows at its end: these are positions in it. */
@@ -301,7 +302,7 @@ static void linear(bytes *graph, const char *from, const char *to, const float *
 }
 
 /* ---- one case ---------------------------------------------------------------------------------------------------- */
-enum { MOST_ENDS = 12 };
+enum { MOST_ENDS = 80 };                  /* of a decoder of 16 layers */
 typedef struct end {                      /* an input or an output of the model */
     const char *name;
     int output;
@@ -643,3 +644,157 @@ static family gqa = { gqa_offered, gqa_build };
 const bench_peer peer_ort_mha = ORT("ORT MultiHead", mha);
 const bench_peer peer_ort_attention = ORT("ORT Attention", attention);
 const bench_peer peer_ort_gqa = ORT("ORT GroupQuery", gqa);
+
+/* ---- a decoder of the Llama kind, one model, for stories.c ------------------------------------------------------- */
+enum { MOST_LAYERS = 16, NAME = 24 };
+struct ort_teller {
+    job j;
+    const plain_teller *t;
+    float *x;
+    int *last, *total;                    /* of the keys: where the newest stands, and how many there are */
+    char names[MOST_LAYERS][4][NAME], logits[NAME];         /* ends keep pointers to them */
+};
+
+/* A node whose names get the number of the layer, but those in capitals, which are the whole model's. */
+static void layer_node(bytes *graph, const char *domain, const char *op, const char *inputs, const char *outputs, int l,
+                       bytes *attributes)
+{
+    char from[160] = "", to[96] = "";
+    for (int side = 0; side < 2; side++) {
+        const char *names = side ? outputs : inputs;
+        char *text = side ? to : from;
+        for (size_t n; *names; names += n, names += *names == ' ') {
+            n = strcspn(names, " ");
+            sprintf(text + strlen(text), names[0] < 'a' ? "%.*s " : "%.*s%d ", (int)n, names, l);
+        }
+        text[strlen(text) - 1] = 0;
+    }
+    node(graph, domain, op, from, to, attributes);
+}
+
+/* y = x W: it wants weights by their inputs, and packs them once */
+static void layer_product(bytes *graph, const char *x, const char *y, int l, const float *w, int n_in, int n_out)
+{
+    const size_t in = (size_t)n_in, out = (size_t)n_out;
+    float *turned_w = (float *)bench_alloc(in * out * sizeof *turned_w);
+    char inputs[64], name[NAME];
+    for (size_t i = 0; i < out; i++)
+        for (size_t x_at = 0; x_at < in; x_at++) turned_w[x_at * out + i] = w[i * in + x_at];
+    snprintf(name, sizeof name, "w_%s%d", y, l);
+    constant(graph, name, FLOAT, DIMS(n_in, n_out), turned_w);
+    free(turned_w);
+    snprintf(inputs, sizeof inputs, "%s w_%s", x, y);
+    layer_node(graph, "", "MatMul", inputs, y, l, NULL);
+}
+
+static void layer_norm(bytes *graph, const char *x, const char *y, int l, const float *w, int n)
+{
+    bytes attributes = { 0 };
+    char inputs[64], name[NAME];
+    snprintf(name, sizeof name, "w_%s%d", y, l);
+    constant(graph, name, FLOAT, DIMS(n), w);
+    attribute_int(&attributes, "axis", -1);
+    attribute_float(&attributes, "epsilon", 1e-5f);
+    snprintf(inputs, sizeof inputs, "%s w_%s", x, y);
+    layer_node(graph, "", "SimplifiedLayerNormalization", inputs, y, l, &attributes);
+}
+
+static void teller_angles(bytes *graph, int positions, int head)
+{
+    const size_t half = (size_t)head / 2, n = (size_t)positions * half;
+    float *c = (float *)bench_alloc(n * sizeof *c), *s = (float *)bench_alloc(n * sizeof *s);
+    for (size_t i = 0; i < n; i++) {
+        const double angle = (double)(i / half) * pow(10000, -(double)(i % half * 2) / head);
+        c[i] = (float)cos(angle);
+        s[i] = (float)sin(angle);
+    }
+    constant(graph, "COS", FLOAT, DIMS(positions, head / 2), c);
+    constant(graph, "SIN", FLOAT, DIMS(positions, head / 2), s);
+    free(c), free(s);
+}
+
+static void teller_layer(ort_teller *o, int l)
+{
+    const plain_teller *t = o->t;
+    const int dim = t->dim, hidden = t->hidden, head = dim / t->heads, row = t->kv_heads * head;
+    const int *room = DIMS(1, t->kv_heads, t->positions, head);
+    const size_t d = (size_t)dim, at = (size_t)l, square = at * d * d, tall = at * d * (size_t)hidden;
+    static const char *const ends[4] = { "past_k", "past_v", "now_k", "now_v" };
+    bytes *g = &o->j.graph, attributes = { 0 };
+    float *cache[2] = { NULL, NULL };
+    char from[2 * NAME], to[NAME];
+    layer_norm(g, "x", "y", l, t->norm + at * d, dim);
+    layer_product(g, "y", "q", l, t->q + square, dim, dim);
+    layer_product(g, "y", "k", l, t->k + at * d * (size_t)row, dim, row);
+    layer_product(g, "y", "v", l, t->v + at * d * (size_t)row, dim, row);
+    for (int e = 0; e < 4; e++) {                           /* past and present are one buffer */
+        snprintf(o->names[l][e], NAME, "%s%d", ends[e], l);
+        if (e < 2) feed(&o->j, o->names[l][e], room, cache[e] = (float *)keep(&o->j, product(room)));
+        else give(&o->j, o->names[l][e], room, cache[e - 2]);
+    }
+    attribute_int(&attributes, "num_heads", t->heads);
+    attribute_int(&attributes, "kv_num_heads", t->kv_heads);
+    attribute_int(&attributes, "do_rotary", 1);
+    attribute_int(&attributes, "rotary_interleaved", 1);
+    layer_node(g, CONTRIB, "GroupQueryAttention", "q k v past_k past_v LAST TOTAL COS SIN", "o now_k now_v", l,
+               &attributes);
+    layer_product(g, "o", "z", l, t->o + square, dim, dim);
+    layer_node(g, "", "Add", "x z", "xx", l, NULL);
+    layer_norm(g, "xx", "yy", l, t->ff_norm + at * d, dim);
+    layer_product(g, "yy", "a", l, t->w1 + tall, dim, hidden);
+    layer_product(g, "yy", "b", l, t->w3 + tall, dim, hidden);
+    layer_node(g, "", "Sigmoid", "a", "s", l, NULL);
+    layer_node(g, "", "Mul", "a s", "as", l, NULL);
+    layer_node(g, "", "Mul", "as b", "ab", l, NULL);
+    layer_product(g, "ab", "zz", l, t->w2 + tall, hidden, dim);
+    snprintf(to, sizeof to, "x%d", l + 1);
+    snprintf(from, sizeof from, "xx%d zz%d", l, l);
+    node(g, "", "Add", from, to, NULL);
+}
+
+ort_teller *ort_teller_open(const plain_teller *t, const char *folder, int threads, const char **why)
+{
+    bench_setup s;
+    ort_teller *o;
+    memset(&s, 0, sizeof s);
+    s.folder = folder;
+    s.threads = threads;
+    *why = t->dim / t->heads % 16 ? "it turns heads of 16, 32 and so on alone" : ort_open(NULL, &s);
+    if (*why) return NULL;
+    o = (ort_teller *)calloc(1, sizeof *o);
+    if (!o || t->layers > MOST_LAYERS) exit(1);
+    o->t = t;
+    o->x = (float *)keep(&o->j, (size_t)t->dim);
+    o->last = (int *)keep(&o->j, 1);
+    o->total = (int *)keep(&o->j, 1);
+    *o->total = 1;
+    feed(&o->j, "x0", DIMS(1, 1, t->dim), o->x);
+    feed_ints(&o->j, "LAST", 1, o->last);
+    feed_ints(&o->j, "TOTAL", 1, o->total);
+    teller_angles(&o->j.graph, t->positions, t->dim / t->heads);
+    for (int l = 0; l < t->layers; l++) teller_layer(o, l);
+    layer_norm(&o->j.graph, "x", "y", t->layers, t->last_norm, t->dim);
+    layer_product(&o->j.graph, "y", "logits", t->layers, t->classifier, t->dim, t->words);
+    snprintf(o->logits, sizeof o->logits, "logits%d", t->layers);
+    give(&o->j, o->logits, DIMS(1, 1, t->words), t->logits);
+    if (finish(&o->j)) return o;
+    *why = ort.why;
+    ort_teller_close(o);
+    return NULL;
+}
+
+void ort_teller_step(ort_teller *o, int token, int position)
+{
+    const size_t dim = (size_t)o->t->dim;
+    memcpy(o->x, o->t->embedding + (size_t)token * dim, dim * sizeof *o->x);
+    *o->last = position;
+    *o->total = position + 1;
+    ort_run(&o->j);
+}
+
+void ort_teller_close(ort_teller *o)
+{
+    if (!o) return;
+    ort_release(&o->j);                   /* with its memory: the job stands first */
+    ort_close(NULL);
+}

@@ -1,5 +1,5 @@
-/* stories.c: tokens a second of whole models, the teller of examples/14_stories.c against a plain step, and that step
- * with the sgemv of OpenBLAS and of MKL instead of its loops, in turns.
+/* stories.c: tokens a second of whole models, the teller of examples/14_stories.c against a plain step, that step with
+ * the sgemv of OpenBLAS and of MKL instead of its loops, and ONNX Runtime with a model of its own, in turns.
  *
  *   build/bench/stories                    stories260K (../shared/models, or MODELS=folder), random 15M and 110M
  *   build/bench/stories 15M 110M           these
@@ -17,14 +17,15 @@
 #include "bench.h"
 #include "stories.h"
 
-enum { LOOP, OPENBLAS, MKL, OURS, HALF, WAYS, ROUNDS = 5 };
-static const char *const ways[WAYS] = { "plain loop", "OpenBLAS", "MKL", "attn.h", "attn.h, half" };
+enum { LOOP, OPENBLAS, MKL, ORT, OURS, HALF, WAYS, ROUNDS = 5 };
+static const char *const ways[WAYS] = { "plain loop", "OpenBLAS", "MKL", "ONNX Runtime", "attn.h", "attn.h, half" };
+static char folder_of_program[1024] = ".";
 
 /* The libraries of a plain step; gemv is NULL where one is missing. */
 static struct library {
     gemv_function *gemv;
     void (*set_threads)(int);
-} libraries[OURS];
+} libraries[ORT];
 
 static void libraries_open(const char *folder)
 {
@@ -47,11 +48,14 @@ static void libraries_open(const char *folder)
         bench_symbol(l, "cblas_sgemv", &libraries[MKL].gemv);
         bench_symbol(l, "MKL_Set_Num_Threads", &libraries[MKL].set_threads);
     }
-    for (int w = OPENBLAS; w < OURS; w++)
+    for (int w = OPENBLAS; w < ORT; w++)
         if (!libraries[w].gemv) printf("SKIPPED: %s is not here (make bench-peers)\n", ways[w]);
 }
 
-static int is_here(int way) { return way == LOOP || way >= OURS || libraries[way].gemv; }
+static int is_here(int way, const ort_teller *o)
+{
+    return way == LOOP || way >= OURS || (way == ORT ? o != NULL : libraries[way].gemv != NULL);
+}
 
 /* A checkpoint of these sizes in memory, N(0, 1/width)-like weights, norms of 1. */
 static unsigned char *random_checkpoint(const int h[7], size_t *size)
@@ -117,18 +121,19 @@ static double difference(const float *a, const float *b, int n)
 }
 
 /* Seconds that one way takes for n tokens from an empty cache on. */
-static double run(int way, plain_teller *p, teller *t, int n, int threads)
+static double run(int way, plain_teller *p, ort_teller *o, teller *t, int n, int threads)
 {
     double begin;
-    if (way < OURS) {
+    if (way < ORT) {
         p->gemv = libraries[way].gemv;
         if (libraries[way].set_threads) libraries[way].set_threads(threads);
-    } else
+    } else if (way >= OURS)
         for (int l = 0; l < t->m.layers; l++) ok(attn_kv_truncate(&t->cache[l], -1, 0));
     begin = bench_clock();
     for (int i = 0; i < n; i++) {
         const int token = (int)((unsigned)i * 2654435761u >> 8) % p->words;
-        if (way < OURS) plain_step(p, token, i, threads);
+        if (way < ORT) plain_step(p, token, i, threads);
+        else if (way == ORT) ort_teller_step(o, token, i);
         else step(t, &token, 1);
     }
     return bench_clock() - begin;
@@ -142,6 +147,8 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
     const attn_exec exec = attn_pool_exec(pool);
     plain_teller p;
     teller t[WAYS];
+    ort_teller *o;
+    const char *without = NULL;
     memset(t, 0, sizeof t);
     for (int w = OURS; w < WAYS; w++) {
         const char *why = model_parse(&t[w].m, bytes, size);
@@ -149,17 +156,18 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
         teller_init(&t[w], n, w == HALF ? ATTN_F16 : ATTN_F32, 0, &exec);
     }
     plain_init(&p, &t[OURS].m);
+    o = ort_teller_open(&p, folder_of_program, threads, &without);
     for (int r = 0; r < ROUNDS; r++)
         for (int w = WAYS; w-- > 0;) {                      /* ours first: a plain step of any kind is held to it */
-            if (!is_here(w)) continue;
-            took[w][r] = run(w, &p, &t[w], n, threads);
+            if (!is_here(w, o)) continue;
+            took[w][r] = run(w, &p, o, &t[w], n, threads);
             if (w < OURS) apart[w] = difference(p.logits, t[OURS].logits, p.words);
             if (w == LOOP) apart[HALF] = difference(p.logits, t[HALF].logits, p.words);
         }
     printf("| %s, %d thread%s |", name, threads, threads > 1 ? "s" : "");
     for (int w = 0; w < WAYS; w++) {
         qsort(took[w], ROUNDS, sizeof took[w][0], by_value);
-        if (is_here(w)) printf(" %.0f |", n / took[w][ROUNDS / 2]);
+        if (is_here(w, o)) printf(" %.0f |", n / took[w][ROUNDS / 2]);
         else printf(" |");
     }
     printf(" %.2f | %.2f |\n", took[LOOP][ROUNDS / 2] / took[OURS][ROUNDS / 2],
@@ -167,7 +175,9 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
     for (int w = 0; w < WAYS; w++)
         if (!(apart[w] < (w == HALF ? 2e-2 : 1e-4)))
             printf("  WRONG: logits of %s differ by %.1g\n", ways[w], apart[w]);
+    if (!o) printf("  SKIPPED: ONNX Runtime: %s\n", without);
     fflush(stdout);
+    ort_teller_close(o);
     for (int w = OURS; w < WAYS; w++) teller_free(&t[w]);
     plain_free(&p);
     attn_pool_destroy(pool);
@@ -182,13 +192,13 @@ int main(int argc, char **argv)
     };
     const char *folder = getenv("MODELS") ? getenv("MODELS") : "../shared/models";
     const char *slash = strrchr(argv[0], '/');
-    char path[1024] = ".";
-    if (slash) snprintf(path, sizeof path, "%.*s", (int)(slash - argv[0]), argv[0]);
+    char path[1024];
+    if (slash) snprintf(folder_of_program, sizeof folder_of_program, "%.*s", (int)(slash - argv[0]), argv[0]);
     for (int a = 1; a < argc; a++) bench_cpu_time |= !strcmp(argv[a], "--busy");
-    libraries_open(path);
+    libraries_open(folder_of_program);
     printf("| tokens a second |");
     for (int w = 0; w < WAYS; w++) printf(" %s |", ways[w]);
-    printf(" times the loop | half |\n|---|---|---|---|---|---|---|---|\n");
+    printf(" times the loop | half |\n|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < 3; i++) {
         unsigned char *made = NULL;
         file f = { NULL, 0, 0 };

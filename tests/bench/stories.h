@@ -19,4 +19,11 @@ typedef struct plain_teller {
 /* The token at `position` goes through the model; logits are those of the next one. */
 void plain_step(plain_teller *t, int token, int position, int threads);
 
+/* The same step as one model of ONNX Runtime, with caches of its own: GroupQueryAttention, and weights as it packs them.
+ * Logits go where those of *t go. NULL: *why says why not. */
+typedef struct ort_teller ort_teller;
+ort_teller *ort_teller_open(const plain_teller *t, const char *folder, int threads, const char **why);
+void ort_teller_step(ort_teller *o, int token, int position);
+void ort_teller_close(ort_teller *o);                       /* may be NULL */
+
 #endif
