@@ -1511,9 +1511,9 @@ static void attn__root_task(void *arg, int i)
 }
 static float attn__default_scale(int head_dim)
 {
-    /* what comes out for 8, 16 and so on: a small call would feel the divisions */
-    static const float usual[32] = {
-        0.353553385f, 0.25f, 0.204124153f, 0.176776692f, 0.158113882f, 0.144337565f,
+    /* what comes out for (0,) 8, 16 and so on: a small call would feel the divisions */
+    static const float usual[33] = {
+        0.0f, 0.353553385f, 0.25f, 0.204124153f, 0.176776692f, 0.158113882f, 0.144337565f,
         0.133630618f, 0.125f, 0.117851131f, 0.111803398f, 0.106600359f, 0.102062076f,
         0.0980580673f, 0.0944911167f, 0.0912870914f, 0.0883883461f, 0.0857492909f, 0.0833333358f,
         0.0811107084f, 0.079056941f, 0.0771516785f, 0.0753778368f, 0.0737209767f, 0.0721687824f,
@@ -1522,7 +1522,7 @@ static float attn__default_scale(int head_dim)
     };
     attn__root root = { head_dim, 0.0f };
     if (head_dim == 64) return 0.125f;    /* the most usual one, without a look at memory */
-    if (head_dim % 8 == 0 && head_dim >= 8 && head_dim <= 256) return usual[head_dim / 8 - 1];
+    if (head_dim % 8 == 0 && (unsigned)head_dim <= 256) return usual[(unsigned)head_dim / 8];
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
