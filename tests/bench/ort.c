@@ -759,10 +759,11 @@ ort_teller *ort_teller_open(const plain_teller *t, const char *folder, int threa
     memset(&s, 0, sizeof s);
     s.folder = folder;
     s.threads = threads;
-    *why = t->dim / t->heads % 16 ? "it turns heads of 16, 32 and so on alone" : ort_open(NULL, &s);
+    *why = t->dim / t->heads % 16 ? "it turns heads of 16, 32 and so on alone"
+         : t->layers > MOST_LAYERS ? "more layers than there are names for" : ort_open(NULL, &s);
     if (*why) return NULL;
     o = (ort_teller *)calloc(1, sizeof *o);
-    if (!o || t->layers > MOST_LAYERS) exit(1);
+    if (!o) exit(1);
     o->t = t;
     o->x = (float *)keep(&o->j, (size_t)t->dim);
     o->last = (int *)keep(&o->j, 1);
