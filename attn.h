@@ -1042,11 +1042,12 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
     ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_SMALL, ATTN__C_ITEM,
+    ATTN__C_SHARED,
     ATTN__C_COUNT
 };
 static const char *const attn_counter_names[] = {
     "scalar", "packed", "rows", "cache", "group", "split",
-    "select", "skip", "masked", "one_row", "small", "item"
+    "select", "skip", "masked", "one_row", "small", "item", "shared"
 };
 static long attn_counters[ATTN__C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
@@ -1331,7 +1332,7 @@ typedef struct attn__kernels {
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
-       vectors are read and written: room for ATTN__BAND rows */
+       vectors are read, and written to a and b; of M and L only n */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
     /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
@@ -4951,6 +4952,8 @@ enum {
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
+    ATTN__SHARED_ROWS = 192,              /* rows of a K/V head, of entries that read the same keys,
+                                             that stand side by side */
     ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and
                                              V of a chunk stay in L1 or near it */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
@@ -4972,7 +4975,7 @@ typedef struct attn__cut {
     int head_blocks;                      /* blocks side by side that take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
     size_t q, o;                          /* rows: queries times scale, outputs */
-    size_t M, L;                          /* rows, ATTN__BAND for each band: the fold so far */
+    size_t M, L;                          /* rows: the fold so far; read in whole vectors */
     size_t ranges;                        /* rows: ints from, to, seen */
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
@@ -4988,6 +4991,8 @@ typedef struct attn__cut {
 typedef struct attn__plan {
     attn__cut few, many;                  /* for entries of up to ATTN__FEW rows, and of more
                                              (attn__cut_of) */
+    int entries;                          /* that have blocks of their own: the batch, but those
+                                             that read the same keys count as one */
     int slots;                            /* tasks at once */
     int parts;                            /* items that share the chunks of a block; 1: blocks
                                              are not split */
@@ -5022,8 +5027,7 @@ static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape 
     const int few = cut->per_head <= ATTN__FEW;
     const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
-    /* A band has 24 rows at least, four of the smallest tiles: so many bands there are at most. */
-    const int bands = kv_heads * ((cut->per_head - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
+    const int keys = plan->chunk_keys;
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
@@ -5033,8 +5037,8 @@ static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape 
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
     cut->o = attn__reserve(&at, rows, v_width);
-    cut->M = attn__reserve(&at, bands, ATTN__BAND);
-    cut->L = attn__reserve(&at, bands, ATTN__BAND);
+    cut->M = attn__reserve(&at, rows + ATTN__PANEL, 1);
+    cut->L = attn__reserve(&at, rows + ATTN__PANEL, 1);
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
@@ -5090,9 +5094,11 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1;
+        split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1 &&
+                plan->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)s->batch * cut->head_blocks * (split ? plan->chunks : 1) >= 4ll * threads)
+        if ((long long)plan->entries * cut->head_blocks * (split ? plan->chunks : 1) >=
+            4ll * threads)
             break;
     }
     /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
@@ -5109,7 +5115,7 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
                             int threads)
 {
     attn__cut *cut = &plan->many;
-    const long long pairs = (long long)s->batch * s->kv_heads;
+    const long long pairs = (long long)plan->entries * s->kv_heads;
     int blocks;
 
     cut->kv_heads = 1;
@@ -5127,13 +5133,30 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
 
+/* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
+ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
+{
+    return s->batch > 1 && (a->kv || a->k_map);
+}
+
+/* Rows of a K/V head in a block at most, where an entry has `all`. */
+static int attn__plan_rows(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                           int all)
+{
+    const int few = attn__min(all, ATTN__FEW), rows = attn__clamp(all, 1, plan->block_rows);
+    const long long together = (long long)s->batch * few;
+    const int most = attn__min(ATTN__SHARED_ROWS, plan->block_rows);
+    if (!attn__may_share(a, s) || together <= rows) return rows;
+    return most < rows ? rows : together < most ? (int)together : most;
+}
+
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
    caller can ask once, for the largest call: there is room for as many tasks as that and every
    smaller call can have, each with the largest slot. Returns 1 on overflow. */
 static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
-    const int rows = attn__clamp(all, 1, plan->block_rows), threads = attn__threads(a, s, n_k);
+    const int rows = attn__plan_rows(a, s, plan, all), threads = attn__threads(a, s, n_k);
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
@@ -5145,8 +5168,9 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
 
     plan->slots = (int)slots;
     cut.per_head = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
-    plan->slot_floats = all <= ATTN__FEW && plan->few.kv_heads == sharing
-               ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
+    plan->slot_floats = all <= ATTN__FEW && cut.per_head == plan->few.per_head &&
+                        plan->few.kv_heads == sharing
+                      ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
@@ -5156,14 +5180,16 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
     /* A call with many rows has larger slots, and no states; ragged it may have rows of both
-       kinds. */
-    if (all > ATTN__FEW) {
+       kinds. Where entries share keys few rows may become many, and there may be states. */
+    if (rows > ATTN__FEW) {
         size_t many;
         cut.per_head = rows;
-        many = plan->many.per_head == rows ? plan->many.size
-                                           : attn__cut_layout(a, s, plan, &cut, 1);
+        many = all > ATTN__FEW && plan->many.per_head == rows
+             ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
         if (many > plan->slot_floats) plan->slot_floats = many;
-        if (attn__mul(many, slots, &many)) return 1;
+        if (attn__mul(many, slots, &many) ||
+            (attn__may_share(a, s) && attn__add(many, states, &many)))
+            return 1;
         if (many > bytes) bytes = many;
     }
     if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
@@ -5191,7 +5217,11 @@ static int attn__plan_chunk_keys(int n_k)
     return n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
 }
 
-static size_t attn__plan_table(const attn__shape *s) { return attn__up((size_t)s->batch + 1, 16); }
+/* Ints that say which items an entry has, and where entries may share keys, two more for each. */
+static size_t attn__plan_table(const attn_args *a, const attn__shape *s)
+{
+    return attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
+}
 
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
@@ -5206,7 +5236,8 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = attn__plan_chunk_keys(n_k);
     plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
-    plan->table_floats = attn__plan_table(s);
+    plan->table_floats = attn__plan_table(a, s);
+    plan->entries = s->batch;
     plan->parts = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
@@ -5231,7 +5262,11 @@ typedef struct attn__work {
     const attn__shape *s;
     const attn__plan *plan;
     const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1] entry b begins with item first_item[b] */
+    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
+    int *order;                           /* [batch] the entry in each place: those that read the
+                                             same keys side by side. NULL: as they are numbered */
+    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
+                                             belongs to a place before */
     int padding;                          /* rows that do not exist are written all the same */
     float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
@@ -5244,12 +5279,18 @@ typedef struct attn__work {
 typedef struct attn__block {
     const attn__work *w;                  /* the call that it is a part of */
     const attn__cut *cut;                 /* how its slot is laid out */
-    attn__entry entry;
-    int batch_at;                         /* number of the entry in the batch */
+    attn__entry entry;                    /* the only one, or of all readers the one with most
+                                             keys */
+    int place;                            /* of the first reader in w->order */
+    int readers, each;                    /* entries that have rows in the block; rows of each of
+                                             them and K/V head */
+    int together;                         /* chunks, the first ones, that are the same keys for
+                                             all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
     int rows;                             /* of all K/V heads: row r of the block belongs to its
-                                             K/V head r / per_head */
+                                             K/V head r / per_head. Rows of a K/V head: those of
+                                             one reader after those of the other */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
     int few, direct;                      /* V is read where it lies; K is, too (not with a
@@ -5270,50 +5311,118 @@ typedef struct attn__block {
                                              to see */
 } attn__block;
 
+/* The entry in a place, and how many from there on share its blocks. */
+ATTN__INLINE int attn__entry_number(const attn__work *w, int place)
+{
+    return w->order ? w->order[place] : place;
+}
+
+ATTN__INLINE int attn__readers_at(const attn__work *w, int place)
+{
+    return w->order ? w->readers[place] : 1;
+}
+
 /* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
     return rows <= ATTN__FEW ? &plan->few : &plan->many;
 }
 
-/* Counts the items of every entry. An entry has blocks for the rows that exist, and at least one
-   when it has padding to write. */
+/* Counts the items of every place. It has blocks for the rows that exist, and at least one when
+   there is padding to write. */
 static int attn__list_items(const attn__work *w)
 {
     const attn_args *a = w->a;
-    int b, items = 0;
-    for (b = 0; b < w->s->batch; b++) {
-        const int rows = w->s->group * attn__rows_of(a, w->s, b);
+    int p, items = 0;
+    for (p = 0; p < w->s->batch; p++) {
+        const int readers = attn__readers_at(w, p);
+        const int rows = readers * w->s->group *
+                         attn__rows_of(a, w->s, attn__entry_number(w, p));
         const attn__cut *cut = attn__cut_of(w->plan, rows);
-        w->first_item[b] = items;
+        w->first_item[p] = items;
         if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
-        else if (w->padding) items += cut->head_blocks;
+        else if (readers > 0 && w->padding) items += cut->head_blocks;
     }
-    w->first_item[b] = items;
+    w->first_item[p] = items;
     return items;
 }
 
-/* Which entry, heads and rows an item is. */
+/* The place that an item belongs to, the last one that begins at or before it. Places without items
+   begin where the next one does, and are passed over. */
+static int attn__place_of(const attn__work *w, int item)
+{
+    int p = 0, above = w->s->batch;
+    while (above - p > 1) {
+        const int middle = p + (above - p) / 2;
+        if (w->first_item[middle] <= item) p = middle;
+        else above = middle;
+    }
+    return p;
+}
+
+/* The first and the last reader of a block, counted from its place. */
+static void attn__block_ends(const attn__block *block, int *first, int *last)
+{
+    *first = block->first / block->each;
+    *last = (block->first + block->per_head - 1) / block->each;
+}
+
+/* The block's entry becomes the one of its readers that has most keys. */
+static void attn__block_longest(attn__block *block)
+{
+    const attn__work *w = block->w;
+    attn__entry e;
+    int x, first, last;
+    attn__block_ends(block, &first, &last);
+    for (x = first; x <= last; x++) {
+        attn__entry_at(w->a, w->s, attn__entry_number(w, block->place + x), &e);
+        if (x == first || e.end > block->entry.end) block->entry = e;
+    }
+}
+
+/* The page of a cache where reader x has a chunk; -1: it has none. */
+static int attn__reader_page(const attn__block *block, int x, int chunk)
+{
+    const attn_args *a = block->w->a;
+    const int b = attn__entry_number(block->w, block->place + x), kv = a->k_map ? a->k_map[b] : b;
+    return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
+}
+
+/* How many chunks are the same keys for all readers of the block that have them? */
+static int attn__block_together(const attn__block *block)
+{
+    const int chunks = block->w->plan->chunks;
+    int x, first, last, chunk, page;
+    attn__block_ends(block, &first, &last);
+    for (chunk = 0; chunk < chunks; chunk++) {
+        int shared = -1;
+        for (x = first; x <= last; x++) {
+            page = attn__reader_page(block, x, chunk);
+            if (page >= 0 && shared >= 0 && page != shared) return chunk;
+            if (page >= 0) shared = page;
+        }
+    }
+    return chunks;
+}
+
+/* Which entries, heads and rows an item is. */
 static void attn__block_at(attn__block *block, const attn__work *w, int item)
 {
     const attn__shape *s = w->s;
     const attn__cut *cut;
-    int b = 0, above = s->batch, all, blocks, later;
-    /* The last entry that begins at or before the item. Entries without items begin where the next
-       one does, and are passed over. */
-    while (above - b > 1) {
-        const int middle = b + (above - b) / 2;
-        if (w->first_item[middle] <= item) b = middle;
-        else above = middle;
-    }
-    attn__entry_at(w->a, s, b, &block->entry);
-    all = s->group * block->entry.rows;
+    const int p = attn__place_of(w, item);
+    int all, blocks, later;
+    attn__entry_at(w->a, s, attn__entry_number(w, p), &block->entry);
     block->w = w;
-    block->batch_at = b;
+    block->place = p;
+    block->readers = attn__readers_at(w, p);
+    block->each = s->group * block->entry.rows;
+    block->together = INT_MAX;
+    all = block->readers * block->each;
     block->cut = cut = attn__cut_of(w->plan, all);
 
-    item -= w->first_item[b];
-    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->head_blocks;
+    item -= w->first_item[p];
+    blocks = (w->first_item[p + 1] - w->first_item[p]) / cut->head_blocks;
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
@@ -5323,29 +5432,47 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
-    block->pad_to = w->padding && later == 0 ? s->group * s->n_q : all;
+    block->pad_to = w->padding && later == 0 && block->readers == 1 ? s->group * s->n_q : all;
+    if (block->readers == 1) return;
+    attn__block_longest(block);
+    if (w->a->kv) block->together = attn__block_together(block);
 }
 
-/* Head and position of row r of the block's K/V head number `local`. */
-static void attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
+/* Head and position of row r of the block's K/V head number `local`, and which entry it is of. */
+static int attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
 {
-    const int group = block->w->s->group, at = block->first + r;
+    const int group = block->w->s->group;
+    int at = block->first + r, reader = 0;
+    if (block->readers > 1) {
+        reader = at / block->each;
+        at -= reader * block->each;
+    }
     *i = group > 1 ? at / group : at;
     *h = (block->kv_head + local) * group + (at - *i * group);
+    return attn__entry_number(block->w, block->place + reader);
 }
 
-/* How many rows of the block from r on, below `end`, lie one stride apart, and along which axis:
-   all heads of a single position, the heads of a group, or the positions of one head. */
-static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, int *i, int *axis)
+/* That entry: the block's own, or written to *room. */
+static const attn__entry *attn__reader(const attn__block *block, int b, attn__entry *room)
+{
+    if (block->readers == 1) return &block->entry;
+    attn__entry_at(block->w->a, block->w->s, b, room);
+    return room;
+}
+
+/* How many rows of the block from r on lie one stride apart, and along which axis: all heads of a
+   single position, the heads of a group, or the positions of one head. */
+static int attn__run_of_rows(const attn__block *block, int r, int *b, int *h, int *i, int *axis)
 {
     const attn__shape *s = block->w->s;
-    const int in_head = r % block->per_head;
-    int n = block->per_head - in_head;
-    attn__row_at(block, r / block->per_head, in_head, h, i);
+    const int in_head = r % block->per_head, at = block->first + in_head;
+    const int left = block->per_head - in_head;
+    *b = attn__row_at(block, r / block->per_head, in_head, h, i);
     *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
-    if (s->n_q == 1) n = end - r;
-    else if (s->group > 1) n = s->group - (block->first + in_head) % s->group;
-    return attn__min(n, end - r);
+    if (s->group > 1 && (s->n_q > 1 || block->readers > 1))
+        return attn__min(left, s->group - at % s->group);
+    if (block->readers > 1) return attn__min(left, block->each - at % block->each);
+    return s->n_q == 1 ? block->rows - r : left;
 }
 
 /* What the rows of a block may see by position: each row, and all together. Rows at the same place
@@ -5354,22 +5481,38 @@ static void attn__block_ranges(attn__block *block)
 {
     const attn_args *a = block->w->a;
     const int keys = block->entry.end - block->entry.start;
-    int r;
+    const attn__entry *e = NULL;
+    attn__entry room;
+    int r, h, i;
     block->sees_all = 1;
     block->narrow = a->window_left > 0 || a->window_right > 0;
     block->lo = 0;
     block->hi = keys;
-    if (a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 && a->window_right <= 0) return;
+    if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
+        a->window_right <= 0)
+        return;
     block->lo = keys;
     block->hi = 0;
     for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
-        attn__visible(a, &block->entry, (block->first + r) / block->w->s->group, from, to);
+        const int b = attn__row_at(block, 0, r, &h, &i);
+        if (r == 0 || i == 0) e = attn__reader(block, b, &room);
+        attn__visible(a, e, i, from, to);
         if (*from > 0 || *to < keys) block->sees_all = 0;
         if (*from >= *to) continue;
         if (*from < block->lo) block->lo = *from;
         if (*to > block->hi) block->hi = *to;
     }
+}
+
+/* Which way rows of the block go. The last block of an entry may have few rows in a slot that was
+   laid out for many. */
+static void attn__block_ways(attn__block *block)
+{
+    block->few = block->per_head <= ATTN__FEW;
+    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND &&
+                    !block->w->a->kv;
+    block->band = block->few ? ATTN__BAND : 4 * block->w->kernels->rows;
 }
 
 /* Opens a block: lays out the slot, copies q * scale, finds what each row may see by position.
@@ -5380,14 +5523,12 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     const attn__plan *plan = w->plan;
     const attn__cut *cut;
     float *at = w->slots + (size_t)slot * plan->slot_floats;
-    int r, n, h, i, axis;
+    attn__entry room;
+    int r, n, b, h, i, axis;
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    /* The last block of an entry may have few rows in a slot that was laid out for many. */
-    block->few = block->per_head <= ATTN__FEW;
-    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
-    block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
+    attn__block_ways(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->all_scores = attn__wants_raw(w->a);
     block->empty = (size_t *)(void *)at;
@@ -5407,10 +5548,11 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->v = at + cut->v;
 
     for (r = 0; r < block->rows; r += n) {
-        n = attn__run_of_rows(block, r, block->rows, &h, &i, &axis);
-        w->kernels->scale(block->q + r * plan->q_row, plan->q_row,
-                          block->entry.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
-                          s->scale);
+        const attn__entry *e;
+        n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
+        e = attn__reader(block, b, &room);
+        w->kernels->scale(block->q + r * plan->q_row, plan->q_row, e->q + h * s->q[2] + i * s->q[1],
+                          s->q[axis], n, s->head_dim, s->scale);
         for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
     attn__block_ranges(block);
@@ -5430,18 +5572,12 @@ static ATTN__NOINLINE void attn__block_load(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
-    int start, r, rows, h, i, band = 0;
-    for (start = 0; start < block->rows; start += rows, band++) {
-        rows = attn__band_rows(block, start);
-        for (r = start; r < start + rows; r++) {
-            const int at = band * ATTN__BAND + r - start;
-            attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-            block->seen[r] = attn__carry_get(block->w->a->carry_in +
-                                             attn__place(s, block->batch_at, h, i) *
-                                             ATTN_STATE(s->v_head_dim),
-                                             block->M + at, block->L + at,
-                                             block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
-        }
+    int r, h, i;
+    for (r = 0; r < block->rows; r++) {
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
+                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
+                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
     }
 }
 
@@ -5449,13 +5585,10 @@ static ATTN__NOINLINE void attn__block_load(attn__block *block)
 static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
-    int start, r, rows, band = 0;
-    for (start = 0; start < block->rows; start += rows, band++) {
-        rows = attn__band_rows(block, start);
-        for (r = band * ATTN__BAND; r < band * ATTN__BAND + (rows + 15) / 16 * 16; r++) {
-            block->M[r] = -attn__inf();
-            block->L[r] = 0.0f;
-        }
+    int r;
+    for (r = 0; r < block->rows + ATTN__PANEL; r++) {
+        block->M[r] = -attn__inf();
+        block->L[r] = 0.0f;
     }
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
     if (block->w->a->carry_in) attn__block_load(block);
@@ -5636,14 +5769,13 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
     unsigned char merged[ATTN__CHUNK];
     attn__keys seen = { { 0, 0 } };
     attn__row row = look->row;
-    int r, h, i;
+    int r, b, h, i;
     for (r = last - 1; r >= first; r--) {
         attn__keys range = look->all;
         if (!block->sees_all)
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
-        attn__row_at(block, local, r, &h, &i);
-        attn__row_cells(block->w->a, block->w->s, &row, block->batch_at, h, i,
-                        block->entry.start + view->first);
+        b = attn__row_at(block, local, r, &h, &i);
+        attn__row_cells(block->w->a, block->w->s, &row, b, h, i, block->entry.start + view->first);
         /* All but the last row at once, where nothing but their bytes decides. */
         if (look->bytes && r == last - 2) {
             row.keep -= (r - first) * block->w->s->keep[2];
@@ -5706,8 +5838,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     /* One to four rows always leave out what they do not see (attn__must_select), and need not
        know which keys others need, unless they are few. */
     look.exact = block->per_head > ATTN__DIRECT;
-    look.bytes = block->sees_all && s->group == 1 && s->keep[2] && !block->w->a->mask &&
-                 !block->w->a->bias;
+    look.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
+                 !block->w->a->mask && !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         if (look.exact || block->per_head == 1) memset(&look.needed, 0, sizeof look.needed);
@@ -5754,7 +5886,7 @@ static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
     const long long group = block->w->s->group, pos = block->entry.pos;
     const long long key = block->entry.start + view->first;
     long long top = 0, bottom = block->per_head;            /* positions, then rows */
-    if (block->few || block->all_scores) return;
+    if (block->few || block->all_scores || block->readers > 1) return;
     if (a->causal != ATTN_CAUSAL_NONE) top = key - pos;
     if (a->window_right > 0 && top < key - pos - a->window_right + 1)
         top = key - pos - a->window_right + 1;
@@ -5903,7 +6035,6 @@ static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
 /* Rows of a block that go through a chunk together. What does not change is set once for a
    block. */
 typedef struct attn__band {
-    int number;                           /* in its block */
     int start, rows;                      /* rows start .. start + rows - 1 of the block */
     int first_head, end_head;             /* K/V heads they belong to, counted from the block's
                                              first */
@@ -6010,25 +6141,27 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
-    int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
+    int r, in_head = block->few ? 0 : band->start, local = band->first_head, b, h, i;
+    attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
        away. */
     band->softmax.ahead = 0;
-    if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
+    if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
         band->softmax.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
         if (in_head == block->per_head) { in_head = 0; local++; }
-        attn__row_at(block, local, in_head, &h, &i);
-        attn__row_cells(a, s, row, block->batch_at, h, i, key);
+        b = attn__row_at(block, local, in_head, &h, &i);
+        attn__row_cells(a, s, row, b, h, i, key);
         row->weights = NULL;
         if (a->weights)
             row->weights = a->weights + key +
-                           attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
-        row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-        row->distance = (float)(block->entry.pos + i - key);
+                           attn__place(s, b, h, i) * (size_t)s->n_k;
+        if (!a->alibi_slopes) continue;
+        row->slope = a->alibi_slopes[h];
+        row->distance = (float)(attn__reader(block, b, &room)->pos + i - key);
     }
 }
 
@@ -6113,7 +6246,7 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
                            float *state)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int at = band->number * ATTN__BAND;
+    const int at = band->start;
     int r;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
     kernels->softmax(&band->softmax);
@@ -6343,7 +6476,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
 static int attn__band_tiles(const attn__block *block, attn__band *band, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int tile = kernels->rows, at = band->number * ATTN__BAND;
+    const int tile = kernels->rows, at = band->start;
     unsigned panels[4];                   /* of each tile; attn__block_open: a band has four */
     int lo[4], hi[4], t, first, seen = 0;
     for (t = first = 0; first < band->rows; t++, first += tile) {
@@ -6380,9 +6513,8 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
     if (!attn__chunk_open(block, chunk, &view)) return;
     attn__many_source(block, &view);
     if (view.row_from > 0) ATTN__COUNT(SKIP);
-    band->number = view.row_from / block->band;
-    start = band->number * block->band;
-    for (; start < view.row_to; start += band->rows, band->number++) {
+    start = view.row_from / block->band * block->band;
+    for (; start < view.row_to; start += band->rows) {
         if (!attn__band_open(block, band, &view, start)) continue;
         if (band->softmax.row && (block->arrays || block->narrow) && !block->all_scores &&
             attn__band_tiles(block, band, &view))
@@ -6582,8 +6714,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     if (!attn__chunk_open(block, chunk, &view)) return;
     attn__few_sources(block, &view);
     if (block->direct) attn__direct_scores(block, &view);
-    band->number = 0;
-    for (start = 0; start < block->rows; start += band->rows, band->number++) {
+    for (start = 0; start < block->rows; start += band->rows) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
@@ -6592,6 +6723,61 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
         if (attn__band_fold(block, band, &view, state))
             attn__few_outputs(block, band, &view, state);
     }
+}
+
+/* ---- a chunk, one way or the other ----------------------------------------------------------- */
+
+static void attn__chunk_way(attn__block *block, attn__band *band, int chunk, float *state)
+{
+    if (block->few) attn__chunk_few(block, band, chunk, state);
+    else attn__chunk_many(block, band, chunk);
+}
+
+/* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
+static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
+{
+    const attn__plan *plan = block->w->plan;
+    const int first = from * block->each - block->first, last = to * block->each - block->first;
+    const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
+    const ptrdiff_t at = (ptrdiff_t)local * block->per_head + lo;
+    attn__block part = *block;
+    part.kv_head += local;
+    part.kv_heads = 1;
+    part.first += lo;
+    part.per_head = part.rows = hi - lo;
+    part.q += at * plan->q_row;
+    part.o += at * plan->v_width;
+    part.M += at;
+    part.L += at;
+    part.seen += at;
+    part.from += lo;
+    part.to += lo;
+    attn__block_ways(&part);
+    attn__block_longest(&part);
+    return part;
+}
+
+/* A chunk of which readers have pages of their own: those that have the same one go together. */
+static void attn__chunk_apart(const attn__block *block, attn__band *band, int chunk)
+{
+    int x, next, first, last, local;
+    attn__block_ends(block, &first, &last);
+    for (x = first; x <= last; x = next) {
+        const int page = attn__reader_page(block, x, chunk);
+        for (next = x + 1; next <= last; next++)
+            if (attn__reader_page(block, next, chunk) != page) break;
+        for (local = 0; page >= 0 && local < block->kv_heads; local++) {
+            attn__block part = attn__block_part(block, local, x, next);
+            attn__chunk_way(&part, band, chunk, NULL);
+        }
+    }
+}
+
+/* A chunk of a block. It is folded, or its state is kept when there is one. */
+static void attn__block_chunk(attn__block *block, attn__band *band, int chunk, float *state)
+{
+    if (chunk < block->together) attn__chunk_way(block, band, chunk, state);
+    else attn__chunk_apart(block, band, chunk);
 }
 
 /* ---- a block's results ----------------------------------------------------------------------- */
@@ -6610,8 +6796,8 @@ static void attn__block_fill(const attn__block *block, int local, int r, int fir
     const attn__shape *s = block->w->s;
     float *weights;
     int j, h, i;
-    attn__row_at(block, local, r, &h, &i);
-    weights = block->w->a->weights + attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
+    const int b = attn__row_at(block, local, r, &h, &i);
+    weights = block->w->a->weights + attn__place(s, b, h, i) * (size_t)s->n_k;
     for (j = first; j < last; j++) weights[j] = cell;
 }
 
@@ -6640,15 +6826,16 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    int h, i, x;
-    attn__row_at(block, local, r, &h, &i);
+    attn__entry room;
+    int h, i;
+    const int b = attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
     if (a->carry_out)
-        attn__carry_nothing(a, s, attn__place(s, block->batch_at, h, i));
+        attn__carry_nothing(a, s, attn__place(s, b, h, i));
     else if (exists || !a->q_cum)  /* ragged: out has no room for padding */
-        for (x = 0; x < s->v_head_dim; x++)
-            block->entry.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-    if (a->lse) a->lse[attn__place(s, block->batch_at, h, i)] = -attn__inf();
+        memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
+               (size_t)s->v_head_dim * sizeof(float));
+    if (a->lse) a->lse[attn__place(s, b, h, i)] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES) attn__block_fill(block, local, r, 0, s->n_k, 0.0f);
     else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
@@ -6656,7 +6843,7 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
 
 /* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
    none, and its sum is 0. */
-static void attn__block_sinks(attn__block *block, int start, int rows, float *M, float *L)
+static void attn__block_sinks(attn__block *block, int start, int rows)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int v_width = block->w->plan->v_width;
@@ -6665,30 +6852,31 @@ static void attn__block_sinks(attn__block *block, int start, int rows, float *M,
     /* Up to a whole band, since the fold reads whole vectors. */
     for (x = 0; x < ATTN__BAND; x++) {
         const int r = attn__min(start + x, block->rows - 1);
-        attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         sink[x] = block->w->a->sinks[h];
         one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
     }
-    kernels->fold(M, L, sink, one, a, b, rows);
+    kernels->fold(block->M + start, block->L + start, sink, one, a, b, rows);
     for (x = 0; x < rows; x++)
         kernels->fold_out(block->o + (ptrdiff_t)(start + x) * v_width, NULL, a[x], b[x], v_width);
 }
 
 /* lse and weights of row r of the block, and all of a row that has seen no key. */
-static void attn__block_row(const attn__block *block, int r, float M, float L)
+static void attn__block_row(const attn__block *block, int r)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
+    const float M = block->M[r], L = block->L[r];
     size_t place;
-    int h, i;
+    int b, h, i;
     if (!block->seen[r]) {
         attn__block_nothing(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
     if (!a->lse && !probabilities) return;
-    attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-    place = attn__place(s, block->batch_at, h, i);
+    b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    place = attn__place(s, b, h, i);
     if (a->lse) a->lse[place] = attn__clean(M + attn__log(L));
     if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
 }
@@ -6700,24 +6888,19 @@ static ATTN__NOINLINE void attn__block_store(const attn__block *block, float *st
     const int v_width = block->w->plan->v_width;
     const size_t size = ATTN_STATE(s->v_head_dim);
     float one[ATTN__BAND];
-    int start, r, x, n, h, i, axis, rows, band = 0;
+    int r, x, n, b, h, i, axis;
     for (x = 0; x < ATTN__BAND; x++) one[x] = 1.0f;
-    for (start = 0; start < block->rows; start += rows, band++) {
-        const float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
-        rows = attn__band_rows(block, start);
-        for (r = start; r < start + rows; r += n) {
-            float *to;
-            size_t step;
-            n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
-            to = states + attn__place(s, block->batch_at, h, i) * size;
-            step = axis == 2 ? (size_t)s->n_q * size : size;
-            block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
-                                      v_width, one, n, s->v_head_dim);
-            for (x = 0; x < n; x++, to += step) {
-                const int at = r + x - start;
-                if (block->seen[r + x]) attn__carry_put(to, M[at], L[at], 1);
-                else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
-            }
+    for (r = 0; r < block->rows; r += n) {
+        float *to;
+        size_t step;
+        n = attn__min(attn__run_of_rows(block, r, &b, &h, &i, &axis), ATTN__BAND);
+        to = states + attn__place(s, b, h, i) * size;
+        step = axis == 2 ? (size_t)s->n_q * size : size;
+        block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
+                                  v_width, one, n, s->v_head_dim);
+        for (x = r; x < r + n; x++, to += step) {
+            if (block->seen[x]) attn__carry_put(to, block->M[x], block->L[x], 1);
+            else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
         }
     }
 }
@@ -6737,24 +6920,25 @@ static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
-    int start, r, n, h, i, axis, rows, band = 0;
+    attn__entry room;
+    int r, n, b, h, i, axis;
     attn__block_padding(block);
     if (block->w->a->carry_out) {
         attn__block_store(block, block->w->a->carry_out);
         return;
     }
-    for (start = 0; start < block->rows; start += rows, band++) {
-        float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
-        rows = attn__band_rows(block, start);
-        if (block->w->a->sinks) attn__block_sinks(block, start, rows, M, L);
-        for (r = start; r < start + rows; r += n) {
-            n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
-            block->w->kernels->finish(block->entry.out + h * s->out[2] + i * s->out[1],
-                                      s->out[axis], block->o + (ptrdiff_t)r * v_width, v_width,
-                                      L + (r - start), n, s->v_head_dim);
-        }
-        for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
+    if (block->w->a->sinks)
+        for (r = 0; r < block->rows; r += ATTN__BAND)
+            attn__block_sinks(block, r, attn__min(block->rows - r, ATTN__BAND));
+    for (r = 0; r < block->rows; r += n) {
+        const attn__entry *e;
+        n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
+        e = attn__reader(block, b, &room);
+        block->w->kernels->finish(e->out + h * s->out[2] + i * s->out[1], s->out[axis],
+                                  block->o + (ptrdiff_t)r * v_width, v_width, block->L + r, n,
+                                  s->v_head_dim);
     }
+    for (r = 0; r < block->rows; r++) attn__block_row(block, r);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -6781,10 +6965,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
         attn__block_before(&block, 0, w->s->n_k);
         attn__band_for(&band, &block);
         attn__block_chunks(&block, &chunk, &last);
-        for (; chunk < last; chunk++) {
-            if (block.few) attn__chunk_few(&block, &band, chunk, NULL);
-            else attn__chunk_many(&block, &band, chunk);
-        }
+        for (; chunk < last; chunk++) attn__block_chunk(&block, &band, chunk, NULL);
     }
     attn__block_close(&block);
 }
@@ -6823,7 +7004,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
     for (chunk = lo; chunk < hi; chunk++) {
         float *state = attn__state(w, item, chunk);
         state[3 * ATTN__SPLIT] = 0.0f;
-        if (chunk >= first && chunk < last) attn__chunk_few(&block, &band, chunk, state);
+        if (chunk >= first && chunk < last) attn__block_chunk(&block, &band, chunk, state);
     }
 }
 
@@ -6879,8 +7060,7 @@ static void attn__item_states(const attn__work *w, int item, int slot)
             memset(block.seen, 0, (size_t)block.rows * sizeof(int));
             if (chunk >= first && chunk < last) {
                 attn__block_clear(&block);
-                if (block.few) attn__chunk_few(&block, &band, chunk, NULL);
-                else attn__chunk_many(&block, &band, chunk);
+                attn__block_chunk(&block, &band, chunk, NULL);
             }
             attn__block_store(&block, w->a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
         }
@@ -6897,12 +7077,128 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
-            attn__row_at(&block, local, r, &h, &i);
+            const int b = attn__row_at(&block, local, r, &h, &i);
             ATTN__COUNT(SCALAR);
-            *block.empty +=
-                (size_t)attn__scalar_row(w->a, w->s, &block.entry, block.batch_at, h, i);
+            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, b, h, i);
         }
     attn__block_padding(&block);
+}
+
+/* ---- entries that read the same keys --------------------------------------------------------- */
+
+/* The K/V entry that entry b reads. */
+ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
+
+/* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come side
+   by side, those that have more of them in common closer; entries with padding come last. */
+static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y)
+{
+    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
+    int n, d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
+    if (d) return d;
+    if (!a->kv) {
+        if (i != j) return i < j ? -1 : 1;
+        return a->k_starts && a->k_starts[x] != a->k_starts[y]
+             ? a->k_starts[x] < a->k_starts[y] ? -1 : 1 : 0;
+    }
+    for (n = 0; n < 2; n++) {
+        const int from = a->kv->gaps[2 * (ptrdiff_t)i + n], to = a->kv->gaps[2 * (ptrdiff_t)j + n];
+        if (from != to) return from < to ? -1 : 1;
+    }
+    for (n = 0; n < attn__kv_pages(a->kv, i) && n < attn__kv_pages(a->kv, j); n++) {
+        const int page = attn__kv_row(a->kv, i)[n], other = attn__kv_row(a->kv, j)[n];
+        if (page != other) return page < other ? -1 : 1;
+    }
+    return attn__kv_pages(a->kv, i) - attn__kv_pages(a->kv, j);
+}
+
+/* Do two entries, neighbours in this order, begin with the same keys? */
+static int attn__same_keys(const attn_args *a, const attn__shape *s, int x, int y)
+{
+    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
+    if (attn__rows_of(a, s, x) < s->n_q || attn__rows_of(a, s, y) < s->n_q) return 0;
+    if (!a->kv) return i == j && (!a->k_starts || a->k_starts[x] == a->k_starts[y]);
+    return attn__kv_pages(a->kv, i) > 0 && attn__kv_pages(a->kv, j) > 0 &&
+           attn__kv_row(a->kv, i)[0] == attn__kv_row(a->kv, j)[0] &&
+           !memcmp(a->kv->gaps + 2 * (ptrdiff_t)i, a->kv->gaps + 2 * (ptrdiff_t)j, 2 * sizeof(int));
+}
+
+/* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
+static void attn__sort_entries(const attn__work *w)
+{
+    const int n = w->s->batch;
+    int step = 1, p, at, b;
+    for (p = 0; p < n; p++) w->order[p] = p;
+    while (step < n / 3) step = 3 * step + 1;
+    for (; step > 0; step /= 3)
+        for (p = step; p < n; p++) {
+            b = w->order[p];
+            for (at = p; at >= step; at -= step) {
+                if (attn__order_keys(w->a, w->s, w->order[at - step], b) <= 0) break;
+                w->order[at] = w->order[at - step];
+            }
+            w->order[at] = b;
+        }
+}
+
+/* Neighbours that begin with the same keys share blocks, at most so many. Returns how many entries
+   are left, counting those as one; *largest: readers that one of them has. */
+static int attn__list_readers(const attn__work *w, int most, int *largest)
+{
+    int p, n, x, entries = 0;
+    *largest = 1;
+    for (p = 0; p < w->s->batch; p += n, entries++) {
+        for (n = 1; n < most && p + n < w->s->batch; n++)
+            if (!attn__same_keys(w->a, w->s, w->order[p], w->order[p + n])) break;
+        w->readers[p] = n;
+        for (x = 1; x < n; x++) w->readers[p + x] = 0;
+        *largest = n > *largest ? n : *largest;
+    }
+    return entries;
+}
+
+/* Is a page at the beginning of some entry held by another one, too? */
+static int attn__shares_pages(const attn_args *a, const attn__shape *s)
+{
+    int b;
+    for (b = 0; b < s->batch; b++)
+        if (attn__kv_pages(a->kv, b) > 0 && a->kv->holders[attn__kv_row(a->kv, b)[0]] > 1) return 1;
+    return 0;
+}
+
+/* Entries that read the same keys go through them together, as if they were one with more rows:
+   keys are read once for all of them. Only where each has few rows, and not where threads would
+   idle or scores of keys are wanted that some of them do not have. */
+static void attn__share(attn__work *w, attn__plan *plan)
+{
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    const long long each = (long long)s->group * s->n_q;
+    int most, largest, all;
+    w->order = NULL;
+    if (!attn__may_share(a, s) || each > ATTN__FEW || plan->parts > 1 || attn__wants_raw(a) ||
+        w->kernels->backend == ATTN_SCALAR || !(a->k_map || attn__shares_pages(a, s)))
+        return;
+    w->order = w->first_item + s->batch + 1;
+    w->readers = w->order + s->batch;
+    attn__sort_entries(w);
+    most = attn__min(ATTN__SHARED_ROWS, plan->block_rows) / (int)each;
+    for (; most > 1; most = (most + 1) / 2) {
+        plan->entries = attn__list_readers(w, most, &largest);
+        if (largest == 1) most = 1;
+        if (plan->slots == 1 || (long long)plan->entries * s->kv_heads >= 2ll * plan->slots) break;
+    }
+    if (most <= 1) {
+        plan->entries = s->batch;
+        w->order = NULL;
+        return;
+    }
+    all = largest * (int)each;
+    attn__plan_few(a, s, plan, attn__min(all, ATTN__FEW), plan->slots);
+    if (all > ATTN__FEW) attn__plan_many(a, s, plan, all, plan->slots);
+    ATTN__COUNT(SHARED);
+    ATTN_ASSERT(plan->few.size <= plan->slot_floats);
+    ATTN_ASSERT(all <= ATTN__FEW || plan->many.size <= plan->slot_floats);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -6945,18 +7241,20 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
                              char *at)
 {
     size_t empty = 0;
+    attn__plan own = *plan;
     attn__work w;
     int i, items;
     at += (64 - ((size_t)at & 63)) & 63;
     w.a = a;
     w.s = s;
-    w.plan = plan;
+    w.plan = plan = &own;
     w.kernels = attn__table(a->backend);
     w.first_item = (int *)(void *)at;
     /* Ragged, out has no rows of padding, but lse and weights have. */
     w.padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     w.slots = (float *)(void *)at + plan->table_floats;
     w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
+    attn__share(&w, &own);
     items = attn__list_items(&w);
     for (i = 0; i < plan->slots; i++)
         *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
@@ -7177,14 +7475,15 @@ static ATTN__NEAR size_t attn__small_bytes(const attn_args *a, const attn__shape
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;
     attn__plan plan;
     attn__cut cut;
-    if (a->exec || (long long)s->n_q * s->group > ATTN__FEW) return attn__plan_bytes(a, s);
+    if (a->exec || (long long)s->n_q * s->group > ATTN__FEW || attn__may_share(a, s))
+        return attn__plan_bytes(a, s);
     plan.block_rows = attn__plan_block_rows(s);
     plan.v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan.q_row = attn__plan_q_row(s);
     plan.chunk_keys = attn__plan_chunk_keys(n_k);
     cut.per_head = s->group * s->n_q;
     return (attn__cut_layout(a, s, &plan, &cut, attn__clamp(s->kv_heads, 1, ATTN__SHARING)) +
-            attn__plan_table(s)) * sizeof(float) + 64;
+            attn__plan_table(a, s)) * sizeof(float) + 64;
 }
 
 /* Task: a share of the entries. */
@@ -12499,6 +12798,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
                                         float *a, float *b, int n)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    attn__vec L1;
     int r;
     for (r = 0; r < n; r += ATTN__LANES) {
         const attn__vec M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
@@ -12508,8 +12808,9 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
         const attn__vec fb = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
         attn__vstore(a + r, fa);
         attn__vstore(b + r, fb);
-        attn__vstore(L + r, attn__vfma(attn__vload(L + r), fa, attn__vmul(attn__vload(l + r), fb)));
-        attn__vstore(M + r, M1);
+        L1 = attn__vfma(attn__vload(L + r), fa, attn__vmul(attn__vload(l + r), fb));
+        ATTN__FN(store_part)(L + r, L1, n - r);
+        ATTN__FN(store_part)(M + r, M1, n - r);
     }
 }
 

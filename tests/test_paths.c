@@ -505,12 +505,67 @@ static void test_plain(void)
     CHECKF(passed > refused / 4 && refused > passed / 4, "%ld passed, %ld did not", passed, refused);
 }
 
+/* ---- 6  entries that read the same keys -------------------------------------------------------------------- */
+
+enum { SHARED_BATCH = 6, SHARED_KEYS = 300, SHARED_HEADS = 2, SHARED_DIM = 16 };
+
+/* Entries that begin with the same keys share blocks, also where they stand apart in the batch; and only where that
+   leaves enough blocks for the threads. */
+static const struct { const char *what; int map[SHARED_BATCH], width, batch; long shared, items; } shared_calls[] = {
+    {"beams of one memory", {0, 0, 0, 0, 0, 0}, 1, SHARED_BATCH, 1, 1},
+    {"two memories, in turns", {1, 0, 1, 0, 1, 0}, 1, SHARED_BATCH, 1, 2},
+    {"each its own", {0, 1, 2, 3, 4, 5}, 1, SHARED_BATCH, 0, SHARED_BATCH},
+    {"one entry", {0, 0, 0, 0, 0, 0}, 1, 1, 0, 1},
+    {"one memory, two threads: two halves of two heads", {0, 0, 0, 0, 0, 0}, 2, SHARED_BATCH, 1, 4},
+    {"one memory, eight threads: all by themselves", {0, 0, 0, 0, 0, 0}, 8, SHARED_BATCH, 0, 12},
+};
+
+static void shared_call(attn_args *a, const char *what, long shared, long items)
+{
+    counters_clear();
+    CHECKF(attn_sdpa(a) == ATTN_OK, "%s: %s", what, refusal_text());
+    CHECKF(attn_counters[ATTN__C_SHARED] == shared, "%s: shared %ld times", what, attn_counters[ATTN__C_SHARED]);
+    CHECKF(attn_counters[ATTN__C_ITEM] == items, "%s: %ld items", what, attn_counters[ATTN__C_ITEM]);
+}
+
+static void test_shared(void)
+{
+    enum { B = SHARED_BATCH, N = SHARED_KEYS, H = SHARED_HEADS, D = SHARED_DIM };
+    static float q[B * H * D], rows[B * N * H * D], out[B * H * D];
+    attn_backend list[16];
+    attn_kv_args how;
+    attn_kv kv;
+    if (test_one_answer_backends(list, 16) < 2) {
+        test_skip("only the scalar backend runs here; it has no blocks");
+        return;
+    }
+    memset(&how, 0, sizeof how);
+    how.batch = B, how.capacity = N, how.kv_heads = H, how.head_dim = D;
+    CHECK(attn_kv_init(&kv, &how) == ATTN_OK && attn_kv_append(&kv, rows, rows, N, NULL, 0) == ATTN_OK);
+    for (size_t x = 0; x < sizeof shared_calls / sizeof *shared_calls; x++) {
+        const attn_exec exec = test_exec(shared_calls[x].width);
+        attn_args a = attn_args_for(shared_calls[x].batch, 1, N, H, D);
+        a.q = q, a.k = a.v = rows, a.out = out, a.backend = list[0], a.exec = &exec;
+        a.k_map = shared_calls[x].map, a.k_batch = B;
+        shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
+        a.kv = &kv, a.k = a.v = NULL, a.n_k = a.k_batch = 0;
+        shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
+    }
+    attn_args a = attn_args_for(B, 1, 0, H, 0);             /* copies share pages, no map says so */
+    a.kv = &kv, a.q = q, a.out = out, a.backend = list[0];
+    shared_call(&a, "pages of their own", 0, B);
+    for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, b < 3 ? N : N - 200) == ATTN_OK);
+    shared_call(&a, "pages in common", 1, 1);
+    attn_kv_free(&kv);
+}
+
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
     {"items", test_items,
      "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
     {"small", test_small, "a call with little to do that gives other bits, reads too far, or takes too little memory"},
     {"plain", test_plain, "the short check of the usual call letting through what the long one refuses"},
+    {"shared", test_shared, "keys that are read again for each entry that reads them"},
     {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
     {0},
 };
