@@ -449,8 +449,7 @@ typedef struct attn_args {
                                              each chunk of 128 keys by itself */
 
     /* How. */
-    void *work;                           /* NULL: ATTN_MALLOC(user, n), or the stack if it is very
-                                             little; any alignment */
+    void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     const attn_exec *exec;                /* NULL: this thread */
@@ -1029,25 +1028,17 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
 #endif
-/* Functions that a call with little to do goes through: side by side, on a few pages of memory.
-   Caches cold, such a call does hardly more than wait for its code. */
-#if defined(__GNUC__) && defined(__ELF__)
-#define ATTN__NEAR __attribute__((section(".text.attn")))
-#else
-#define ATTN__NEAR
-#endif
 
 /* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
-    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_SMALL, ATTN__C_ITEM,
-    ATTN__C_SHARED,
+    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_SHARED,
     ATTN__C_COUNT
 };
 static const char *const attn_counter_names[] = {
     "scalar", "packed", "rows", "cache", "group", "split",
-    "select", "skip", "masked", "one_row", "small", "item", "shared"
+    "select", "skip", "masked", "one_row", "item", "shared"
 };
 static long attn_counters[ATTN__C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
@@ -1279,26 +1270,6 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
-/* A few rows of queries over a few keys: everything at once. */
-enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 256, ATTN__SMALL_KEYS = ATTN__CHUNK };
-enum { ATTN__SMALL_NEAR = 16 };           /* up to so many keys nothing is asked for ahead */
-typedef struct attn__small {
-    const float *q[ATTN__SMALL_ROWS];     /* the query of each row, and where its keys and values */
-    const float *k[ATTN__SMALL_ROWS];     /* begin; rows of a group share them */
-    const float *v[ATTN__SMALL_ROWS];
-    float *out[ATTN__SMALL_ROWS];
-    ptrdiff_t k_row, v_row;               /* floats from key to key */
-    int finished;                         /* keys that stand in panels of a cache, before the
-                                             rows; 0: all are rows */
-    int rows, n, head_dim, v_head_dim;
-    int lo, hi;                           /* keys lo <= j < hi are seen by some row; lo is a
-                                             multiple of 16 */
-    float scale;
-    const attn__softmax *softmax;         /* what each row sees, and what is added to its scores;
-                                             NULL: all n keys, and nothing. Scores and visible
-                                             are the kernel's own */
-} attn__small;
-
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
     attn_backend backend;                 /* whose kernels these are */
@@ -1344,8 +1315,6 @@ typedef struct attn__kernels {
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
-    /* from queries to outputs, for a call with little to do */
-    void (*at_once)(const attn__small *f);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1512,18 +1481,7 @@ static void attn__root_task(void *arg, int i)
 }
 static float attn__default_scale(int head_dim)
 {
-    /* what comes out for (0,) 8, 16 and so on: a small call would feel the divisions */
-    static const float usual[33] = {
-        0.0f, 0.353553385f, 0.25f, 0.204124153f, 0.176776692f, 0.158113882f, 0.144337565f,
-        0.133630618f, 0.125f, 0.117851131f, 0.111803398f, 0.106600359f, 0.102062076f,
-        0.0980580673f, 0.0944911167f, 0.0912870914f, 0.0883883461f, 0.0857492909f, 0.0833333358f,
-        0.0811107084f, 0.079056941f, 0.0771516785f, 0.0753778368f, 0.0737209767f, 0.0721687824f,
-        0.0707106814f, 0.0693375245f, 0.0680413842f, 0.0668153092f, 0.0656532198f, 0.0645497218f,
-        0.0635000616f, 0.0625f
-    };
     attn__root root = { head_dim, 0.0f };
-    if (head_dim == 64) return 0.125f;    /* the most usual one, without a look at memory */
-    if (head_dim % 8 == 0 && (unsigned)head_dim <= 256) return usual[(unsigned)head_dim / 8];
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
@@ -1937,7 +1895,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar, 0 };
+                                                   attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -2086,7 +2044,7 @@ static const attn__kernels *const attn__tables[] = {
 };
 enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
 
-static ATTN__NEAR const attn__kernels *attn__table(attn_backend backend)
+static const attn__kernels *attn__table(attn_backend backend)
 {
     const unsigned usable = attn__cpu();
     int i;
@@ -2208,7 +2166,7 @@ typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__jo
 /* Tasks from .. to-1. Compilers know nothing of the control word and would happily move
    arithmetic past its change: the volatile pointer keeps every task a real call, and nothing
    inside a call can move out of it. */
-static ATTN__NEAR ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
+static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
 {
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
@@ -2221,7 +2179,7 @@ static ATTN__NEAR ATTN__NOINLINE void attn__run_range(const attn__job *job, int 
 
 static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-static ATTN__NEAR void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
                                  void *arg)
 {
     attn__job job = { task, arg };
@@ -3275,7 +3233,7 @@ ATTN__INLINE int attn__plain_ints(const attn_args *a, const int *at, size_t out,
 }
 
 /* k_starts and k_lengths of such a call: are the keys that they name there? */
-static ATTN__NEAR ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, size_t out, size_t lse)
+static ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, size_t out, size_t lse)
 {
     int b;
     if (a->kv || !attn__plain_ints(a, a->k_starts, out, lse) ||
@@ -3293,7 +3251,7 @@ static ATTN__NEAR ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, siz
    One comparison each, because small calls feel them. 0: not such a call, or something is wrong:
    attn__check looks at one thing after the other, and knows the sentence. What passes here, passes
    there, with the same *s. */
-static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
+static int attn__check_plain(const attn_args *a, attn__shape *s)
 {
     enum { MOST = sizeof(size_t) > 4 ? 0x3fff : 0x7f };
     const attn_kv *kv = a->kv;
@@ -3353,7 +3311,7 @@ static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
 }
 
 /* Is the workspace that the caller gave large enough? */
-static ATTN__NEAR attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
         return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
@@ -3392,7 +3350,7 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
    to the K/V entry. Bottom-right puts the
    last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
    are still those in the buffer. */
-static ATTN__NEAR void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
+static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
                                       attn__entry *e)
 {
     /* Ragged entries begin at a row. */
@@ -4930,9 +4888,6 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
- * A few rows over a few keys need none of this: entry by entry they go to one kernel
- * (attn__small_run). Every other call is cut into blocks.
- *
  * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
  * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
  * very few also K, where it lies (attn__chunk_few). Panels of a cache serve both as they are.
@@ -5021,7 +4976,7 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
 /* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
    so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
    always suffice to add them up. */
-static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
+static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
                                           const attn__plan *plan, attn__cut *cut, int kv_heads)
 {
     const int few = cut->per_head <= ATTN__FEW;
@@ -5064,7 +5019,7 @@ static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape 
 
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
    that runs where it is, with the same bits. */
-static ATTN__NEAR int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
+static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
     double scores;
     if (!a->exec || a->exec->width <= 1) return 1;
@@ -7276,241 +7231,6 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     return empty;
 }
 
-/* ---- calls with little to do ----------------------------------------------------------------- */
-
-enum { ATTN__SMALL_TASKS = 128 };         /* of such a call at most */
-
-/* What the tasks of such a call share. */
-typedef struct attn__small_work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__kernels *kernels;
-    int tasks;
-    int ranges;                           /* rows may see other keys than all */
-    int described;                        /* something is added to scores, or lse is wanted */
-    size_t empty[ATTN__SMALL_TASKS];      /* rows that saw no key, of each task */
-} attn__small_work;
-
-/* Rows that are gathered in a task: what attn__small says of them, and what they see. */
-typedef struct attn__small_rows {
-    attn__small f;
-    attn__softmax softmax;
-    attn__row row[ATTN__SMALL_ROWS];
-    int seen[ATTN__SMALL_ROWS];
-    float m[ATTN__SMALL_ROWS], l[ATTN__SMALL_ROWS];
-    float *lse[ATTN__SMALL_ROWS];
-    size_t empty;
-} attn__small_rows;
-
-/* Is this a call for kernels->at_once? It turns K anew for every four rows. With more of them only
-   few keys pay for that, and more where rows do not see all of them. */
-static ATTN__NEAR int attn__small_fits(const attn_args *a, const attn__shape *s,
-                                       const attn__small_work *w)
-{
-    const long long rows = (long long)s->n_q * s->group;
-    const int most = rows <= 4 ? ATTN__SMALL_KEYS
-                   : rows <= ATTN__SMALL_ROWS || w->described || w->ranges ? 16 : 8;
-    return s->n_q >= 1 && s->batch >= 1 && s->n_k >= 1 && s->n_k <= most &&
-           s->head_dim <= ATTN__SMALL_DIM && w->kernels->at_once && !a->weights && !a->sinks &&
-           !a->carry_in && !a->carry_out &&              /* and so no parts of it */
-           !(a->kv && a->kv->shape.storage != ATTN_F32);
-}
-
-/* A row that is there and sees no key, or one of padding. */
-static ATTN__NEAR void attn__small_nothing(const attn__small_work *w, float *out, float *lse)
-{
-    if (out) memset(out, 0, (size_t)w->s->v_head_dim * sizeof(float));
-    if (lse) *lse = -attn__inf();
-}
-
-/* What described rows want beside their outputs. */
-static ATTN__NEAR ATTN__NOINLINE void attn__small_close(const attn__small_work *w,
-                                                        attn__small_rows *g)
-{
-    int r;
-    for (r = 0; r < g->f.rows; r++) {
-        if (!g->seen[r]) {
-            attn__small_nothing(w, g->f.out[r], g->lse[r]);
-            g->empty++;
-        } else if (g->lse[r]) {
-            *g->lse[r] = attn__clean(g->m[r] + attn__log(g->l[r]));
-        }
-    }
-}
-
-/* Works on the rows that have been gathered. */
-static ATTN__NEAR void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
-{
-    attn__small *f = &g->f;
-    if (f->rows > 0 && f->lo < f->hi) w->kernels->at_once(f);
-    if (f->softmax) attn__small_close(w, g);
-    f->rows = 0;
-    f->lo = 0;
-    f->hi = f->n;
-}
-
-/* What all described rows have in common, set before the first of them. */
-static ATTN__NOINLINE void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
-{
-    attn__softmax *softmax = &g->softmax;
-    if (softmax->row) return;
-    memset(softmax, 0, sizeof *softmax);
-    softmax->row = g->row;
-    softmax->seen = g->seen;
-    softmax->m = g->m;
-    softmax->l = g->l;
-    softmax->alibi = a->alibi_slopes != NULL;
-    softmax->softcap = a->softcap;
-    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
-    softmax->arrays = a->mask || a->keep || a->bias || !softmax->simple;
-}
-
-/* What row i of head h of entry b sees: the next of the rows that are gathered. */
-static ATTN__NEAR ATTN__NOINLINE void attn__small_describe(const attn__small_work *w,
-                                                           attn__small_rows *g, int b,
-                                                           const attn__entry *e, int h, int i)
-{
-    const attn_args *a = w->a;
-    attn__small *f = &g->f;
-    attn__row *row = g->row + f->rows;
-    attn__visible(a, e, i, &row->lo, &row->hi);
-    if (f->n == 0) row->lo = row->hi = 0;
-    if (f->rows == 0) f->lo = f->hi = 0;
-    if (row->lo < row->hi) {
-        f->lo = f->lo < f->hi ? attn__min(f->lo, row->lo) : row->lo;
-        f->hi = row->hi > f->hi ? row->hi : f->hi;
-        f->lo = f->lo / ATTN__PANEL * ATTN__PANEL;
-    }
-    attn__row_cells(a, w->s, row, b, h, i, e->start);
-    row->weights = NULL;
-    row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-    row->distance = (float)(e->pos + i - e->start);
-    g->seen[f->rows] = 0;
-    g->lse[f->rows] = a->lse ? a->lse + attn__place(w->s, b, h, i) : NULL;
-}
-
-/* Do all rows of an entry see all of its keys? */
-static ATTN__NEAR int attn__small_sees_all(const attn__small_work *w, const attn__entry *e)
-{
-    int i, from, to;
-    if (w->described) return 0;
-    for (i = 0; i < e->rows && w->ranges; i++) {
-        attn__visible(w->a, e, i, &from, &to);
-        if (from != 0 || to != e->end - e->start) return 0;
-    }
-    return 1;
-}
-
-/* The rows of padding of entry b. Ragged, out has no room for them, but lse has. */
-static ATTN__NOINLINE void attn__small_padding(const attn__small_work *w, int b,
-                                               const attn__entry *e)
-{
-    const attn__shape *s = w->s;
-    int h, i;
-    if (w->a->q_cum && !w->a->lse) return;
-    for (h = 0; h < s->heads; h++)
-        for (i = e->rows; i < s->n_q; i++)
-            attn__small_nothing(w, w->a->q_cum ? NULL : e->out + h * s->out[2] + i * s->out[1],
-                                w->a->lse ? w->a->lse + attn__place(s, b, h, i) : NULL);
-}
-
-/* Gathers the rows of entry b; those that have other keys, or are described in another way, go
-   first. Rows of a K/V head stand side by side, so that four of them can share what they read. */
-static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn__small_rows *g)
-{
-    const attn_args *a = w->a;
-    const attn__shape *s = w->s;
-    const float *k = NULL, *v = NULL;
-    attn__small *f = &g->f;
-    const attn__softmax *softmax;
-    attn__entry e;
-    const ptrdiff_t q_row = s->q[1], out_row = s->out[1];
-    int page = 0, finished = 0, rows, n, head, h, i, r;
-    ATTN__COUNT(SMALL);
-    attn__entry_at(a, s, b, &e);
-    /* There is one chunk at most: a cache that has forgotten the first one has nothing else. */
-    n = e.gap_from == 0 && e.gap_to > 0 ? 0 : e.end - e.start;
-    if (a->kv && n > 0) {
-        page = attn__kv_page(a->kv, e.kv, 0);
-        finished = a->kv->finished[page];
-    }
-    rows = e.rows;
-    softmax = n > 0 && attn__small_sees_all(w, &e) ? NULL : &g->softmax;
-    if (n != f->n || finished != f->finished || softmax != f->softmax) attn__small_flush(w, g);
-    if (softmax) attn__small_softmax_for(a, g);
-    f->n = g->softmax.n = n;
-    if (f->rows == 0) f->hi = n;
-    f->finished = finished;
-    f->softmax = softmax;
-    /* without rows there may be no pointers, either */
-    for (head = 0; head < s->kv_heads && rows > 0; head++) {
-        if (n > 0) {
-            k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
-                      : e.k + head * s->k[2] + e.start * s->k[1];
-            v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
-                      : e.v + head * s->v[2] + e.start * s->v[1];
-        }
-        if (f->rows > ATTN__SMALL_ROWS - s->group * rows) attn__small_flush(w, g);
-        r = f->rows;
-        for (h = head * s->group; h < (head + 1) * s->group; h++) {
-            const float *q = e.q + h * s->q[2];
-            float *out = e.out + h * s->out[2];
-            for (i = 0; i < rows; i++, q += q_row, out += out_row) {
-                if (r == ATTN__SMALL_ROWS) { attn__small_flush(w, g); r = 0; }
-                f->k[r] = k;
-                f->v[r] = v;
-                f->q[r] = q;
-                f->out[r] = out;
-                if (softmax) attn__small_describe(w, g, b, &e, h, i);
-                f->rows = ++r;
-            }
-        }
-    }
-    if (rows < s->n_q) attn__small_padding(w, b, &e);
-}
-
-/* What attn__plan_bytes says of such a call: in short where it has few rows and one thread. */
-static ATTN__NEAR size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
-{
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;
-    attn__plan plan;
-    attn__cut cut;
-    if (a->exec || (long long)s->n_q * s->group > ATTN__FEW || attn__may_share(a, s))
-        return attn__plan_bytes(a, s);
-    plan.block_rows = attn__plan_block_rows(s);
-    plan.v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    plan.q_row = attn__plan_q_row(s);
-    plan.chunk_keys = attn__plan_chunk_keys(n_k);
-    cut.per_head = s->group * s->n_q;
-    return (attn__cut_layout(a, s, &plan, &cut, attn__clamp(s->kv_heads, 1, ATTN__SHARING)) +
-            attn__plan_table(a, s)) * sizeof(float) + 64;
-}
-
-/* Task: a share of the entries. */
-static ATTN__NEAR void attn__small_task(void *arg, int i)
-{
-    attn__small_work *w = (attn__small_work *)arg;
-    const attn__shape *s = w->s;
-    /* not divided for the usual single task: 64 bits take some processors 90 cycles */
-    const int all = w->tasks == 1, to = all ? s->batch
-                                            : (int)((long long)s->batch * (i + 1) / w->tasks);
-    attn__small_rows g;
-    attn__small *f = &g.f;
-    int b = all ? 0 : (int)((long long)s->batch * i / w->tasks);
-    f->rows = f->n = f->finished = f->lo = f->hi = 0;
-    f->head_dim = s->head_dim;
-    f->v_head_dim = s->v_head_dim;
-    f->scale = s->scale;
-    f->k_row = w->a->kv ? s->head_dim : s->k[1];
-    f->v_row = w->a->kv ? (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16) : s->v[1];
-    f->softmax = NULL;
-    g.empty = 0;
-    g.softmax.row = NULL;
-    for (; b < to; b++) attn__small_entry(w, b, &g);
-    attn__small_flush(w, &g);
-    w->empty[i] = g.empty;
-}
-
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
@@ -7545,41 +7265,9 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* Runs a call with little to do, on one thread, or on several when there are entries for each.
-   Returns 0 when it is no such call. Its memory is on the stack, but what the caller gave is
-   checked. */
-static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s, attn_status *status,
-                           attn__why *why)
-{
-    attn__small_work w;
-    size_t empty = 0;
-    int threads, i;
-    w.kernels = attn__table(a->backend);
-    w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
-    w.described = ((size_t)a->mask | (size_t)a->keep | (size_t)a->bias | (size_t)a->alibi_slopes |
-                   (size_t)a->lse) != 0 || a->softcap > 0.0f;
-    if (!attn__small_fits(a, s, &w)) return 0;
-    threads = attn__threads(a, s, s->n_k);
-    if (threads > 1 && s->batch < 4 * threads) return 0;
-    /* attn_check plans every call: what it finds too large is none for here, either. */
-    if ((threads > 1 || (s->batch | s->n_q | s->heads | s->v_head_dim) > 0x1ff) &&
-        attn__plan_bytes(a, s) == (size_t)-1)
-        return 0;
-    if (a->work && (*status = attn__check_work(a, attn__small_bytes(a, s), why)) != ATTN_OK)
-        return 1;
-    w.a = a;
-    w.s = s;
-    w.tasks = threads > 1 ? attn__min(4 * threads, ATTN__SMALL_TASKS) : 1;
-    attn__run(threads > 1 ? a->exec : NULL, w.tasks, attn__small_task, &w);
-    for (i = 0; i < w.tasks; i++) empty += w.empty[i];
-    if (a->masked_rows) *a->masked_rows = empty;
-    *status = ATTN_OK;
-    return 1;
-}
-
 /* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
    NULL. */
-static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
                                   size_t room_size, attn__why *why)
 {
     attn__plan plan;
@@ -7587,7 +7275,6 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__small_run(a, s, &status, why)) return status;
     if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
     if (s->batch == 0 || s->n_q == 0) {
@@ -7607,7 +7294,7 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
 }
 
 /* Every public call that attends, but the steps, comes here and has opened `why`. */
-static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
                                          attn__why *why)
 {
     attn__shape s;
@@ -7616,7 +7303,7 @@ static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t 
     return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
 }
 
-ATTNDEF ATTN__NEAR attn_status attn_sdpa(const attn_args *a)
+ATTNDEF attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
@@ -10557,7 +10244,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
-#define attn__quarters    ATTN__FN(quarters)         /* p[lane / 4][at + lane % 4] */
 #define attn__turn        ATTN__FN(turn)             /* x[c]: floats c of r0..r3, in each quarter */
 
 #if ATTN__ISA == 2
@@ -10817,11 +10503,6 @@ ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, 
     x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
     x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
 }
-ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
-{
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p[0] + at)),
-                                _mm_loadu_ps(p[1] + at), 1);
-}
 /* four floats of row i in the low half, of row i + 4 in the high one */
 ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10974,13 +10655,6 @@ ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, 
     x[1] = _mm512_shuffle_ps(t0, t2, 0xee);
     x[2] = _mm512_shuffle_ps(t1, t3, 0x44);
     x[3] = _mm512_shuffle_ps(t1, t3, 0xee);
-}
-ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
-{
-    attn__vec x = _mm512_castps128_ps512(_mm_loadu_ps(p[0] + at));
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[1] + at), 1);
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[2] + at), 2);
-    return _mm512_insertf32x4(x, _mm_loadu_ps(p[3] + at), 3);
 }
 /* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
  * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
@@ -11363,7 +11037,7 @@ ATTN__V void ATTN__FN(touch)(const float *p, const int n)
 
 /* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
 /* to = from * by, row by row */
-static ATTN__NEAR ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
+static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
                                          ptrdiff_t from_row, int rows, int n, float by)
 {
     const attn__vec factor = attn__vset(by);
@@ -11564,7 +11238,7 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
 /* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components,
  * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the
  * components are copied first. Lanes behind `last` repeat that key. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
     float *c, ptrdiff_t c_row)
 {
@@ -11678,16 +11352,20 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     }
 }
 
-/* One query against the last n keys. The other lanes of their panel, which has `room`, get a 0:
- * they will be hidden, but are looked at before. */
-ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  int n, int room)
+/* One query of one or two heads (q1, k1, c1) against the last n keys. The other lanes of their
+ * panel, which has `room`, get a 0: they will be hidden, but are looked at before. */
+ATTN__V void ATTN__FN(score_rest)(const int heads, const attn__gemm *g, const float *q,
+                                  const float *q1, const float *k, const float *k1, float *c,
+                                  float *c1, int n, int room)
 {
     int x;
-    for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
+    for (x = 0; x < room; x += ATTN__LANES) {
+        attn__vstore(c + x, attn__vset(0.0f));
+        if (heads > 1) attn__vstore(c1 + x, attn__vset(0.0f));
+    }
     for (x = 0; x < n; x += ATTN__LANES)
-        ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
-                             attn__min(ATTN__LANES, n - x) - 1, NULL, 0);
+        ATTN__FN(score_tile)(1, heads, 1, g, q, q1, k + x * g->b_step, k1 + x * g->b_step, c + x,
+                             c1 + x, attn__min(ATTN__LANES, n - x) - 1, NULL, 0);
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. */
@@ -11758,12 +11436,13 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
             next = ATTN__FN(next_keys)(g, n, j + x, take, heads, i, pair, b_head);
             /* A tile would read more keys, so the last ones are taken query by query. */
-            if (many - x < take)
-                for (r = 0; r < g->rows * pair; r++)
-                    ATTN__FN(score_rest)(g, q + (pair > 1 ? r * a_head : r * g->a_row),
-                                         k + (pair > 1 ? r * b_head : 0),
-                                         c + (pair > 1 ? r * c_head : r * g->c_row), many - x,
-                                         16 - x);
+            if (many - x < take && pair > 1)
+                ATTN__FN(score_rest)(2, g, q, q + a_head, k, k + b_head, c, c + c_head, many - x,
+                                     16 - x);
+            else if (many - x < take)
+                for (r = 0; r < g->rows; r++)
+                    ATTN__FN(score_rest)(1, g, q + r * g->a_row, q, k, k, c + r * g->c_row, c,
+                                         many - x, 16 - x);
             else if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next, heads == 1 && row == g->depth);
             else if (take == 16)
@@ -12852,437 +12531,13 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     }
 }
 
-#if ATTN__ISA == 2
-#define ATTN__SMALL 0              /* processors without AVX2 are old, and this is 8 KB of code */
-#else
-#define ATTN__SMALL ATTN__FN(at_once)
-/* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */
-/* Is anything asked for while `keys` keys from `key` on are in work? As many next ones, unless all
- * are few and near, or would push those in work out of L1. */
-ATTN__V int ATTN__FN(small_asks)(const attn__small *f, int key, const int keys)
-{
-    return f->n > ATTN__SMALL_NEAR && key + 2 * keys <= f->hi &&
-           (f->k_row == f->head_dim || !ATTN__ALIASES(f->k_row));
-}
-
-/* From component t of a key to the lines that are asked for then: in 16 components, a line of
- * memory, all lines of the next keys. Keys that lie one behind the other are asked for from end to
- * end. */
-ATTN__V ptrdiff_t ATTN__FN(small_on)(const attn__small *f, int t, const int keys)
-{
-    const int lines = keys * ATTN__TRANSPOSED / 16;
-    const ptrdiff_t row = f->k_row;
-    if (row == f->head_dim) return keys * row + (keys - 1) * t;
-    return (keys + t % 16 / ATTN__TRANSPOSED * lines) * row - t % 16;
-}
-
-ATTN__V void ATTN__FN(small_ask)(const attn__small *f, const float *k, const int keys)
-{
-    const int lines = keys * ATTN__TRANSPOSED / 16;
-    const ptrdiff_t row = f->k_row;
-    if (row == f->head_dim) {
-        ATTN__FN(touch)(k, attn__min(lines, 8));
-        if (lines > 8) ATTN__FN(touch)(k + 8 * 16, 8);
-    } else {
-        ATTN__FN(prefetch)(k, row, attn__min(lines, 8));
-        if (lines > 8) ATTN__FN(prefetch)(k + 8 * row, row, 8);
-    }
-}
-
-/* Scores of `rows` rows (1 or 4) from row r on, against one vector of keys from `key` on; lanes
- * behind `last` repeat that key. shared: all four read the same keys, which are transposed once.
- * s0..s3 are the chains of the rows. */
-ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const int asks,
-                                    const attn__small *f, int r, const float *q, float *s, int key,
-                                    int last)
-{
-    const ptrdiff_t row = f->k_row, at = key * row;
-    const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
-    const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
-    const float *q0 = q;
-    attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
-    int t;
-#define ATTN__DOT(i, chain, k) \
-    chain = ATTN__FN(dot)(chain, q + (i) * ATTN__SMALL_DIM, x, ATTN__TRANSPOSED); \
-    k += ATTN__TRANSPOSED
-    for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
-        if (asks) {
-            const ptrdiff_t on = ATTN__FN(small_on)(f, (int)(q - q0), ATTN__LANES);
-            ATTN__FN(small_ask)(f, k0 + on, ATTN__LANES);
-            ATTN__FN(small_ask)(f, k1 + on, ATTN__LANES);
-            ATTN__FN(small_ask)(f, k2 + on, ATTN__LANES);
-            ATTN__FN(small_ask)(f, k3 + on, ATTN__LANES);
-        }
-        attn__transpose(x, k0, row, last);
-        ATTN__DOT(0, s0, k0);
-        if (rows == 1) continue;
-        if (!shared) attn__transpose(x, k1, row, last);
-        ATTN__DOT(1, s1, k1);
-        if (!shared) attn__transpose(x, k2, row, last);
-        ATTN__DOT(2, s2, k2);
-        if (!shared) attn__transpose(x, k3, row, last);
-        ATTN__DOT(3, s3, k3);
-    }
-#undef ATTN__DOT
-    s += key;
-    attn__vstore(s, s0);
-    if (rows > 1) attn__vstore(s + ATTN__SMALL_KEYS, s1);
-    if (rows > 1) attn__vstore(s + 2 * ATTN__SMALL_KEYS, s2);
-    if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
-}
-
-/* Scores of one row against two vectors of keys at k, since a chain alone waits for itself at every
- * step. Lanes of the second behind `last` repeat that key. */
-ATTN__V void ATTN__FN(small_pair)(const int asks, const attn__small *f, const float *k,
-                                  const float *q, float *s, int last)
-{
-    const ptrdiff_t row = f->k_row;
-    const float *k1 = k + ATTN__LANES * row, *q0 = q;
-    attn__vec s0 = attn__vset(0.0f), s1 = s0, x[ATTN__TRANSPOSED];
-    int t;
-    for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
-        if (asks)
-            ATTN__FN(small_ask)(f, k + ATTN__FN(small_on)(f, (int)(q - q0), 2 * ATTN__LANES),
-                                2 * ATTN__LANES);
-        attn__transpose(x, k, row, ATTN__LANES - 1);
-        s0 = ATTN__FN(dot)(s0, q, x, ATTN__TRANSPOSED);
-        attn__transpose(x, k1, row, last);
-        s1 = ATTN__FN(dot)(s1, q, x, ATTN__TRANSPOSED);
-        k += ATTN__TRANSPOSED;
-        k1 += ATTN__TRANSPOSED;
-    }
-    attn__vstore(s, s0);
-    attn__vstore(s + ATTN__LANES, s1);
-}
-
-/* Scores of row r against two vectors of keys from `key` on, or so much as there is. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
-                                                            const float *q, float *s, int key)
-{
-    const float *k = f->k[r] + key * f->k_row;
-    const int left = f->hi - key;
-    if (left <= ATTN__LANES)
-        ATTN__FN(small_vector)(1, 0, 0, f, r, q, s, key, left - 1);
-    else if (ATTN__FN(small_asks)(f, key, 2 * ATTN__LANES))
-        ATTN__FN(small_pair)(1, f, k, q, s + key, ATTN__LANES - 1);
-    else
-        ATTN__FN(small_pair)(0, f, k, q, s + key, attn__min(ATTN__LANES, left - ATTN__LANES) - 1);
-}
-
-#if ATTN__LANES > 4
-/* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of
- * a vector for each row. y: a few components of these queries; x: of a key in each lane. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
-                                                            const float *q, float *s, int key)
-{
-    const ptrdiff_t row = f->k_row, last = f->hi - key - 1;
-    const ptrdiff_t at1 = last < 1 ? 0 : row, at2 = last < 2 ? at1 : 2 * row;
-    const ptrdiff_t at3 = last < 3 ? at2 : 3 * row;
-    const int end = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
-    const float *k[ATTN__LANES / 4], *queries[ATTN__LANES / 4];
-    attn__vec chain = attn__vset(0.0f), x[4], y[4];
-    float lane[ATTN__LANES];
-    int i, t;
-    for (i = 0; i < ATTN__LANES / 4; i++) {
-        k[i] = f->k[r + i] + key * row;
-        queries[i] = q + i * ATTN__SMALL_DIM;
-    }
-    for (t = 0; t < end; t += 4) {
-        y[0] = attn__quarters(queries, t);
-        attn__turn(x, attn__quarters(k, t), attn__quarters(k, t + at1), attn__quarters(k, t + at2),
-                   attn__quarters(k, t + at3));
-        attn__turn(y, y[0], y[0], y[0], y[0]);
-        chain = attn__vfma(y[0], x[0], chain);
-        chain = attn__vfma(y[1], x[1], chain);
-        chain = attn__vfma(y[2], x[2], chain);
-        chain = attn__vfma(y[3], x[3], chain);
-    }
-    attn__vstore(lane, chain);
-    for (i = 0; i < ATTN__LANES / 4; i++)
-        memcpy(s + i * ATTN__SMALL_KEYS + key, lane + 4 * i, 4 * sizeof(float));
-}
-#endif
-
-/* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
- * with 16 lanes it is one vector. a and b hold the chains of both. */
-ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, ptrdiff_t at,
-                                   const float *q, float *s)
-{
-    const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
-    const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
-    const float *end = q + f->head_dim;
-    attn__vec a0 = attn__vset(0.0f), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
-    for (; q < end; q++) {
-        const attn__vec y0 = attn__vset(q[0]);
-        a0 = attn__vfma(y0, attn__vload(k0), a0);
-        if (ATTN__LANES < 16) b0 = attn__vfma(y0, attn__vload(k0 + ATTN__LANES), b0);
-        if (rows > 1) {
-            const attn__vec y1 = attn__vset(q[ATTN__SMALL_DIM]);
-            const attn__vec y2 = attn__vset(q[2 * ATTN__SMALL_DIM]);
-            const attn__vec y3 = attn__vset(q[3 * ATTN__SMALL_DIM]);
-            a1 = attn__vfma(y1, attn__vload(k1), a1);
-            if (ATTN__LANES < 16) b1 = attn__vfma(y1, attn__vload(k1 + ATTN__LANES), b1);
-            a2 = attn__vfma(y2, attn__vload(k2), a2);
-            if (ATTN__LANES < 16) b2 = attn__vfma(y2, attn__vload(k2 + ATTN__LANES), b2);
-            a3 = attn__vfma(y3, attn__vload(k3), a3);
-            if (ATTN__LANES < 16) b3 = attn__vfma(y3, attn__vload(k3 + ATTN__LANES), b3);
-            k1 += ATTN__PANEL;
-            k2 += ATTN__PANEL;
-            k3 += ATTN__PANEL;
-        }
-        k0 += ATTN__PANEL;
-    }
-#define ATTN__STORE(i, a, b) \
-    attn__vstore(s + (i) * ATTN__SMALL_KEYS, a); \
-    if (ATTN__LANES < 16) attn__vstore(s + (i) * ATTN__SMALL_KEYS + ATTN__LANES, b)
-    ATTN__STORE(0, a0, b0);
-    if (rows == 1) return;
-    ATTN__STORE(1, a1, b1);
-    ATTN__STORE(2, a2, b2);
-    ATTN__STORE(3, a3, b3);
-#undef ATTN__STORE
-}
-
-/* Scores of `rows` rows from row r on against the keys in panels of a cache; returns how many keys
- * these are. */
-ATTN__V int ATTN__FN(small_panels)(const int rows, const attn__small *f, int r, const float *q,
-                                   float *s)
-{
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
-    int key;
-    for (key = f->lo; key < f->finished && key < f->hi; key += two)
-        ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
-                              + key % ATTN__PANEL, q, s + key);
-    return key;
-}
-
-/* Scores of the same rows against the keys behind them, which are rows of memory. */
-ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
-                                    const float *q, float *s, int key)
-{
-    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED, same = shared ? rows : 1;
-    const int first = key;
-    int i;
-    if (shared)
-        for (; key < f->hi; key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, 0, f, r, q, s, key,
-                                   attn__min(ATTN__LANES, f->hi - key) - 1);
-    /* Four rows together have code of their own for whole vectors alone. */
-    else if (rows > 1) {
-        for (; ATTN__FN(small_asks)(f, key, ATTN__LANES); key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, 1, f, r, q, s, key, ATTN__LANES - 1);
-        for (; key + ATTN__LANES <= f->hi; key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, 0, f, r, q, s, key, ATTN__LANES - 1);
-    }
-#if ATTN__LANES > 4
-    if (rows > 1 && key < f->hi && key + 4 >= f->hi) {
-        for (i = 0; i < rows; i += ATTN__LANES / 4)
-            ATTN__FN(small_few)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
-        key = f->hi;
-    }
-#endif
-    for (; key < f->hi; key += 2 * ATTN__LANES)
-        for (i = 0; i < rows; i++)
-            ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
-    if (f->head_dim % ATTN__TRANSPOSED == 0) return;
-    for (key = first; key < f->hi; key += ATTN__LANES)
-        for (i = 0; i < rows; i += same)
-            ATTN__FN(score_end)(f->head_dim - whole, same, q + i * ATTN__SMALL_DIM + whole,
-                                ATTN__SMALL_DIM, f->k[r + i] + key * f->k_row + whole, f->k_row,
-                                attn__min(ATTN__LANES, f->hi - key) - 1,
-                                s + i * ATTN__SMALL_KEYS + key, ATTN__SMALL_KEYS);
-}
-
-/* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
- * key mod 16, then the tree. Vectors without a key are left out, since zeros change no sum. */
-ATTN__V float ATTN__FN(small_softmax)(float *s, int n)
-{
-    const attn__vec none = attn__vset(-attn__inf());
-    attn__vec largest = none, top, l[4];
-    int j, i;
-    for (j = 0; j + ATTN__LANES <= n; j += ATTN__LANES)
-        largest = attn__vmax(largest, attn__vload(s + j));
-    if (j < n) {
-        const attn__vmask hidden = attn__vless(attn__vset((float)(n - 1)), ATTN__FN(vindex)(j));
-        const attn__vec x = attn__choose(hidden, none, attn__vload(s + j));
-        attn__vstore(s + j, x);
-        largest = attn__vmax(largest, x);
-    }
-    top = attn__vset(attn__max_lane(largest));
-    top = attn__zero_where(attn__same_bits(top, none), top);
-    l[0] = l[1] = l[2] = l[3] = attn__vset(0.0f);
-    for (j = 0; j < n; j += ATTN__PANEL)
-        for (i = 0; i < ATTN__PANEL / ATTN__LANES; i++) {
-            float *at = s + j + i * ATTN__LANES;
-            attn__vec p;
-            if (j + i * ATTN__LANES >= n) break;
-            p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top));
-            attn__vstore(at, p);
-            l[i] = attn__vadd(l[i], p);
-        }
-    if (ATTN__LANES < 8) { l[0] = attn__vadd(l[0], l[2]); l[1] = attn__vadd(l[1], l[3]); }
-    if (ATTN__LANES < 16) l[0] = attn__vadd(l[0], l[1]);
-    return attn__sum_lanes(l[0]);
-}
-
-/* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its
- * probabilities p. Keys that are not visible are left out (NULL: all are). A single vector may have
- * only `left` columns. Rows of one head among many are asked for eight keys ahead: the processor
- * itself runs ahead only of rows that lie one behind the other. */
-ATTN__V void ATTN__FN(small_columns)(const int vecs, const int asks, int n, const float *p,
-                                     const float *visible, const float *v, ptrdiff_t v_row,
-                                     float *out, int left, attn__vec sum)
-{
-    attn__vec c0 = attn__vset(0.0f), c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0;
-    int j;
-#define ATTN__AT(i) ((i) * ATTN__LANES)
-    for (j = 0; j < n; j++, v += v_row) {
-        const attn__vec x = attn__vset(p[j]);
-        if (asks && j + 8 < n) ATTN__FN(prefetch)(v + 8 * v_row, 16, vecs * ATTN__LANES / 16);
-        if (visible && visible[j] == 0.0f) continue;
-        if (vecs == 1) { c0 = attn__vfma(x, attn__load_part(v, left), c0); continue; }
-        c0 = attn__vfma(x, attn__vload(v), c0);
-        c1 = attn__vfma(x, attn__vload(v + ATTN__AT(1)), c1);
-        c2 = attn__vfma(x, attn__vload(v + ATTN__AT(2)), c2);
-        c3 = attn__vfma(x, attn__vload(v + ATTN__AT(3)), c3);
-        if (vecs < 8) continue;
-        c4 = attn__vfma(x, attn__vload(v + ATTN__AT(4)), c4);
-        c5 = attn__vfma(x, attn__vload(v + ATTN__AT(5)), c5);
-        c6 = attn__vfma(x, attn__vload(v + ATTN__AT(6)), c6);
-        c7 = attn__vfma(x, attn__vload(v + ATTN__AT(7)), c7);
-    }
-#define ATTN__PUT(i, c) attn__vstore(out + ATTN__AT(i), ATTN__FN(vclean)(attn__vdiv(c, sum)))
-    if (vecs == 1) {
-        ATTN__FN(store_part)(out, ATTN__FN(vclean)(attn__vdiv(c0, sum)), left);
-        return;
-    }
-    ATTN__PUT(0, c0);
-    ATTN__PUT(1, c1);
-    ATTN__PUT(2, c2);
-    ATTN__PUT(3, c3);
-    if (vecs < 8) return;
-    ATTN__PUT(4, c4);
-    ATTN__PUT(5, c5);
-    ATTN__PUT(6, c6);
-    ATTN__PUT(7, c7);
-#undef ATTN__PUT
-#undef ATTN__AT
-}
-
-/* The outputs of row r over n keys from v on, whose probabilities p add up to `sum`; visible NULL:
- * all of them are. */
-ATTN__V void ATTN__FN(small_output)(const int asks, const attn__small *f, int r, int n,
-                                    const float *p, const float *visible, const float *v, float sum)
-{
-    const ptrdiff_t row = f->v_row;
-    const attn__vec by = attn__vset(sum);
-    const int end = f->v_head_dim;
-    float *out = f->out[r];
-    int x = 0;
-    if (!asks && visible) {
-        for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
-            ATTN__FN(small_columns)(4, 0, n, p, visible, v + x, row, out + x, 0, by);
-        for (; x < end; x += ATTN__LANES)
-            ATTN__FN(small_columns)(1, 0, n, p, visible, v + x, row, out + x, end - x, by);
-        return;
-    }
-    for (; x + 8 * ATTN__LANES <= end; x += 8 * ATTN__LANES)
-        ATTN__FN(small_columns)(8, asks, n, p, NULL, v + x, row, out + x, 0, by);
-    for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
-        ATTN__FN(small_columns)(4, asks, n, p, NULL, v + x, row, out + x, 0, by);
-    for (; x < end; x += ATTN__LANES)
-        ATTN__FN(small_columns)(1, 0, n, p, NULL, v + x, row, out + x, end - x, by);
-}
-
-/* The outputs of all rows, from their probabilities p and the sums of these. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f,
-                                                                           const float *p,
-                                                                           const float *visible,
-                                                                           const float *sum)
-{
-    int r;
-    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS) {
-        const attn__softmax *softmax = f->softmax;
-        const int lo = softmax ? softmax->row[r].lo : 0, hi = softmax ? softmax->row[r].hi : f->n;
-        if (softmax && !softmax->seen[r]) continue;
-        ATTN__FN(small_output)(0, f, r, hi - lo, p + lo,
-                               visible ? visible + r * ATTN__SMALL_KEYS + lo : NULL,
-                               f->v[r] + lo * f->v_row, sum[r]);
-    }
-}
-
-/* The same of rows that see everything, where V is that of one head among many. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs_apart)(const attn__small *f,
-                                                                      const float *p,
-                                                                      const float *sum)
-{
-    int r;
-    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS)
-        ATTN__FN(small_output)(1, f, r, f->n, p, NULL, f->v[r], sum[r]);
-}
-
-/* Scores s to outputs, of rows that do not all see everything. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f,
-                                                                             float *s)
-{
-    float visible[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
-    attn__softmax softmax = *f->softmax;
-    const int end = (f->hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
-    int r, j;
-    /* The soft-max takes whole panels; the last one may have a vector without scores. */
-    for (r = 0; r < f->rows; r++)
-        for (j = end - ATTN__PANEL; j < end; j += ATTN__LANES)
-            if (j >= f->hi) attn__vstore(s + r * ATTN__SMALL_KEYS + j, attn__vset(0.0f));
-    softmax.scores = s;
-    softmax.visible = softmax.arrays ? visible : NULL;
-    softmax.rows = f->rows;
-    softmax.runs.n = 1;
-    softmax.runs.lo[0] = f->lo;
-    softmax.runs.hi[0] = end;
-    ATTN__FN(softmax)(&softmax);
-    ATTN__FN(small_outputs)(f, s, softmax.visible, softmax.l);
-}
-
-static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
-{
-    float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
-    float sum[ATTN__SMALL_ROWS];
-    int r;
-    for (r = 0; r < f->rows; r++)
-        ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
-    for (r = 0; r < f->rows;) {
-        const int rows = f->rows - r >= 4 ? 4 : 1;
-        const int shared = rows == 4 && f->k[r] == f->k[r + 1] && f->k[r] == f->k[r + 2] &&
-                           f->k[r] == f->k[r + 3];
-        const float *q0 = q + r * ATTN__SMALL_DIM;
-        float *s0 = s + r * ATTN__SMALL_KEYS;
-        const int key = rows == 4 ? ATTN__FN(small_panels)(4, f, r, q0, s0)
-                                  : ATTN__FN(small_panels)(1, f, r, q0, s0);
-        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0, key);
-        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0, key);
-        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0, key);
-        r += rows;
-    }
-    if (f->softmax) {
-        ATTN__FN(small_described)(f, s);
-        return;
-    }
-    for (r = 0; r < f->rows; r++)
-        sum[r] = ATTN__FN(small_softmax)(s + r * ATTN__SMALL_KEYS, f->n);
-    if (f->n > ATTN__SMALL_NEAR && f->v_row > f->v_head_dim && !ATTN__ALIASES(f->v_row))
-        ATTN__FN(small_outputs_apart)(f, s, sum);
-    else ATTN__FN(small_outputs)(f, s, NULL, sum);
-}
-
-#endif
-
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen), ATTN__SMALL
+    ATTN__FN(widen)
 };
 
 #undef ATTN__FN
@@ -13293,7 +12548,6 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__SLOW
 #undef ATTN__PIECES
 #undef ATTN__CHAIN
-#undef ATTN__SMALL
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
