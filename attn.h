@@ -5825,6 +5825,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
         if (!view->gaps || block->few) return;
         for (j = view->lo; j < view->hi; j++)
             view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
+       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). */
     } else if (n <= ATTN__LISTED && n <= 4 * attn__panel_count(view->panels)) {
         for (j = view->lo; j < view->hi; j++) {
             view->listed[view->n_listed] = (unsigned char)(j - view->lo);
@@ -7044,8 +7046,8 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 /* The K/V entry that entry b reads. */
 ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
 
-/* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come side
-   by side, those that have more of them in common closer; entries with padding come last. */
+/* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come
+   side by side, those that have more of them in common closer; entries with padding come last. */
 static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y)
 {
     const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
@@ -10241,7 +10243,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
-#define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__turn        ATTN__FN(turn)             /* x[c]: floats c of r0..r3, in each quarter */
@@ -10476,23 +10477,6 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 }
-/* to[0..3] = sum_lanes, or max_lane, of a, b, c, d: one tree for all, the same additions as four */
-ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec b, attn__vec c,
-                               attn__vec d)
-{
-#define ATTN__OP(x, y) (max ? _mm256_max_ps(x, y) : _mm256_add_ps(x, y))
-#define ATTN__HALVES(a, b, which) _mm256_permute2f128_ps(a, b, which)
-    /* lanes +4: ab holds 4 lanes of a and 4 of b; then +2: pairs a a c c b b d d; then +1 */
-    const __m256 ab = ATTN__OP(ATTN__HALVES(a, b, 0x20), ATTN__HALVES(a, b, 0x31));
-    const __m256 cd = ATTN__OP(ATTN__HALVES(c, d, 0x20), ATTN__HALVES(c, d, 0x31));
-    const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
-    const __m256 y = ATTN__OP(x, _mm256_shuffle_ps(x, x, 0xb1));
-    const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
-    /* results stand at lanes 0, 4, 2, 6 */
-    _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, order)));
-#undef ATTN__OP
-#undef ATTN__HALVES
-}
 ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
@@ -10620,23 +10604,6 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
     return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-}
-ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec b, attn__vec c,
-                               attn__vec d)
-{
-#define ATTN__OP(x, y) (max ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y))
-#define ATTN__QUARTERS(a, b, which) _mm512_shuffle_f32x4(a, b, which)
-    /* lanes +8: ab holds 8 lanes of a, 8 of b; then +4: 4 lanes of each, a b c d; then +2, +1 */
-    const __m512 ab = ATTN__OP(ATTN__QUARTERS(a, b, 0x44), ATTN__QUARTERS(a, b, 0xee));
-    const __m512 cd = ATTN__OP(ATTN__QUARTERS(c, d, 0x44), ATTN__QUARTERS(c, d, 0xee));
-    const __m512 x = ATTN__OP(ATTN__QUARTERS(ab, cd, 0x88), ATTN__QUARTERS(ab, cd, 0xdd));
-    const __m512 y = ATTN__OP(x, _mm512_shuffle_ps(x, x, 0x4e));
-    const __m512 z = ATTN__OP(y, _mm512_shuffle_ps(y, y, 0xb1));
-    /* results stand at the first lanes of the quarters */
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_permutexvar_ps(order, z))));
-#undef ATTN__OP
-#undef ATTN__QUARTERS
 }
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
@@ -12382,81 +12349,12 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
     return attn__sum_lanes(l0);
 }
 
-#if ATTN__LANES >= 8
-/* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
-/* x and y: the panel of row r, hidden keys at -inf */
-ATTN__V void ATTN__FN(panel_hide)(const int kind, const attn__softmax *f, int r, int j,
-                                  attn__vec *x, attn__vec *y)
-{
-    const attn__row *row = f->row ? f->row + r : NULL;
-    const float *s = f->scores + r * ATTN__CHUNK;
-    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-    attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
-    if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, 0, f, row, s, visible, j + ATTN__LANES, &any);
-    if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
-        f->seen[r] = 1;
-}
-
-/* p = exp(s - m), stored; returns the lane sums */
-ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, int j, attn__vec x,
-                                     attn__vec y)
-{
-    const attn__vec m = attn__vset(f->m[r]);
-    const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
-    float *s = f->scores + r * ATTN__CHUNK + j;
-    x = ATTN__FN(vexp)(attn__vsub(x, top));
-    attn__vstore(s, x);
-    if (ATTN__LANES == 16) return x;
-    y = ATTN__FN(vexp)(attn__vsub(y, top));
-    attn__vstore(s + ATTN__LANES, y);
-    return attn__vadd(x, y);
-}
-
-/* Four rows side by side, so that their trees share instructions. Behind the last row it is
- * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const attn__softmax *f, int j)
-{
-    const int last = f->rows - 1;
-    int r;
-    for (r = 0; r <= last; r += 4) {
-        const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last);
-        const int r3 = attn__min(r + 3, last);
-        attn__vec x0, x1, x2, x3, y0, y1, y2, y3;
-        ATTN__FN(panel_hide)(kind, f, r, j, &x0, &y0);
-        ATTN__FN(panel_hide)(kind, f, r1, j, &x1, &y1);
-        ATTN__FN(panel_hide)(kind, f, r2, j, &x2, &y2);
-        ATTN__FN(panel_hide)(kind, f, r3, j, &x3, &y3);
-        if (ATTN__LANES == 16)
-            attn__reduce_four(f->m + r, 1, x0, x1, x2, x3);
-        else
-            attn__reduce_four(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1),
-                              attn__vmax(x2, y2), attn__vmax(x3, y3));
-        x0 = ATTN__FN(panel_exp)(f, r, j, x0, y0);
-        x1 = ATTN__FN(panel_exp)(f, r1, j, x1, y1);
-        x2 = ATTN__FN(panel_exp)(f, r2, j, x2, y2);
-        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, j, x3, y3));
-    }
-}
-#endif
-
 /* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
  * waits for its own maximum. */
 static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
     const attn__runs *runs = &f->runs;
     int r, i;
-#if ATTN__LANES >= 8
-    /* 16 keys: whether there are arrays is decided once for all rows. One or two rows gain nothing
-       side by side. */
-    if (f->rows > 2 && f->simple && runs->n == 1 &&
-        runs->hi[0] - runs->lo[0] == ATTN__PANEL) {
-        if (f->arrays) ATTN__FN(panels)(1, f, runs->lo[0]);
-        else ATTN__FN(panels)(0, f, runs->lo[0]);
-        return;
-    }
-#endif
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
