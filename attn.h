@@ -4875,9 +4875,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   block   rows that go through the chunks together: rows of one K/V head, or of several K/V heads
- *           where each has few. Row r of a K/V head is position r / group, head r % group: the rows
- *           of a group stand side by side, so that K and V are read once for all of them
+ *   reader  the rows of one entry that read one K/V head: group x n_q of them
+ *   block   readers that go through the chunks together: of one K/V head, or of several where each
+ *           has few rows; of one entry, or of several that read the same keys (beams, copies). Row
+ *           r of a reader is position r / group, head r % group. Rows of a K/V head stand side by
+ *           side, so that K and V are read once for all of them
  *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in
  *           L1
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
@@ -4888,13 +4890,28 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
- * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
- * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
- * very few also K, where it lies (attn__chunk_few). Panels of a cache serve both as they are.
+ *   attn_sdpa
+ *     attn__check                 section 5: refuses, or says the shape
+ *     attn__sdpa_run              memory: the caller's, on the stack, or allocated
+ *       attn__plan_make           how entries are cut into blocks, and how large a slot is
+ *       attn__work_all
+ *         attn__share             entries that read the same keys count as one
+ *         attn__task              takes items until there are none
+ *           attn__item_block      an item is a block (or _part and _fold: a part of its chunks)
+ *             attn__block_open    which rows and keys; q times scale
+ *             attn__block_chunk   each chunk in key order; readers of other pages apart
+ *               attn__chunk_few     up to 40 rows: V is read where it lies; up to 4: K, too
+ *               attn__chunk_many    more rows: K and V as panels, tiles
+ *                 attn__chunk_open    which keys of it some row sees
+ *                 attn__band_scores   q . k
+ *                 attn__band_fold     scores to probabilities; (m, l) is folded
+ *                 attn__rows_outputs  p . v, folded into what chunks before have left
+ *             attn__block_close   sinks, the division, lse, weights; empty rows
  *
- * When there are fewer blocks than threads and few rows, the chunks of a block are dealt out as
- * parts. Their states are kept and folded in key order afterwards: the same operations, so the
- * same bits.
+ * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
+ * does not matter to a bit who shares one. When there are fewer blocks than threads and few rows,
+ * the chunks of a block are dealt out as parts. Their states are kept and folded in key order
+ * afterwards: the same operations, so the same bits.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */

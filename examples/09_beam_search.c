@@ -111,7 +111,8 @@ int main(void)
             word[n] = best % WORDS;
         }
 
-        /* Everything that belongs to a beam moves with it: the cache, the sentence, the sum. */
+        /* Everything that belongs to a beam moves with it: the cache, the sentence, the sum. Beams share the whole
+           pages (128 keys) that they have in common, and a step reads those once for all of them. */
         ok(attn_kv_reorder(&cache, parent));
         memcpy(old, sentence, sizeof old);
         for (int n = 0; n < BEAMS; n++) {

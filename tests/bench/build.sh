@@ -13,7 +13,7 @@ fast="-O3 -ffast-math -fno-math-errno"
 mkdir -p $to
 
 $CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/attn_impl.c -o $to/attn.o
-for part in util cases ours compose blas openvino ort yardstick tables odd summary bench sweep; do
+for part in util cases ours compose blas openvino ort yardstick tables odd summary bench sweep shared; do
     $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
 done
 native=-march=native
@@ -29,6 +29,7 @@ peers="$to/compose.o $to/blas.o $to/openvino.o $to/ort.o"
 $CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/odd.o $to/summary.o $to/bench.o \
     -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call what is in util.c
 $CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
+$CC $common $to/shared.o -o $to/shared -lm -ldl -pthread
 $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
 # without OpenMP the plain step stays on one thread
 omp=-fopenmp
