@@ -430,17 +430,17 @@ typedef struct wish {
 } wish;
 
 /* A number, from least to most. Returns 0 when it is none. */
-static int number(const char *value, double least, double most, double *to)
+static int read_number(const char *value, double least, double most, double *to)
 {
     char *end;
     *to = strtod(value, &end);
     return end != value && !*end && *to >= least && *to <= most;
 }
 
-static int whole(const char *value, int *to)
+static int read_whole(const char *value, int *to)
 {
     double x = 0;
-    if (!number(value, 1, 1 << 28, &x)) return 0;
+    if (!read_number(value, 1, 1 << 28, &x)) return 0;
     *to = (int)x;
     return (double)*to == x;
 }
@@ -459,11 +459,11 @@ static int wish_parse(wish *w, int argc, char **argv)
         switch (argv[i++][1]) {
         case 'i': w->text = value; break;
         case 'z': w->tokenizer = value; break;
-        case 'n': fine = whole(value, &w->steps); break;
-        case 't': fine = number(value, 0, 100, &x);  w->temperature = (float)x; break;
-        case 'p': fine = number(value, 0, 1, &w->top_p); break;
+        case 'n': fine = read_whole(value, &w->steps); break;
+        case 't': fine = read_number(value, 0, 100, &x);  w->temperature = (float)x; break;
+        case 'p': fine = read_number(value, 0, 1, &w->top_p); break;
         case 's': w->seed = strtoull(value, &end, 10);  fine = !*end; break;
-        case 'j': fine = whole(value, &w->threads); break;
+        case 'j': fine = read_whole(value, &w->threads); break;
         default: return 0;
         }
         if (!fine) return 0;

@@ -517,7 +517,7 @@ typedef struct wish {
 } wish;
 
 /* A number of the command line or of a JSON file, at least `least`. Returns 0 when it is none. */
-static int number(const char *value, int least, int *to)
+static int read_number(const char *value, int least, int *to)
 {
     char *end;
     const long n = strtol(value, &end, 10);
@@ -547,11 +547,11 @@ static int wish_parse(wish *w, int argc, char **argv)
         case 'x': w->before_question = value; break;
         case 'd': w->before_line = value; break;
         case 'p': w->pooling = value; break;
-        case 'k': fine &= number(value, 1, &w->nearest); break;
-        case 'H': fine &= number(value, 1, &w->heads); break;
-        case 'n': fine &= number(value, 3, &w->most); break;
-        case 'b': fine &= number(value, 1, &w->batch); break;
-        case 'j': fine &= number(value, 1, &w->threads); break;
+        case 'k': fine &= read_number(value, 1, &w->nearest); break;
+        case 'H': fine &= read_number(value, 1, &w->heads); break;
+        case 'n': fine &= read_number(value, 3, &w->most); break;
+        case 'b': fine &= read_number(value, 1, &w->batch); break;
+        case 'j': fine &= read_number(value, 1, &w->threads); break;
         default: return 0;
         }
     }
@@ -593,14 +593,14 @@ static int setting_number(const char *folder, const char *name, const char *key,
 {
     char s[64], why[200];
     if (!setting(folder, name, key, s) || !strcmp(s, "null")) return 0;
-    if (number(s, 1, n)) return 1;
+    if (read_number(s, 1, n)) return 1;
     snprintf(why, sizeof why, "%s says %s is %s, which is no number of anything", name, key, s);
     refuse(folder, why);
     return 0;
 }
 
 /* The folder's files against each other: what they say of the model, and what its tensors are. */
-static void agree(const model *m, const char *folder)
+static void settings_agree(const model *m, const char *folder)
 {
     static const char *const must[][3] = {
         { "config.json", "model_type", "bert" }, { "config.json", "hidden_act", "gelu" },
@@ -633,7 +633,7 @@ static void settings(model *m, wish *w)
 {
     static const char pooling[] = "1_Pooling/config.json";
     char s[64], *end;
-    agree(m, w->folder);
+    settings_agree(m, w->folder);
     m->heads = w->heads;
     if (!m->heads) setting_number(w->folder, "config.json", "num_attention_heads", &m->heads);
     if (!m->heads) {

@@ -204,7 +204,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         text value;
         if (json_object(header) && json_find(header, "__metadata__", &value))
             MUST(value.at >= header.at && value.at + value.n <= header.at + header.n);
-       
     }
     if (!why) {
         for (i = 0; i < m.file.n; i++) MUST(m.file.data + m.file.list[i].to <= bytes + n);
