@@ -28,7 +28,7 @@ help: ## say what can be made (this list)
 
 demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_encoder_decoder: another example)
 	@mkdir -p build
-	@echo 'compiling examples/$(DEMO).c and attn.h with it: some seconds'
+	@echo 'compiling examples/$(DEMO).c and attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO)
 
@@ -63,9 +63,11 @@ conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/t
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
 	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
 
-embed: build/embed ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
+embed: ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
+	@sh examples/embed/model.sh && $(MAKE) --no-print-directory build/embed
 	@$(RUN) build/embed "$${MODEL:-../shared/models/minilm}" "$${FILE:-examples/embed/lines.txt}" $${Q:+-q "$$Q"} $(ARGS)
-embed-bench: build/embed-bench ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
+embed-bench: ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
+	@sh examples/embed/model.sh && $(MAKE) --no-print-directory build/embed-bench
 	@$${PYTHON:-python3} examples/embed/bench.py "$${MODEL:-../shared/models/minilm}"
 
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
@@ -122,7 +124,7 @@ clean: ## remove build/ and what an example's cc line leaves
 	rm -rf build a.out a.exe
 
 build/translate build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
-	@echo 'compiling attn.h with it: some seconds'
+	@echo 'compiling attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
 
 build/test: $(OBJECTS)

