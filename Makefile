@@ -56,7 +56,7 @@ page: ## build examples/web/index.html, the page in one file (needs clang 16 for
 page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
 	@sh tests/page.sh
 
-readme: ## build and run every block of code in README.md
+readme: ## build and run every block of code in README.md and examples/PORTING.md
 	@sh tests/readme.sh
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
