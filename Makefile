@@ -18,7 +18,7 @@ PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 TESTS := $(sort $(wildcard tests/*.c))
 OBJECTS := $(TESTS:tests/%.c=build/obj/%.o)
 
-export CC CFLAGS RUN
+export CC CFLAGS RUN MAKE
 
 help: ## say what can be made (this list)
 	@echo "attn.h: copy the header, there is nothing to build. For its tests and examples:"
@@ -64,11 +64,9 @@ conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/t
 	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
 
 embed: ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
-	@sh examples/embed/model.sh && $(MAKE) --no-print-directory build/embed
-	@$(RUN) build/embed "$${MODEL:-../shared/models/minilm}" "$${FILE:-examples/embed/lines.txt}" $${Q:+-q "$$Q"} $(ARGS)
+	@sh examples/embed/search.sh embed $(ARGS)
 embed-bench: ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
-	@sh examples/embed/model.sh && $(MAKE) --no-print-directory build/embed-bench
-	@$${PYTHON:-python3} examples/embed/bench.py "$${MODEL:-../shared/models/minilm}"
+	@sh examples/embed/search.sh embed-bench
 
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
 	@sh tests/models.sh $(ARGS)
