@@ -778,13 +778,14 @@ int main(int argc, char **argv)
         "  -q            the translation alone              -c        colours, even if this is no terminal\n"
         "  -h            this list\n";
     static result r;
+    static char *text;
     wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, isatty(1), 0 };
     translator t;
     size_t size, space = 1;
     long layer, head, line = 0;
     int all_done = 1;
     for (int i = 1; i < argc; i++) space += strlen(argv[i]) + 1;
-    char *text = (char *)room(space, 1);
+    text = (char *)room(space, 1);
     if (!text) refuse("the sentence", "there is not enough memory for it");
     if (!wish_parse(&w, argc, argv, text)) return fputs(usage, stderr), 2;
     if (w.help) return fputs(usage, stdout) < 0;
