@@ -18,7 +18,7 @@ PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 TESTS := $(sort $(wildcard tests/*.c))
 OBJECTS := $(TESTS:tests/%.c=build/obj/%.o)
 
-export CC CFLAGS RUN
+export CC CFLAGS RUN MAKE
 
 help: ## say what can be made (this list)
 	@echo "attn.h: copy the header, there is nothing to build. For its tests and examples:"
@@ -28,7 +28,7 @@ help: ## say what can be made (this list)
 
 demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_encoder_decoder: another example)
 	@mkdir -p build
-	@echo 'compiling examples/$(DEMO).c and attn.h with it: some seconds'
+	@echo 'compiling examples/$(DEMO).c and attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO)
 
@@ -56,17 +56,17 @@ page: ## build examples/web/index.html, the page in one file (needs clang 16 for
 page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
 	@sh tests/page.sh
 
-readme: ## build and run every block of code in README.md
+readme: ## build and run every block of code in README.md and examples/PORTING.md
 	@sh tests/readme.sh
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
 	    else echo "conformance: SKIPPED, there is no folder $(ONNX); set ONNX"; fi
 
-embed: build/embed ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
-	@$(RUN) build/embed "$${MODEL:-../shared/models/minilm}" "$${FILE:-examples/embed/lines.txt}" $${Q:+-q "$$Q"} $(ARGS)
-embed-bench: build/embed-bench ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
-	@$${PYTHON:-python3} examples/embed/bench.py "$${MODEL:-../shared/models/minilm}"
+embed: ## search by meaning (MODEL=folder of a BERT-type model FILE=lines.txt Q='a question' ARGS='-k 3')
+	@sh examples/embed/search.sh embed $(ARGS)
+embed-bench: ## that model in turns with ONNX Runtime (PYTHON that has numpy onnx onnxruntime)
+	@sh examples/embed/search.sh embed-bench
 
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
 	@sh tests/models.sh $(ARGS)
@@ -122,7 +122,7 @@ clean: ## remove build/ and what an example's cc line leaves
 	rm -rf build a.out a.exe
 
 build/translate build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
-	@echo 'compiling attn.h with it: some seconds'
+	@echo 'compiling attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
 
 build/test: $(OBJECTS)

@@ -1,7 +1,7 @@
 /* attn.h - v1.0.0 - attention for inference in plain C. Public domain or MIT-0: see section 13.
 
    Correct masks, one answer, full speed. One file, float32, CPU, no dependencies. In ONE .c file of
-   your program, best a file of its own, since it takes some seconds to compile:
+   your program, best a file of its own, since it takes 10 to 30 seconds to compile:
 
        #define ATTN_IMPLEMENTATION
        #include "attn.h"

@@ -22,6 +22,7 @@
          -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint
          -16         weights and cache in half            -m        weights stay where the file is mapped
          -j 1        threads (compile with -DATTN_THREADS -pthread)
+         -h          this list
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -390,6 +391,16 @@ static void file_open(file *f, const char *path)
     fclose(in);
 }
 
+/* The same of a large file of somebody's: a clone without Git LFS has three lines of text in its place. */
+static void file_need(file *f, const char *path)
+{
+    static const char pointer[] = "version https://git-lfs";
+    const size_t n = sizeof pointer - 1;
+    file_open(f, path);
+    if (f->size < n || memcmp(f->bytes, pointer, n)) return;
+    refuse(path, "it is a pointer of Git LFS, not the file: git lfs pull");
+}
+
 static void file_close(file *f)
 {
 #if defined(__unix__) || defined(__APPLE__)
@@ -415,12 +426,32 @@ typedef struct wish {
     float temperature;
     double top_p;
     unsigned long long seed;
+    int help;
 } wish;
+
+/* A number, from least to most. Returns 0 when it is none. */
+static int read_number(const char *value, double least, double most, double *to)
+{
+    char *end;
+    *to = strtod(value, &end);
+    return end != value && !*end && *to >= least && *to <= most;
+}
+
+static int read_whole(const char *value, int *to)
+{
+    double x = 0;
+    if (!read_number(value, 1, 1 << 28, &x)) return 0;
+    *to = (int)x;
+    return (double)*to == x;
+}
 
 static int wish_parse(wish *w, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
+    double x = 0;
+    char *end;
+    for (int i = 1, fine = 1; i < argc; i++) {
         const char *value = argv[i + 1];                         /* NULL behind the last one */
+        if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) return w->help = 1;
         if (argv[i][0] != '-') { if (w->model) return 0;  w->model = argv[i];  continue; }
         if (!strcmp(argv[i], "-16")) { w->half = 1;  continue; }
         if (!strcmp(argv[i], "-m")) { w->in_place = 1;  continue; }
@@ -428,15 +459,16 @@ static int wish_parse(wish *w, int argc, char **argv)
         switch (argv[i++][1]) {
         case 'i': w->text = value; break;
         case 'z': w->tokenizer = value; break;
-        case 'n': w->steps = (int)strtol(value, NULL, 10); break;
-        case 't': w->temperature = (float)strtod(value, NULL); break;
-        case 'p': w->top_p = strtod(value, NULL); break;
-        case 's': w->seed = strtoull(value, NULL, 10); break;
-        case 'j': w->threads = (int)strtol(value, NULL, 10); break;
+        case 'n': fine = read_whole(value, &w->steps); break;
+        case 't': fine = read_number(value, 0, 100, &x);  w->temperature = (float)x; break;
+        case 'p': fine = read_number(value, 0, 1, &w->top_p); break;
+        case 's': w->seed = strtoull(value, &end, 10);  fine = !*end; break;
+        case 'j': fine = read_whole(value, &w->threads); break;
         default: return 0;
         }
+        if (!fine) return 0;
     }
-    return w->model && w->steps > 0 && w->threads > 0 && w->seed > 0 && !(w->half && w->in_place);
+    return w->model && w->seed > 0 && !(w->half && w->in_place);
 }
 
 static void tell(teller *t, const tokenizer *words, const wish *w, int *tokens, int n)
@@ -460,6 +492,7 @@ static void tell(teller *t, const tokenizer *words, const wish *w, int *tokens, 
         n++;
     }
     puts("");
+    if (fflush(stdout)) refuse("standard output", "it cannot be written");   /* or its end would come after the speed */
     fprintf(stderr, "%d tokens, %.0f a second\n", done, done / (seconds() - begin + 1e-9));
     free(list);
 }
@@ -472,8 +505,9 @@ int main(int argc, char **argv)
         "  -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much\n"
         "  -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint\n"
         "  -16         weights and cache in half            -m        weights stay where the file is mapped\n"
-        "  -j 1        threads (compile with -DATTN_THREADS -pthread)\n";
-    wish w = { NULL, NULL, "", 200, 0, 0, 1, 0, 0.9, 1 };
+        "  -j 1        threads (compile with -DATTN_THREADS -pthread)\n"
+        "  -h          this list\n";
+    wish w = { NULL, NULL, "", 200, 0, 0, 1, 0, 0.9, 1, 0 };
     const attn_exec *exec = NULL;
     teller t = {0};
     tokenizer words;
@@ -481,8 +515,9 @@ int main(int argc, char **argv)
     char beside[1024];
     if (argc < 2) return fputs(usage, stdout) < 0;
     if (!wish_parse(&w, argc, argv)) return fputs(usage, stderr), 2;
+    if (w.help) return fputs(usage, stdout) < 0;
 
-    file_open(&weights, w.model);
+    file_need(&weights, w.model);
     const char *why = model_parse(&t.m, weights.bytes, weights.size);
     if (why) refuse(w.model, why);
     if (!w.tokenizer) {                                          /* beside it: tok512.bin for 512 tokens, or */
@@ -494,7 +529,7 @@ int main(int argc, char **argv)
         else snprintf(beside, sizeof beside, "%.*stokenizer.bin", folder, w.model);
         w.tokenizer = beside;
     }
-    file_open(&pieces, w.tokenizer);
+    file_need(&pieces, w.tokenizer);
     why = tokenizer_parse(&words, t.m.words, pieces.bytes, pieces.size);
     if (why) refuse(w.tokenizer, why);
 

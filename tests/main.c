@@ -54,9 +54,10 @@ static void list_tests(char **words, int n_words)
                 printf("%-7s %-32s %s\n", suites[s].name, t->name, t->catches ? t->catches : "");
 }
 
-static int usage(const char *program)
+/* Returns the status of the program: 0 when somebody has asked for it. */
+static int usage(const char *program, int asked)
 {
-    fprintf(stderr, "usage: %s [-l] [-f] [-j processes] [-s seed] [-n factor] [word ...]\n"
+    fprintf(asked ? stdout : stderr, "usage: %s [-l] [-f] [-j processes] [-s seed] [-n factor] [word ...]\n"
                     "  -l         list the tests and what each would catch\n"
                     "  -f         the first failure is the last test\n"
                     "  -j n       deal the tests out to n processes, where the system can fork\n"
@@ -64,7 +65,7 @@ static int usage(const char *program)
                     "  -n factor  draw factor times as many random cases (default 1)\n"
                     "  word       only suites or tests whose name contains one of the words\n"
                     "             (suite/test: the one of this name)\n", program);
-    return 2;
+    return asked ? 0 : 2;
 }
 
 /* Every test whose turn it is: number `part` of each `parts` that are wanted. counts[TEST_PASSED] and so on grow. */
@@ -127,17 +128,17 @@ int main(int argc, char **argv)
             stop = 1;
         } else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) {
             long n = strtol(argv[++i], &end, 10);
-            if (end == argv[i] || *end || n < 1 || n > 256) return usage(argv[0]);
+            if (end == argv[i] || *end || n < 1 || n > 256) return usage(argv[0], 0);
             parts = (int)n;
         } else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc) {
             test_seed = (uint64_t)strtoull(argv[++i], &end, 0);
-            if (end == argv[i] || *end) return usage(argv[0]);
+            if (end == argv[i] || *end) return usage(argv[0], 0);
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) {
             long n = strtol(argv[++i], &end, 10);
-            if (end == argv[i] || *end || n < 1 || n > 100000) return usage(argv[0]);
+            if (end == argv[i] || *end || n < 1 || n > 100000) return usage(argv[0], 0);
             test_scale = (int)n;
         } else if (argv[i][0] == '-') {
-            return usage(argv[0]);
+            return usage(argv[0], !strcmp(argv[i], "-h") || !strcmp(argv[i], "--help"));
         } else {
             words[1 + n_words++] = argv[i];
         }

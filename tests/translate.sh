@@ -60,11 +60,36 @@ for call in "$folder"/call*; do
         { diff "$folder/want${call##*call}" "$folder/out" | head -n 8; head -n 3 "$folder/err"; say "README.md: $words" FAIL; }
 done
 [ $shown -gt 3 ] && say "README.md: $shown outputs as shown" ok || say "README.md: only $shown outputs found" FAIL
+# and the README of the project tells of one that goes wrong
+sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\1/p' README.md > "$folder/in"
+sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\2/p' README.md > "$folder/want"
+$RUN $program -q < "$folder/in" > "$folder/out" && [ -s "$folder/want" ] && cmp -s "$folder/want" "$folder/out" &&
+    say 'the README of the project: a sentence that goes wrong' ok || say 'the README of the project: a sentence that goes wrong' FAIL
 printf 'Der Hund\n\nDer Hund l\303\244uft.\n' > "$folder/in"
 $RUN $program -q "Der Hund" > "$folder/one"; $RUN $program -q "Der Hund läuft." > "$folder/two"
 prints 'a sentence a line' "$(cat "$folder/one"; echo; cat "$folder/two")" $program -q
 $RUN $program < "$folder/in" > "$folder/out" && [ "$(grep -c '^layer' "$folder/out")" = 2 ] && say 'the program: without -q' ok ||
     say 'the program: without -q' FAIL
+
+# a line out for a line in, also for one that is too long, of whatever length, or has a zero in it; status 1 and a sentence each
+long=$(printf 'Hund %.0s' $(seq 300))
+{ echo 'Der Hund'; echo "$long"; printf 'Hund\000 %.0s' $(seq 2000); echo; echo 'Der Hund lÃ¤uft.' | sed 's/l.*t/läuft/'
+  printf 'Hund%5000sHund\n' ''; printf 'Der Hund'; } > "$folder/in"
+$RUN $program -q < "$folder/in" > "$folder/out" 2> "$folder/err"
+status=$?
+{ cat "$folder/one"; echo; echo; cat "$folder/two"; $RUN $program -q 'Hund Hund'; cat "$folder/one"; } > "$folder/want"
+[ $status = 1 ] && cmp -s "$folder/want" "$folder/out" && [ "$(grep -c '^translate: line [23]: .*too long' "$folder/err")" = 2 ] &&
+    [ "$(grep -c . "$folder/err")" = 2 ] && say 'the program: a line out for a line in, too long or not' ok ||
+    { head -n 4 "$folder/err"; cut -c 1-100 "$folder/out"; say "the program: a line out for a line in, too long or not: status $status" FAIL; }
+if [ -c /dev/full ]; then
+    $RUN $program -q Hund > /dev/full 2> "$folder/err"
+    [ $? = 1 ] && grep -q '^translate: standard output: ' "$folder/err" && say 'the program: a full disk' ok ||
+        say 'the program: a full disk' FAIL
+fi
+for words in -h --help '-q -h'; do
+    $RUN $program $words > "$folder/out" 2> "$folder/err" < /dev/null && grep -q '^usage:' "$folder/out" &&
+        [ ! -s "$folder/err" ] && say "help: $words" ok || say "help: $words" FAIL
+done
 
 # the committed pictures are what it draws: the calls stand in README.md, as comments beside the pictures
 drawn=0
@@ -84,13 +109,15 @@ refused() # what, words: one sentence on stderr, status 1, nothing on stdout
         grep -q '^translate: .*: .* ' "$folder/err" && say "refused: $what" ok ||
         { head -n 4 "$folder/err"; say "refused: $what, status $status" FAIL; }
 }
+refused 'a sentence that is too long' -q $long
+refused 'a sentence of 9,000 bytes' -q "$(printf 'ab %.0s' $(seq 3000))"
 refused 'no model' -m "$folder/none.bin" Hund
 refused 'a folder' -m "$folder" Hund
 head -c 100000 $model > "$folder/cut.bin"; refused 'half a model' -m "$folder/cut.bin" Hund
 refused 'a text' -m $here/README.md Hund
 refused 'a picture nobody can write' -o "$folder/no/picture.svg" -q Hund
 for which in 0 3 2.5 1.0 2. x 1.1.1 -1; do refused "attention $which" -a "$which" Hund; done
-for words in '-b 0' '-b 5' '-x' '-o'; do
+for words in '-b 0' '-b 5' '-b 2x' '-b x' '-x' '-o'; do
     $RUN $program $words > "$folder/out" 2> "$folder/err" < /dev/null
     [ $? = 2 ] && [ ! -s "$folder/out" ] && grep -q '^usage:' "$folder/err" && say "usage: $words" ok || say "usage: $words" FAIL
 done

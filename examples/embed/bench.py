@@ -19,6 +19,10 @@ import subprocess
 import sys
 import time
 
+if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+    (sys.stderr if len(sys.argv) < 2 else sys.stdout).write(__doc__ + "\n")
+    sys.exit(2 if len(sys.argv) < 2 else 0)
+
 import numpy as np
 import onnx
 import onnxruntime as ort

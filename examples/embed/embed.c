@@ -25,6 +25,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#elif defined(_WIN32)
+#include <io.h>
+#define isatty _isatty
+#else
+#define isatty(stream) 0
 #endif
 
 enum { BLOCK = 192 };                                            /* rows at a time */
@@ -78,6 +83,24 @@ static void file_close(file *f)
     if (f->mapped) { munmap(f->bytes, f->size);  return; }
 #endif
     free(f->bytes);
+}
+
+/* A file of the folder. What is often in its place is named: where Git LFS is not installed, a clone has three lines of
+   text for every large file. Returns 0 when there is no such file. */
+static int folder_open(file *f, const char *path)
+{
+    static const struct { const char *begins, *why; } instead[] = {
+        { "version https://git-lfs", "it is a pointer of Git LFS, not the file: git lfs pull" },
+        { "<!DOC", "it is a web page, not the file" }, { "<!doc", "it is a web page, not the file" },
+        { "<html", "it is a web page, not the file" }
+    };
+    if (!file_open(f, path)) return 0;
+    if (!f->size) refuse(path, "it is empty, as a download is that was cut at once");
+    for (size_t i = 0; i < sizeof instead / sizeof *instead; i++) {
+        const size_t n = strlen(instead[i].begins);
+        if (f->size >= n && !memcmp(f->bytes, instead[i].begins, n)) refuse(path, instead[i].why);
+    }
+    return 1;
 }
 
 /* ---- the model: its shapes are those of its tensors ----------------------------------------------------------- */
@@ -417,7 +440,7 @@ static void each_row(loop *run, const row_list *r, int n, const attn_exec *exec)
 
 /* ---- sentences as vectors ------------------------------------------------------------------------------------- */
 
-typedef struct line { text t; int *ids, n, number; float *vector, score; } line;
+typedef struct line { text t; int *ids, n, number, blank, cut; float *vector, score; } line;
 
 /* x [rows][width] through all layers. */
 static void layers(model *m, int lines, int longest, int n)
@@ -490,13 +513,24 @@ static void encode(model *m, line *const *lines, int batch, int padded, int firs
 
 typedef struct wish {
     const char *folder, *file, *question, *out, *before_question, *before_line, *pooling;
-    int nearest, heads, most, batch, threads, bits, padded, tokens;
+    int nearest, heads, most, batch, threads, bits, padded, tokens, help;
 } wish;
+
+/* A number of the command line or of a JSON file, at least `least`. Returns 0 when it is none. */
+static int read_number(const char *value, int least, int *to)
+{
+    char *end;
+    const long n = strtol(value, &end, 10);
+    *to = (int)n;
+    return end != value && !*end && n >= least && n <= 1 << 28;
+}
 
 static int wish_parse(wish *w, int argc, char **argv)
 {
+    int fine = 1;
     for (int i = 1; i < argc; i++) {
         const char *value = argv[i + 1];                         /* NULL behind the last one */
+        if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) return w->help = 1;
         if (argv[i][0] != '-' || !argv[i][1]) {
             if (w->file) return 0;
             *(w->folder ? &w->file : &w->folder) = argv[i];
@@ -513,16 +547,16 @@ static int wish_parse(wish *w, int argc, char **argv)
         case 'x': w->before_question = value; break;
         case 'd': w->before_line = value; break;
         case 'p': w->pooling = value; break;
-        case 'k': w->nearest = (int)strtol(value, NULL, 10); break;
-        case 'H': w->heads = (int)strtol(value, NULL, 10); break;
-        case 'n': w->most = (int)strtol(value, NULL, 10); break;
-        case 'b': w->batch = (int)strtol(value, NULL, 10); break;
-        case 'j': w->threads = (int)strtol(value, NULL, 10); break;
+        case 'k': fine &= read_number(value, 1, &w->nearest); break;
+        case 'H': fine &= read_number(value, 1, &w->heads); break;
+        case 'n': fine &= read_number(value, 3, &w->most); break;
+        case 'b': fine &= read_number(value, 1, &w->batch); break;
+        case 'j': fine &= read_number(value, 1, &w->threads); break;
         default: return 0;
         }
     }
-    return w->file && w->nearest > 0 && w->batch > 0 && w->batch <= 4096 && w->threads > 0 && w->most >= 0 &&
-           w->heads >= 0 && (!w->pooling || !strcmp(w->pooling, "mean") || !strcmp(w->pooling, "first"));
+    return fine && w->file && w->batch <= 4096 &&
+           (!w->pooling || !strcmp(w->pooling, "mean") || !strcmp(w->pooling, "first"));
 }
 
 static double seconds(void)
@@ -536,52 +570,89 @@ static double seconds(void)
 #endif
 }
 
-/* What a JSON file of the folder says of a key, as text in `to`; 0 when there is no such file or key. */
+/* What a JSON file of the folder says of a key, as text in `to`; 0 when there is no such file or key. A file that is
+   there is whole, or it is refused: half of one would say less than its author did. */
 static int setting(const char *folder, const char *name, const char *key, char to[64])
 {
     char path[1200];
     file f;
     text value;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!file_open(&f, path)) return 0;
+    if (!folder_open(&f, path)) return 0;
     const text all = { (const char *)f.bytes, f.size };
-    const int found = json_find(all, key, &value) && value.n < 64;
-    if (found) { memcpy(to, value.at, value.n);  to[value.n] = 0; }
+    if (!json_object(all)) refuse(path, "it is no JSON, or only the beginning of it");
+    const int found = json_find(all, key, &value);
+    if (found) snprintf(to, 64, "%.*s", value.n < 63 ? (int)value.n : 63, value.at);
     file_close(&f);
+    for (char *c = to; found && *c; c++) if (*c < ' ' || *c > '~') *c = '?';
     return found;
 }
 
-/* What the folder says of the model beside its shapes; what the command line says goes before. */
-static void settings(model *m, wish *w)
+/* The same of a number; null is none. */
+static int setting_number(const char *folder, const char *name, const char *key, int *n)
+{
+    char s[64], why[200];
+    if (!setting(folder, name, key, s) || !strcmp(s, "null")) return 0;
+    if (read_number(s, 1, n)) return 1;
+    snprintf(why, sizeof why, "%s says %s is %s, which is no number of anything", name, key, s);
+    refuse(folder, why);
+    return 0;
+}
+
+/* The folder's files against each other: what they say of the model, and what its tensors are. */
+static void settings_agree(const model *m, const char *folder)
 {
     static const char *const must[][3] = {
         { "config.json", "model_type", "bert" }, { "config.json", "hidden_act", "gelu" },
         { "config.json", "position_embedding_type", "absolute" }, { "tokenizer_config.json", "do_lower_case", "true" }
     };
+    const struct { const char *file, *key; int is; } sizes[] = {
+        { "config.json", "hidden_size", m->width }, { "config.json", "intermediate_size", m->hidden },
+        { "config.json", "num_hidden_layers", m->layers }, { "config.json", "vocab_size", (int)m->words->shape[0] },
+        { "config.json", "max_position_embeddings", m->positions },
+        { "1_Pooling/config.json", "word_embedding_dimension", m->width }
+    };
     char s[64], why[200];
+    int n;
     for (size_t i = 0; i < sizeof must / sizeof *must; i++) {
-        if (!setting(w->folder, must[i][0], must[i][1], s) || !strcmp(s, must[i][2])) continue;
-        for (char *c = s; *c; c++) if (*c < ' ' || *c > '~') *c = '?';
+        if (!setting(folder, must[i][0], must[i][1], s) || !strcmp(s, must[i][2])) continue;
         snprintf(why, sizeof why, "%s says %s is %s; only %s can be computed here", must[i][0], must[i][1], s,
                  must[i][2]);
-        refuse(w->folder, why);
+        refuse(folder, why);
     }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (!setting_number(folder, sizes[i].file, sizes[i].key, &n) || n == sizes[i].is) continue;
+        snprintf(why, sizeof why, "%s says %s is %d, but in model.safetensors it is %d: files of two models?",
+                 sizes[i].file, sizes[i].key, n, sizes[i].is);
+        refuse(folder, why);
+    }
+}
+
+/* What the folder says of the model beside its shapes; what the command line says goes before. */
+static void settings(model *m, wish *w)
+{
+    static const char pooling[] = "1_Pooling/config.json";
+    char s[64], *end;
+    settings_agree(m, w->folder);
     m->heads = w->heads;
-    if (!m->heads && setting(w->folder, "config.json", "num_attention_heads", s)) m->heads = (int)strtol(s, NULL, 10);
+    if (!m->heads) setting_number(w->folder, "config.json", "num_attention_heads", &m->heads);
     if (!m->heads) {
         m->heads = m->width / (m->width == 384 ? 32 : 64);
         fprintf(stderr, "embed: no config.json says how many heads there are: %d of %d? (-H)\n", m->heads,
                 m->width / (m->heads ? m->heads : 1));
     }
-    if (setting(w->folder, "config.json", "layer_norm_eps", s)) m->eps = (float)strtod(s, NULL);
-    if (!w->pooling && setting(w->folder, "1_Pooling/config.json", "pooling_mode_cls_token", s)) {
-        w->pooling = !strcmp(s, "true") ? "first" : "mean";
+    if (setting(w->folder, "config.json", "layer_norm_eps", s)) {
+        m->eps = (float)strtod(s, &end);
+        if (*end || !(m->eps > 0 && m->eps < 1)) refuse(w->folder, "config.json has a layer_norm_eps that no norm has");
     }
+    if (!w->pooling && setting(w->folder, pooling, "pooling_mode_cls_token", s)) {
+        if (!strcmp(s, "true")) w->pooling = "first";
+    }
+    if (!w->pooling && setting(w->folder, pooling, "pooling_mode_mean_tokens", s) && strcmp(s, "true"))
+        refuse(w->folder, "1_Pooling/config.json asks for neither the mean nor the first token; -p takes one of them");
     if (!w->pooling) w->pooling = "mean";
-    if (!w->most && setting(w->folder, "sentence_bert_config.json", "max_seq_length", s)) {
-        w->most = (int)strtol(s, NULL, 10);
-    }
-    if (w->most < 1 || w->most > m->positions) w->most = m->positions;
+    if (!w->most) setting_number(w->folder, "sentence_bert_config.json", "max_seq_length", &w->most);
+    if (!w->most || w->most > m->positions) w->most = m->positions;
     if (w->most < 3) refuse("-n", "a text has at least 3 tokens, of which two are [CLS] and [SEP]");
     if (w->bits) m->storage = w->bits == 32 ? ATTN_F32 : m->storage == ATTN_F32 ? ATTN_F16 : m->storage;
 }
@@ -591,21 +662,30 @@ static void model_open(model *m, file *f, wish *w)
     char path[1200];
     const char *why;
     snprintf(path, sizeof path, "%s/model.safetensors", w->folder);
-    if (!file_open(f, path)) refuse(path, "it cannot be opened");
+    if (!folder_open(f, path)) refuse(path, "it cannot be opened");
     if ((why = model_parse(m, f->bytes, f->size)) != NULL) refuse(path, why);
     settings(m, w);
     if ((why = model_init(m)) != NULL) refuse(path, why);
 }
 
-static void vocabulary_open(vocabulary *v, file *f, const wish *w, size_t most)
+/* Are `words` all that a vocabulary for so many rows has? Some models round rows up to a multiple of 8, .. 128. */
+static int all_words(size_t words, size_t rows)
 {
-    char path[1200], few[100];
+    for (size_t unit = 8; unit <= 128; unit *= 2) if ((words + unit - 1) / unit * unit == rows) return 1;
+    return words == rows;
+}
+
+/* rows: of the model's words; 0: it is not there. */
+static void vocabulary_open(vocabulary *v, file *f, const wish *w, size_t rows)
+{
+    char path[1200], other[120];
     const char *why;
     snprintf(path, sizeof path, "%s/vocab.txt", w->folder);
-    if (!file_open(f, path)) refuse(path, "it cannot be opened");
+    if (!folder_open(f, path)) refuse(path, "it cannot be opened");
     if ((why = vocabulary_parse(v, f->bytes, f->size)) != NULL) refuse(path, why);
-    snprintf(few, sizeof few, "it has %d words, the model only %llu", v->words, (unsigned long long)most);
-    if ((size_t)v->words > most) refuse(path, few);
+    snprintf(other, sizeof other, "it has %d words, the model %llu: it is %s", v->words, (unsigned long long)rows,
+             (size_t)v->words < rows ? "cut, or another model's" : "another model's");
+    if (rows && !all_words((size_t)v->words, rows)) refuse(path, other);
 }
 
 /* Nothing that a terminal would obey is printed. */
@@ -619,12 +699,16 @@ static void line_init(line *l, const vocabulary *v, const wish *w, const char *b
 {
     char *whole = (char *)room(strlen(before) + t.n, 1);
     const size_t most = strlen(before) + 2 * t.n + 2;            /* a letter may become three, but of three bytes */
+    int few[3];
     l->t = t;
+    l->blank = tokenize(v, t, few, 3) == 2;
     if (strlen(before)) memcpy(whole, before, strlen(before));
     if (t.n) memcpy(whole + strlen(before), t.at, t.n);
     const text all = { whole, strlen(before) + t.n };
-    l->ids = (int *)room(most < (size_t)w->most ? most + 2 : (size_t)w->most, sizeof *l->ids);
-    l->n = tokenize(v, all, l->ids, w->most);
+    l->ids = (int *)room(most < (size_t)w->most ? most + 2 : (size_t)w->most + 1, sizeof *l->ids);
+    l->n = tokenize(v, all, l->ids, w->most + 1);
+    l->cut = l->n > w->most;
+    if (l->cut) l->ids[(l->n = w->most) - 1] = v->last;
     free(whole);
 }
 
@@ -659,7 +743,7 @@ static void encode_all(model *m, line **order, int n, const wish *w)
         encode(m, order + i, now, w->padded, !strcmp(w->pooling, "first"));
         for (int b = i; b < i + now; b++) tokens += order[b]->n;
         const double t = seconds();
-        if (t - shown < 1 && !(shown > begin && i + now == n)) continue;
+        if (!isatty(2) || (t - shown < 1 && !(shown > begin && i + now == n))) continue;
         fprintf(stderr, "\rembed: %d of %d lines%s", i + now, n, i + now == n ? "\n" : "");
         shown = t;
     }
@@ -667,21 +751,25 @@ static void encode_all(model *m, line **order, int n, const wish *w)
     fprintf(stderr, "%d texts, %ld tokens, %.0f tokens a second\n", n, tokens, (double)tokens / took);
 }
 
+/* A blank line means nothing, so nothing is near it: it has a vector (-o has one for every line), but no rank. */
 static void show(const model *m, line *all, line **order, int n, const wish *w)
 {
+    int some = 0;
+    for (int i = 0; i < n; i++) if (!all[i].blank) order[some++] = &all[i];
     if (w->question) {                                           /* which stands behind the lines */
-        for (int i = 0; i < n; i++) all[i].score = dot(all[i].vector, all[n].vector, m->width);
-        for (int i = 0; i < n; i++) order[i] = &all[i];
-        qsort(order, (size_t)n, sizeof *order, by_score);
-        for (int i = 0; i < n && i < w->nearest; i++) {
+        for (int i = 0; i < some; i++) order[i]->score = dot(order[i]->vector, all[n].vector, m->width);
+        qsort(order, (size_t)some, sizeof *order, by_score);
+        for (int i = 0; i < some && i < w->nearest; i++) {
             printf("%6.3f  ", (double)order[i]->score);
             print_text(order[i]->t);
         }
     } else if (!w->out) {
-        for (int i = 0; i < n; i++) {
-            for (int k = 0; k < n; k++) printf("%6.3f ", (double)dot(all[i].vector, all[k].vector, m->width));
+        for (int i = 0; i < some; i++) {
+            for (int k = 0; k < some; k++) {
+                printf("%6.3f ", (double)dot(order[i]->vector, order[k]->vector, m->width));
+            }
             putchar(' ');
-            print_text(all[i].t);
+            print_text(order[i]->t);
         }
     }
 }
@@ -718,6 +806,17 @@ static int lines_of(line **all, const file *f, const vocabulary *v, const wish *
     return (int)n;
 }
 
+/* Says which texts were longer than what is read of them. */
+static void say_cut(const line *all, int texts, const wish *w)
+{
+    int cut = 0, first = 0;
+    for (int i = texts; i-- > 0;) if (all[i].cut) { cut++;  first = i; }
+    if (!cut) return;
+    fprintf(stderr, "embed: %d of %d texts are cut to %d tokens (-n), the first ", cut, texts, w->most);
+    if (w->question && first == texts - 1) fputs("is the question\n", stderr);
+    else fprintf(stderr, "in line %d\n", first + 1);
+}
+
 /* Everything between a model that is read and an answer. */
 static void work(model *m, const vocabulary *v, const file *f, const wish *w, const attn_exec *exec)
 {
@@ -731,6 +830,8 @@ static void work(model *m, const vocabulary *v, const file *f, const wish *w, co
         order[i] = &all[i];
         if (all[i].n > longest) longest = all[i].n;
     }
+    if (w->question && all[n].blank) refuse("-q", "the question is empty");
+    say_cut(all, texts, w);
     for (int i = 0; i < texts && w->tokens; i++) {
         for (int k = 0; k < all[i].n; k++) printf("%d%c", all[i].ids[k], k + 1 < all[i].n ? ' ' : '\n');
     }
@@ -742,6 +843,7 @@ static void work(model *m, const vocabulary *v, const file *f, const wish *w, co
     }
     for (int i = 0; i < texts; i++) free(all[i].ids);
     free(vectors);  free(order);  free(all);
+    if (fflush(stdout) || ferror(stdout)) refuse("standard output", "it cannot be written");
 }
 
 int main(int argc, char **argv)
@@ -754,7 +856,8 @@ int main(int argc, char **argv)
         "  -p mean   pooling: mean or first             -H 12     heads, where no config.json says it\n"
         "  -n 256    tokens of a line at most           -b 32     lines at a time\n"
         "  -16 -32   weights in 16 bits, or as floats   -P        pad the lines of a batch to one length\n"
-        "  -j 1      threads (-DATTN_THREADS -pthread)  -t        token numbers instead of vectors\n";
+        "  -j 1      threads (-DATTN_THREADS -pthread)  -t        token numbers instead of vectors\n"
+        "  -h        this list                          blank lines have a vector, but no rank\n";
     wish w;
     model m;
     vocabulary v;
@@ -767,9 +870,10 @@ int main(int argc, char **argv)
     w.before_question = w.before_line = "";
     if (argc < 2) return fputs(usage, stdout) < 0;
     if (!wish_parse(&w, argc, argv)) return fputs(usage, stderr), 2;
+    if (w.help) return fputs(usage, stdout) < 0;
     if (w.tokens && w.most < 2) w.most = 512;                    /* the model is not needed for them */
     if (!w.tokens) model_open(&m, &weights, &w);
-    vocabulary_open(&v, &words, &w, w.tokens ? (size_t)-1 : m.words->shape[0]);
+    vocabulary_open(&v, &words, &w, w.tokens ? 0 : m.words->shape[0]);
     if (!file_open(&lines, strcmp(w.file, "-") ? w.file : "/dev/stdin")) refuse(w.file, "it cannot be opened");
 #ifdef ATTN_THREADS
     attn_pool *pool = attn_pool_create(w.threads);

@@ -102,6 +102,16 @@ static int json_find(text t, const char *key, text *value)
     return 0;
 }
 
+/* Is all of it one object? */
+static int json_object(text t)
+{
+    json j = { t.at, t.at + t.n, 0 };
+    if (json_peek(&j) != '{') return 0;
+    json_value(&j, 0);
+    json_peek(&j);
+    return !j.bad && j.at == j.end;
+}
+
 /* ---- safetensors: 8 bytes of length, a JSON header, data ------------------------------------------------------ */
 
 typedef struct tensor {
@@ -167,7 +177,8 @@ static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
             if (!json_if(j, ']')) {
                 do {
                     const unsigned long long n = json_count(j);
-                    if (n && bytes > data / n) return about(all, t->name, "has a shape larger than the file");
+                    if (n && bytes > data / n)
+                        return about(all, t->name, "has a shape larger than the file: is it cut?");
                     bytes *= (size_t)n;
                     if (rank < 2) t->shape[rank] = (size_t)n;
                     rank++;
@@ -181,7 +192,9 @@ static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
             json_must(j, ',');
             const unsigned long long to = json_count(j);
             json_must(j, ']');
-            if (!j->bad && (from > to || to > data)) return about(all, t->name, "has offsets outside the file");
+            if (j->bad) return "its header is no JSON of the kind that safetensors has";
+            if (from > to) return about(all, t->name, "has offsets outside the file");
+            if (to > data) return about(all, t->name, "has offsets outside the file: is it cut?");
             t->from = (size_t)from;
             t->to = (size_t)to;
             seen |= 4;
@@ -207,7 +220,8 @@ static const char *tensors_parse(tensors *t, const unsigned char *bytes, size_t 
     memset(t, 0, sizeof *t);
     if (size < 8) return "it is shorter than the length of its header";
     for (int i = 8; i-- > 0;) length = length << 8 | bytes[i];
-    if (length > size - 8) return "its header would be longer than the file";
+    if (length > 100000000) return "it is no safetensors file: its header would be longer than any is";
+    if (length > size - 8) return "its header would be longer than the file: is it cut?";
     json j = { (const char *)bytes + 8, (const char *)bytes + 8 + length, 0 };
     t->data = bytes + 8 + length;
     if (!json_must(&j, '{')) return "its header does not begin with {";

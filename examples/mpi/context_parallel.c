@@ -333,16 +333,21 @@ static void report(double formula, double begin)
 
 int main(int argc, char **argv)
 {
+    static const char options[] = "options: --keys N, --die RANK, --short RANK, --long RANK";
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     for (int i = 1; i < argc; i += 2) {
         const int n = i + 1 < argc ? atoi(argv[i + 1]) : -1;
+        if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) {
+            if (rank == 0) printf("usage: context_parallel [%s]\n", options);
+            return MPI_Finalize();
+        }
         if (!strcmp(argv[i], "--keys")) length[0] = n;
         else if (!strcmp(argv[i], "--die")) die_rank = n;
         else if (!strcmp(argv[i], "--short")) { wrong_rank = n;  wrong_by = -1; }
         else if (!strcmp(argv[i], "--long")) { wrong_rank = n;  wrong_by = 1; }
-        else give_up("options: --keys N, --die RANK, --short RANK, --long RANK");
+        else give_up(options);
     }
     const int prompt[BATCH] = { length[0], length[0] / 4 * 3 };
     memcpy(length, prompt, sizeof length);

@@ -153,7 +153,10 @@ static void measure(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && !strcmp(argv[1], "--measure")) measure();
+    static const char usage[] = "usage: model [--measure]    speeds of this machine instead of those written here\n";
+    if (argc > 1 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) return fputs(usage, stdout) < 0;
+    if (argc > 2 || (argc > 1 && strcmp(argv[1], "--measure"))) return fputs(usage, stderr), 2;
+    if (argc > 1) measure();
     printf("one core: %.0f GFLOP/s; a key %.2f us; the fold of a chunk %.2f us\n",
            flops / 1e9, 1e6 * key_seconds, 1e6 * fold_seconds);
     printf("bytes a layer: %d a hop, whatever the keys; %d a key that travels\n", HOP_BYTES, KEY_BYTES);

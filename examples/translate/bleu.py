@@ -32,8 +32,12 @@ def bleu(references, translations):
 
 
 if __name__ == "__main__":
+    usage = "usage: bleu.py references.txt translations.txt, two files of as many lines"
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(usage)
+        sys.exit()
     lists = [[line.rstrip("\n") for line in open(name, encoding="utf-8")] for name in sys.argv[1:3]]
     if len(lists) != 2 or len(lists[0]) != len(lists[1]):
-        sys.exit("usage: bleu.py references.txt translations.txt, two files of as many lines")
+        sys.exit(usage)
     same = sum(a == b for a, b in zip(*lists))
     print(f"BLEU {bleu(*lists):.2f}, {same} of {len(lists[0])} letter for letter")

@@ -549,7 +549,7 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
 enum { NAME = 64 };                                            /* bytes of a piece, as it is shown */
 
 /* Columns and rows of a picture: which layer and head, all of them, or a mean. */
-typedef struct wish { const char *model, *picture, *which; int beams, quiet, broken, colour; } wish;
+typedef struct wish { const char *model, *picture, *which; int beams, quiet, broken, colour, help; } wish;
 
 typedef struct result {
     int n_source, n, source[MOST], ids[MOST];
@@ -690,13 +690,21 @@ static void show_broken(translator *t, const char *text, const wish *w, result *
     }
 }
 
-static void answer(translator *t, const char *text, const wish *w, result *r)
+/* line: its number, 0 for a sentence of the command line. Returns 0 when it is too long: with -q an empty line stands
+   for its translation then, so that what comes out still fits what went in, line by line. */
+static int answer(translator *t, const char *text, const wish *w, result *r, long line)
 {
-    char title[64];
-    if (!translate(t, text, w, NULL, r)) { puts(w->quiet ? "" : "(the sentence is too long)");  return; }
+    char title[64] = "the sentence";
+    if (!translate(t, text, w, NULL, r)) {
+        if (line) snprintf(title, sizeof title, "line %ld", line);
+        if (line && w->quiet) puts("");
+        fflush(stdout);
+        fprintf(stderr, "translate: %s: it is too long: it has more than %d pieces of words\n", title, MOST - 1);
+        return 0;
+    }
     if (w->picture) draw(t, r, w, text);
     puts(r->text);
-    if (w->quiet) return;
+    if (w->quiet) return 1;
     for (int i = 0; i < (strcmp(w->which, "all") ? 1 : t->heads * t->decoder); i++) {
         char number[32];
         snprintf(number, sizeof number, "%d.%d", i / t->heads + 1, i % t->heads + 1);
@@ -704,6 +712,22 @@ static void answer(translator *t, const char *text, const wish *w, result *r)
         print_weights(t, r, weights, title, w->colour);
     }
     if (w->broken) show_broken(t, text, w, r);
+    return 1;
+}
+
+/* The next line, however long, without its end; NULL behind the last one. *text [*space] grows; zeros become spaces. */
+static const char *next_line(FILE *f, char **text, size_t *space)
+{
+    for (size_t n = 0;; n++) {
+        const int c = getc(f);
+        if (n == *space) {
+            *text = (char *)realloc(*text, *space = 2 * *space + 256);
+            if (!*text) refuse("a line", "there is not enough memory for it");
+        }
+        (*text)[n] = (char)(c == EOF || c == '\n' ? 0 : c ? c : ' ');
+        if (c == '\n' || (c == EOF && n > 0)) return *text;
+        if (c == EOF) return NULL;
+    }
 }
 
 static unsigned char *file_bytes(const char *path, size_t *size)
@@ -719,25 +743,29 @@ static unsigned char *file_bytes(const char *path, size_t *size)
     return bytes;
 }
 
-static int wish_parse(wish *w, int argc, char **argv, char *text, size_t size)
+/* text has room for all words */
+static int wish_parse(wish *w, int argc, char **argv, char *text)
 {
-    size_t n = 0;
-    for (int i = 1; i < argc; i++) {
+    const char *const begin = text;
+    char *end;
+    for (int i = 1; i < argc && !w->help; i++) {
         const char *value = argv[i + 1];                       /* NULL behind the last one */
-        if (argv[i][0] != '-' || !argv[i][1]) {                /* a word of the sentence */
-            if (n + strlen(argv[i]) + 2 > size) return 0;
-            n += (size_t)sprintf(text + n, "%s%s", n ? " " : "", argv[i]);
-        } else if (!strcmp(argv[i], "-q")) w->quiet = 1;
+        if (argv[i][0] != '-' || !argv[i][1])                  /* a word of the sentence */
+            text += sprintf(text, "%s%s", text > begin ? " " : "", argv[i]);
+        else if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) w->help = 1;
+        else if (!strcmp(argv[i], "-q")) w->quiet = 1;
         else if (!strcmp(argv[i], "-c")) w->colour = 1;
         else if (!strcmp(argv[i], "--break")) w->broken = 1;
         else if (!value) return 0;
         else if (!strcmp(argv[i], "-m")) w->model = argv[++i];
         else if (!strcmp(argv[i], "-o")) w->picture = argv[++i];
         else if (!strcmp(argv[i], "-a")) w->which = argv[++i];
-        else if (!strcmp(argv[i], "-b")) w->beams = (int)strtol(argv[++i], NULL, 10);
-        else return 0;
+        else if (!strcmp(argv[i], "-b")) {
+            const long beams = strtol(argv[++i], &end, 10);
+            w->beams = *end || beams < 1 || beams > BEAMS ? 0 : (int)beams;
+        } else return 0;
     }
-    return w->beams >= 1 && w->beams <= BEAMS;
+    return w->beams > 0;
 }
 
 int main(int argc, char **argv)
@@ -747,14 +775,20 @@ int main(int argc, char **argv)
         "  -a 2.3        attention to show: layer.head, a layer (the mean of its heads), mean, or all; default 2\n"
         "  -o file.svg   draw it                            -m file   model, examples/translate/german-english.bin\n"
         "  --break       the same with wrong masks          -b 4      beams, 1 to 4\n"
-        "  -q            the translation alone              -c        colours, even if this is no terminal\n";
-    static char text[4096];
+        "  -q            the translation alone              -c        colours, even if this is no terminal\n"
+        "  -h            this list\n";
     static result r;
-    wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, isatty(1) };
+    static char *text;
+    wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, isatty(1), 0 };
     translator t;
-    size_t size;
-    long layer, head;
-    if (!wish_parse(&w, argc, argv, text, sizeof text)) return fputs(usage, stderr), 2;
+    size_t size, space = 1;
+    long layer, head, line = 0;
+    int all_done = 1;
+    for (int i = 1; i < argc; i++) space += strlen(argv[i]) + 1;
+    text = (char *)room(space, 1);
+    if (!text) refuse("the sentence", "there is not enough memory for it");
+    if (!wish_parse(&w, argc, argv, text)) return fputs(usage, stderr), 2;
+    if (w.help) return fputs(usage, stdout) < 0;
     unsigned char *bytes = file_bytes(w.model, &size);
     const char *why = translator_load(&t, bytes, size);
     if (why) refuse(w.model, why);
@@ -765,15 +799,18 @@ int main(int argc, char **argv)
     if (strcmp(w.which, "all") && !which_of(&t, w.which, &layer, &head)) refuse("-a", "there is no such layer or head");
 
     const int ask = !text[0] && isatty(0) && !w.quiet;
-    if (text[0]) answer(&t, text, &w, &r);
+    if (text[0]) all_done = answer(&t, text, &w, &r, 0);
     else for (;;) {
         if (ask) fputs("German> ", stdout), fflush(stdout);
-        if (!fgets(text, sizeof text, stdin)) break;
-        if (text[strspn(text, " \t\r\n")] || w.quiet) answer(&t, text, &w, &r);
+        if (!next_line(stdin, &text, &space)) break;
+        line++;
+        if (text[strspn(text, " \t\r")] || w.quiet) all_done &= answer(&t, text, &w, &r, line);
     }
     if (ask) puts("");
-    free(r.seen);  free(r.mean);
+    if (ferror(stdin)) refuse("standard input", "it cannot be read");
+    if (fflush(stdout) || ferror(stdout)) refuse("standard output", "it cannot be written");
+    free(text);  free(r.seen);  free(r.mean);
     translator_free(&t);
-    return 0;
+    return !all_done;
 }
 #endif

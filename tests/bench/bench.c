@@ -474,9 +474,9 @@ static void tables(const char *folder)
 }
 
 /* ---- main ------------------------------------------------------------------------------------------------------ */
-static void usage(void)
+static void usage(FILE *to)
 {
-    printf("bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
+    fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
            "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n"
            "      [--cold] [--half] [--small] [--walk MB] [--odd [--count line] [--loop line]]\n");
 }
@@ -507,7 +507,8 @@ int main(int argc, char **argv)
             printf("\n");
             return 0;
         }
-        else if (!v) { usage(); return 2; }
+        else if (!strcmp(o, "-h") || !strcmp(o, "--help")) { usage(stdout); return 0; }
+        else if (!v) { usage(stderr); return 2; }
         else if (!strcmp(o, "-s")) opt.shapes = argv[++i];
         else if (!strcmp(o, "-t")) opt.threads = argv[++i];
         else if (!strcmp(o, "-i")) opt.isa = argv[++i];
@@ -519,7 +520,7 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "--walk")) opt.walk = atoi(argv[++i]);
         else if (!strcmp(o, "--count")) opt.count = atoi(argv[++i]);
         else if (!strcmp(o, "--loop")) opt.loop = atoi(argv[++i]);
-        else { usage(); return 2; }
+        else { usage(stderr); return 2; }
     }
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
     if (opt.count || opt.loop) return !bench_odd_run(opt.count + opt.loop, opt.loop, ATTN_AVX2);

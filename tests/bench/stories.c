@@ -194,7 +194,13 @@ int main(int argc, char **argv)
     const char *slash = strrchr(argv[0], '/');
     char path[1024];
     if (slash) snprintf(folder_of_program, sizeof folder_of_program, "%.*s", (int)(slash - argv[0]), argv[0]);
-    for (int a = 1; a < argc; a++) bench_cpu_time |= !strcmp(argv[a], "--busy");
+    for (int a = 1; a < argc; a++) {
+        const int asked = !strcmp(argv[a], "-h") || !strcmp(argv[a], "--help");
+        int known = !strcmp(argv[a], "--busy");
+        bench_cpu_time |= known;
+        for (int i = 0; i < 3; i++) known |= !strcmp(argv[a], sizes[i].name);
+        if (!known) return fprintf(asked ? stdout : stderr, "usage: stories [--busy] [260K] [15M] [110M]\n"), asked ? 0 : 2;
+    }
     libraries_open(folder_of_program);
     printf("| tokens a second |");
     for (int w = 0; w < WAYS; w++) printf(" %s |", ways[w]);

@@ -684,9 +684,11 @@ int main(int argc, char **argv)
             n = 1;
         }
         else {
-            printf("sweep [-n calls] [-s seed] [-o one call alone] [-b seconds at most] [-a: AVX2 alone]\n"
+            const int asked = !strcmp(argv[i], "-h") || !strcmp(argv[i], "--help");
+            fprintf(asked ? stdout : stderr,
+                   "usage: sweep [-n calls] [-s seed] [-o one call alone] [-b seconds at most] [-a: AVX2 alone]\n"
                    "      [-p: plain calls alone] [-m: allocate] [-f: what features cost]\n");
-            return 2;
+            return asked ? 0 : 2;
         }
     }
     bench_cpu_time = 1;

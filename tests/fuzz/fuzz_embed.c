@@ -199,6 +199,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bytes = checkpoint(&in, &n, heads);
     why = model_parse(&m, bytes, n);
     m.heads = heads;
+    if (n >= 8) {                                                /* its header as if it were a JSON file beside it */
+        const text header = { (const char *)bytes + 8, n - 8 < (size_t)d.at ? n - 8 : (size_t)d.at };
+        text value;
+        if (json_object(header) && json_find(header, "__metadata__", &value))
+            MUST(value.at >= header.at && value.at + value.n <= header.at + header.n);
+    }
     if (!why) {
         for (i = 0; i < m.file.n; i++) MUST(m.file.data + m.file.list[i].to <= bytes + n);
         m.storage = (attn_storage)from_to(&in, ATTN_F32, ATTN_BF16);

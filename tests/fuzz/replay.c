@@ -97,6 +97,10 @@ int main(int argc, char **argv)
     unsigned long seed = 1;
     int i, bad = 0;
     for (i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) {
+            puts("usage: replay_TARGET [-r random inputs] [-s seed] [file or folder ...]");
+            return 0;
+        }
         if (!strcmp(argv[i], "-r") && i + 1 < argc) n = strtol(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "-s") && i + 1 < argc) seed = strtoul(argv[++i], NULL, 10);
         else bad |= any(argv[i]);

@@ -351,11 +351,12 @@ static char *list_folders(const char *directory, size_t *n)
 int main(int argc, char **argv)
 {
     int with_oracle = argc > 1 && strcmp(argv[1], "--oracle") == 0;
+    int asked = argc > 1 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0);
     attn_backend backends[16] = { ATTN_AUTO };
     int n_backends = 1;
-    if (argc != 2 + with_oracle) {
-        fprintf(stderr, "usage: %s [--oracle] directory-of-onnx-node-tests\n", argv[0]);
-        return 2;
+    if (argc != 2 + with_oracle || asked) {
+        fprintf(asked ? stdout : stderr, "usage: %s [--oracle] directory-of-onnx-node-tests\n", argv[0]);
+        return asked ? 0 : 2;
     }
     const char *directory = argv[argc - 1];
     size_t n = 0;

@@ -923,10 +923,10 @@ static const test_case at_once_test = {"at once", at_once,
 static const test_case life_test = {"life", life, "what shows once in a million calls; memory not given back"};
 static const test_case memory_test = {"memory", memory, "memory that grows, threads that stay"};
 
-static int usage(void)
+static int usage(int asked)
 {
-    (void)fprintf(stderr, "usage: soak [-q] [-s seed] [-r round] [-c concurrent calls] [minutes]\n");
-    return 2;
+    (void)fprintf(asked ? stdout : stderr, "usage: soak [-q] [-s seed] [-r round] [-c concurrent calls] [minutes]\n");
+    return asked ? 0 : 2;
 }
 
 int main(int argc, char **argv)
@@ -939,8 +939,8 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "-c") && i + 1 < argc) wanted_calls = strtol(argv[++i], &end, 10);
         else if (!strcmp(argv[i], "-r") && i + 1 < argc) first_round = strtol(argv[++i], &end, 10), wanted_calls = 0;
         else if (argv[i][0] != '-') life_seconds = 60.0 * strtod(argv[i], &end);
-        else return usage();
-        if (end && (end == argv[i] || *end)) return usage();
+        else return usage(!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help"));
+        if (end && (end == argv[i] || *end)) return usage(0);
     }
     (void)setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     printf("soak: seed %llu, %.0f s, %ld concurrent calls\n", (unsigned long long)test_seed, life_seconds,
