@@ -109,7 +109,7 @@ bench-peers: ## install the libraries to compare with (apt-get when root, pip), 
 sweep: build/bench/bench ## 1,000 random calls, hot and cold: is the plain loop ever faster? (ARGS=-f: features; -h)
 	@build/bench/sweep $(ARGS)
 
-coverage: ## every line and branch of attn.h in every kernel pass; tests/coverage.txt excuses (QUICK=1: a part)
+coverage: ## every line and branch of attn.h, lines and functions of its kernels; coverage.txt excuses (QUICK=1: a part)
 	@sh tests/coverage.sh $(ARGS)
 
 cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 4 minutes)

@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
 """What gcov counted in attn.h, against what tests/coverage.txt excuses. Called by coverage.sh, which explains.
 
-    coverage.py [-a] backend ... : file.json ...      -a: show what is excused, too"""
-import fnmatch
+    coverage.py [-a] pass ... : file.json ...      -a: show what is excused, too"""
 import json
 import re
 import sys
 
 SOURCE, EXCUSES = "attn.h", "tests/coverage.txt"
-PASSES = ("sse2", "avx2", "avx512", "neon", "wasm")
-JUDGES = ("sse2", "avx2", "avx512")             # together these take all that is in a kernel; fewer cannot tell
 
 
 def sections(text):
@@ -84,40 +81,29 @@ def excuses():
         yield "%s:%d" % (EXCUSES, i), parts[0], int(m.group(1) or 1), m.group(2), piece, parts[3]
 
 
-def united(lines, backends):
-    """lines, but in kernels a line or a branch that one pass takes counts for all of them: rows and vectors of a tile and
-    lanes of a vector are constants of a pass, and leave some of it out"""
-    passes = [p for p in PASSES if p in backends]
-    result = {}
-    for (function, line), (n, branches) in lines.items():
-        stem, _, suffix = function.rpartition("_")
-        if suffix in passes:
-            for p in passes:
-                other = lines.get((stem + "_" + p, line), [0, []])
-                n = max(n, other[0])
-                if len(other[1]) == len(branches):
-                    branches = [max(a, b) for a, b in zip(branches, other[1])]
-        result[function, line] = [n, branches]
-    return result
+def by_lines(lines, passes):
+    """lines, but what stands in a pass without its branches, and without what another pass takes: rows and vectors of a tile
+    and lanes of a vector are constants of a pass, which leave some of it out"""
+    taken = {line for (function, line), (n, _) in lines.items() if n and pass_of(function, passes)}
+    return {(function, line): [int(line in taken), []] if pass_of(function, passes) else times
+            for (function, line), times in lines.items()}
 
 
-def usable(function, backends):
-    """not part of a kernel pass that does not run here"""
+def pass_of(function, passes):
+    """which one it belongs to, or nothing"""
     suffix = function.rsplit("_", 1)[-1]
-    return suffix not in PASSES or suffix in backends
+    return suffix if suffix in passes else ""
 
 
 def main():
     arguments = sys.argv[1:]
     show = arguments[:1] == ["-a"]
     arguments = arguments[show:]
-    backends, files = arguments[:arguments.index(":")], arguments[arguments.index(":") + 1:]
+    passes, files = arguments[:arguments.index(":")], arguments[arguments.index(":") + 1:]
     text = open(SOURCE).read().split("\n")
     heads = sections(text)
-    lines = counted(files, text)
-
-    own, lines = lines, united(lines, backends)
-    complete = all(p in backends for p in JUDGES)
+    own = counted(files, text)
+    lines = by_lines(own, passes)
 
     untaken = {}                                   # (function, line): "line", or how many branches
     for key, (n, branches) in lines.items():
@@ -127,14 +113,10 @@ def main():
         elif missing:
             untaken[key] = "%d branch%s" % (missing, "es" if missing > 1 else "")
 
-    left_out = set()                               # of kernels nobody can tell where one of the passes does not run
-    if not complete:
-        left_out = {k for k in untaken if k[0].rsplit("_", 1)[-1] in backends}
-    whole, excused, problems = statements(text), {k: "left out" for k in left_out}, []
+    whole, excused, problems = statements(text), {}, []
     for where, function, most, what, piece, reason in excuses():
-        here = [k for k in lines if fnmatch.fnmatchcase(k[0], function) and piece in whole[k[1] - 1]]
-        here = [k for k in here if usable(k[0], backends)]
-        if not here and usable(function, backends):
+        here = [k for k in lines if k[0] == function and piece in whole[k[1] - 1]]
+        if not here:
             problems.append("%s: there is no %s%s" % (where, function, " with '%s'" % piece if piece else ""))
         used = 0
         for key in here:
@@ -143,22 +125,29 @@ def main():
                 continue
             used += sum(b == 0 for b in branches) if what == "branch" else 1
             excused[key] = reason
-        if here and not used and what != "timing" and not left_out.intersection(here):
+        if here and not used and what != "timing":
             problems.append("%s: not needed, all of %s is taken" % (where, function))
-        if what in ("line", "branch") and used > most * len({f for f, _ in here}):
-            problems.append("%s: %d times, but %d in all are excused" % (where, used, most))
+        if what in ("line", "branch") and used > most:
+            problems.append("%s: %d times, but %d are excused" % (where, used, most))
 
     entered = {}
     for (function, line), (n, _) in own.items():
         entered[function] = entered.get(function, 0) + n
+    for name in passes:
+        if not any(pass_of(f, [name]) for f in entered):
+            problems.append("there are no functions of %s" % name)
     for function, n in sorted(entered.items()):
-        if n == 0 and function.rsplit("_", 1)[-1] in backends:
+        if n == 0 and pass_of(function, passes):
             problems.append("%s is never called" % function)
 
     groups = {}                                    # name: [lines, branches, excused lines, excused branches, untaken]
+    shown = set()                                  # a line of a kernel is one, however many passes have it
     for (function, line), (n, branches) in sorted(lines.items(), key=lambda x: (x[0][1], x[0][0])):
-        suffix = function.rsplit("_", 1)[-1]
-        group = suffix if suffix in PASSES else [name for first, name in heads if first <= line][-1]
+        kernel = pass_of(function, passes)
+        if kernel and line in shown:
+            continue
+        shown.add(line)
+        group = [name for first, name in heads if first <= line][-1]
         g = groups.setdefault(group, [0, 0, 0, 0, []])
         g[0] += 1
         g[1] += len(branches)
@@ -169,22 +158,16 @@ def main():
                 g[3] += sum(b == 0 for b in branches)
             else:
                 g[4].append(key)
-            if show or (key not in excused and usable(function, backends)):
+            if show or key not in excused:
                 which = [str(i) for i, b in enumerate(branches, 1) if b == 0] if n else []
                 print("%s:%d: %s: %s%s: %s%s" % (SOURCE, line, function, untaken[key],
                                                  " (%s of %d)" % (",".join(which), len(branches)) if which else "",
                                                  text[line - 1].strip(),
                                                  "   <- " + excused[key] if key in excused else ""))
 
-    if left_out:
-        print("SKIPPED coverage of %d lines of kernels: a pass that does not run here takes them" %
-              len({line for _, line in left_out}))
     passed = failed = 0
     for name, (n, branches, n_excused, branches_excused, missing) in groups.items():
-        if name in PASSES and name not in backends:
-            print("SKIPPED coverage of %s: it does not run here" % name)
-            continue
-        print("%s %-36s %5d lines, %5d branches; excused: %d, %d%s" %
+        print("%s %-53s %5d lines, %5d branches; excused: %d, %d%s" %
               ("FAIL" if missing else "ok  ", name, n, branches, n_excused, branches_excused,
                "; NOT TAKEN in %d lines" % len(missing) if missing else ""))
         passed, failed = passed + (not missing), failed + bool(missing)

@@ -1,69 +1,108 @@
 #!/bin/sh
-# coverage.sh: every line and every branch of attn.h must be taken by the tests, in each kernel pass and each section.
-# What cannot be taken stands in coverage.txt, with its reason. Last line: "coverage: N passed, M failed".
+# coverage.sh: what of attn.h the tests take. Sections 2 to 10: every line and every branch. Sections 11 and 12, the kernels:
+# every line by one of the passes, and every function of each pass; a branch there is a constant of its pass more often than
+# not, and which pass takes which tail depends on which of them run. What cannot be taken stands in coverage.txt, with its
+# reason. Last line: "coverage: N passed, M failed".
 #
 #   sh tests/coverage.sh              all tests                 sh tests/coverage.sh -a       list what is excluded, too
 #   QUICK=1 sh tests/coverage.sh      without some long tests that reach nothing more
-#   HIDE=avx512 sh tests/coverage.sh  once more as on a processor without that (hide.h); several with blanks between
+#   HIDE=avx512 sh tests/coverage.sh  once more as on a processor without that (hide.h); several with blanks between:
+#                                     the verdict must be the same
+#
+# What is asked does not depend on the processor: a pass that it cannot run is played. Then some of the tests run a second
+# time, on an implementation that has its instructions from SIMDe, and what they take counts, too.
 #
 # gcc's own gcov is used directly: it tells the three passes of one kernel line apart, gcovr adds them up. Everything is
 # compiled at -O0 and nothing is inlined, so that a branch is one in the source; ATTN_ASSERT tests nothing here.
 cd "$(dirname "$0")/.." || exit 1
 stop() { echo 'coverage: 0 passed, 1 failed'; exit 1; }
-gcc=${GCC:-gcc} gcov=${GCOV:-gcov} out=build/coverage
+gcc=${GCC:-gcc} gcov=${GCOV:-gcov} out=build/coverage passes='avx512 avx2 sse2'
 for tool in $gcc $gcov python3; do
     command -v "$tool" > /dev/null || { echo "SKIPPED coverage: no $tool"; exit 0; }
 done
+[ "$(uname -m)" = x86_64 ] || { echo 'SKIPPED coverage: it knows the passes of x86-64'; exit 0; }
 rm -rf $out
-mkdir -p $out
-flags='-std=c99 -I. -Itests -DATTN_SERIAL_FLOPS=0 -pthread -w'
+mkdir -p $out/played
+flags='-I. -Itests -DATTN_SERIAL_FLOPS=0 -pthread -w'
 count='-O0 --coverage -fprofile-update=atomic -Dalways_inline=noinline -fno-inline -DNDEBUG
        --param=logical-op-non-short-circuit=0'
+compile() # lines of arguments
+{
+    xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -I {} sh -c "$gcc $flags -c {}" || stop
+}
 
 # "implementation" files are measured, the others are just part of the program
 for f in tests/*.c; do
     b=$(basename "$f" .c) how=-O1
     [ "$b" != golden ] && grep -q '^#define ATTN_IMPLEMENTATION' "$f" && how=$count
-    echo "$f -o $out/$b.o $(echo $how)"
-done | xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -I {} sh -c "$gcc $flags -c {}" || stop
+    echo "$f -std=c99 -o $out/$b.o $(echo $how)"
+done | compile
 $gcc --coverage $out/*.o -o $out/test -lm -pthread || stop
 
 # two processes add to the same counts; a test that fails here is a failure, too
-run() # name, tests, one a line
+run() # program, name, tests, one a line
 {
     (IFS='
-'; set -f; $out/test $2) > $out/$1.log 2>&1 || echo "$1.log: status $?" >> $out/failed
+'; set -f; $1 $3) > $out/$2.log 2>&1 || echo "$2.log: status $?" >> $out/failed
 }
 # long, and what they reach others reach, too. One that is missed here shows as a line that is not taken
 long='kv/random histories|mha/(rope far|composition)|args/(no_malloc|workspace|garbage)|math/(tanh|exp)'
 long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|company|hostile|split)"
-names=$($out/test -l | sed 's/^\([a-z]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
+all=$($out/test -l | sed 's/^\([a-z]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
+names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
-ran= passed=0 failed=0
+# those that say something of the kernels and do not take a minute in plain C
+played=$(echo "$all" | grep -vxE "$long" |
+    grep -E '^(masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage)/|^args/backends|^mha/backends and threads' |
+    grep -vxE 'sparse/all keys|bits/in place|sdpa/more_to_see|step/two calls|rope/far|storage/(products|boundaries)')
+
+play() # builds a program, once, and runs it, without the instructions that convert half, too
+{
+    if [ ! -f $out/played/test ]; then
+        for b in attn_impl test_storage; do
+            echo "tests/$b.c -std=gnu99 -Wno-psabi -o $out/played/$b.o $(echo $count) -fprofile-filter-files=attn[.]h$" \
+                '-Itests/cross/simde -DATTN__MSAN -DHIDE_PLAYED'
+        done | compile
+        $gcc --coverage $out/played/*.o $(ls $out/*.o | grep -vE '/(attn_impl|test_storage)\.o$') \
+            -o $out/played/test -lm -pthread || stop
+    fi
+    run $out/played/test p "$played" &
+    (ATTN_HIDE=f16c; export ATTN_HIDE; run $out/played/test q 'storage/widen all
+storage/ways agree') &
+    wait
+    grep -q "backends: $passes scalar$" $out/p.log || { echo "coverage: not played: $passes"; echo played >> $out/failed; }
+}
+
+passed=0 failed=0
 judge() # options: what the tests take on the processor that ATTN_HIDE leaves
 {
-    rm -f $out/*.gcda $out/failed
-    run a "$(echo "$names" | sed -n 'p;n')" & run b "$(echo "$names" | sed -n 'n;p')"
+    rm -f $out/*.gcda $out/played/*.gcda $out/*.json $out/played/*.json $out/failed
+    run $out/test a "$(echo "$names" | sed -n 'p;n')" & run $out/test b "$(echo "$names" | sed -n 'n;p')"
     wait
+    backends=$(sed -n 's/.*backends: *//p' $out/a.log)
+    echo "coverage: this processor has $backends${ATTN_HIDE:+, where $ATTN_HIDE is hidden}"
+    if [ "$backends" != "$passes scalar" ]; then
+        [ -f /usr/include/simde/x86/avx512.h ] ||
+            { echo 'SKIPPED coverage: no SIMDe here to play the others (install libsimde-dev)'; return; }
+        echo 'coverage: the others are played by SIMDe'
+        play
+    fi
     if [ -f $out/failed ]; then
         cat $out/failed
         grep -h '^  FAIL\|CRASH' $out/?.log | head
         stop
     fi
-    backends=$(sed -n 's/.*backends: *//p' $out/a.log)
-    case "$ran" in *"($backends)"*) return ;; esac               # there was nothing to hide
-    ran="$ran($backends)"
-    for o in $out/*.gcda; do
-        $gcov -b -c -j -t "${o%.gcda}.o" > "${o%.gcda}.json" 2> $out/gcov.log || { cat $out/gcov.log; stop; }
+    for o in $out/*.gcda $out/played/*.gcda; do
+        [ ! -f "$o" ] || $gcov -b -c -j -t "${o%.gcda}.o" > "${o%.gcda}.json" 2> $out/gcov.log || { cat $out/gcov.log; stop; }
     done
-    [ -z "$ATTN_HIDE" ] || echo "---- without $ATTN_HIDE: $backends"
-    LC_ALL=C.UTF-8 python3 tests/coverage.py "$@" $backends : $out/attn_impl.json $(ls $out/*.json | grep -v attn_impl) \
-        > $out/judged
+    LC_ALL=C.UTF-8 python3 tests/coverage.py "$@" $passes : $out/attn_impl.json \
+        $(ls $out/*.json $out/played/*.json 2> /dev/null | grep -v $out/attn_impl) > $out/judged
     grep -v '^coverage: ' $out/judged
     n=$(sed -n 's/^coverage: //p' $out/judged)
+    [ -n "$n" ] || stop
     passed=$((passed + ${n%% *})) n=${n#*, } failed=$((failed + ${n%% *}))
 }
 judge "$@"
 for hide in $HIDE; do ATTN_HIDE=$hide; export ATTN_HIDE; judge "$@"; done
-echo "coverage: $passed passed, $failed failed"
+[ $((passed + failed)) = 0 ] || echo "coverage: $passed passed, $failed failed"
 [ $failed = 0 ]

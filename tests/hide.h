@@ -4,7 +4,11 @@
  *   ATTN_HIDE=avx512,avx2 make test       without AVX2, too (and so without AVX-512, in any case)
  *   ATTN_HIDE=avx512,f16c make test       AVX2 without the instructions that convert half
  *
- * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it. */
+ * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it.
+ *
+ * HIDE_PLAYED: the other way round, for tests/coverage.sh. AVX2 and AVX-512 are there whatever the processor says, and what
+ * ATTN_HIDE says of them is not looked at: an implementation that is compiled so has their instructions from
+ * cross/simde/immintrin.h. */
 #ifndef HIDE_H
 #define HIDE_H
 
@@ -32,8 +36,13 @@ static inline unsigned hide_has(const char *name)
     return found;
 }
 
+#ifdef HIDE_PLAYED                        /* stands after "word &" */
+#define ATTN_CPU_MASK                                                                                                  \
+    1u << ATTN_SSE2 | 1u << ATTN_AVX2 | 1u << ATTN_AVX512 | (1u - hide_has("f16c")) << ATTN__CPU_F16C
+#else
 #define ATTN_CPU_MASK                                                                                                  \
     (~(hide_has("avx512") << ATTN_AVX512 | hide_has("avx2") * (1u << ATTN_AVX2 | 1u << ATTN_AVX512) |                  \
        hide_has("f16c") << ATTN__CPU_F16C))
+#endif
 
 #endif

@@ -381,6 +381,10 @@ static void test_little(void)
     attn_backend list[16];
     const int n = test_one_answer_backends(list, 16);
     rng r = rng_make(test_seed + 14);
+    if (n < 2) {                                                         /* scalar, and one that has it */
+        test_skip("no backend here has a short way for small calls");
+        return;
+    }
     for (int i = 0; i < 600 * test_scale && !test_failed(); i++) {
         little l;
         little_make(&r, &l);

@@ -1,5 +1,6 @@
 /* Stands in for the compiler's <immintrin.h>: AVX2 and AVX-512 emulated in plain C by SIMDe (libsimde-dev), so that the
- * kernels run where the CPU has neither. Use: -Itests/cross/simde, with CROSS_ONLY (cross.c). */
+ * kernels run where the CPU has neither. Use: -Itests/cross/simde -DATTN__MSAN (no instruction may be named in assembly), with
+ * CROSS_ONLY (cross.c) or HIDE_PLAYED (hide.h). */
 #ifndef CROSS_SIMDE
 #define CROSS_SIMDE
 #include <math.h>
@@ -31,6 +32,20 @@ static inline simde__m512 cross_maskz_loadu(simde__mmask16 k, const float *p)
 }
 #undef _mm512_maskz_loadu_ps
 #define _mm512_maskz_loadu_ps cross_maskz_loadu
+
+/* SIMDe 0.7.4 reads all eight */
+static inline simde__m256 cross_maskload(const float *p, simde__m256i mask)
+{
+    float x[8] = { 0 };
+    int32_t lane[8];
+    int i;
+    memcpy(lane, &mask, sizeof lane);
+    for (i = 0; i < 8; i++)
+        if (lane[i] < 0) x[i] = p[i];
+    return simde_mm256_loadu_ps(x);
+}
+#undef _mm256_maskload_ps
+#define _mm256_maskload_ps cross_maskload
 
 static inline simde__m512 cross_shuffle_f32x4(simde__m512 a, simde__m512 b, int which)
 {
