@@ -2421,6 +2421,8 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
+/* +0 and -0 are the default. */
+ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
 /* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
    that will stand behind those of kv (attn_self_step), or states without queries and keys
@@ -2581,8 +2583,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (s->batch > INT_MAX / s->heads)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
-    /* +0 and -0 are the default. */
-    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
+    s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
 
@@ -3220,7 +3221,7 @@ ATTN__INLINE int attn__has_extras(const attn_args *a)
                             (size_t)a->alibi_slopes | (size_t)a->sinks | (size_t)a->weights |
                             (size_t)a->carry_in | (size_t)a->carry_out |
                             (size_t)a->q_lengths | (size_t)a->q_cum;
-    return pointers != 0 || a->parts != 0 || (attn__bits(a->softcap) & 0x7fffffffu) != 0;
+    return pointers != 0 || a->parts != 0 || attn__given(a->softcap);
 }
 
 /* Packed strides of `rows` rows of `heads` heads. */
@@ -3347,7 +3348,7 @@ static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
     s->head_dim = dim;
     s->v_head_dim = v_dim;
     s->k_batch = kv ? kv->shape.batch : a->batch;
-    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(dim);
+    s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(dim);
     return 1;
 }
 
@@ -3435,7 +3436,7 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->carry_out && !a->parts, "writes states" },
         { a->parts > 0, "writes the states of each chunk" },
         { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" },
-        { (attn__bits(a->softcap) & 0x7fffffffu) != 0, "softcap" },
+        { attn__given(a->softcap), "softcap" },
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
@@ -5058,14 +5059,23 @@ static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape 
     return at < (size_t)-1 ? (size_t)at : (size_t)-1;
 }
 
+/* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
+   double that is rounded would raise a flag of the caller's. */
+static int attn__is_little(unsigned long long rows, unsigned long long each)
+{
+    const unsigned long long limit = (unsigned long long)(ATTN_SERIAL_FLOPS);
+    return limit > 0 && (each == 0 || rows <= (limit - 1) / each);
+}
+
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
    that runs where it is, with the same bits. */
 static ATTN__NEAR int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
-    double scores;
+    unsigned long long rows, dims;        /* batch times heads fits an int: no product wraps */
     if (!a->exec || a->exec->width <= 1) return 1;
-    scores = (double)s->batch * s->heads * s->n_q * n_k;
-    if (scores * 2.0 * ((double)s->head_dim + s->v_head_dim) < (double)ATTN_SERIAL_FLOPS) return 1;
+    rows = (unsigned long long)(s->batch * s->heads) * (unsigned)s->n_q;
+    dims = (unsigned long long)s->head_dim + (unsigned)s->v_head_dim;
+    if (attn__is_little(rows, 2 * dims * (unsigned)n_k)) return 1;
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
@@ -7258,7 +7268,7 @@ static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s, 
     w.kernels = attn__table(a->backend);
     w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
     w.described = ((size_t)a->mask | (size_t)a->keep | (size_t)a->bias | (size_t)a->alibi_slopes |
-                   (size_t)a->lse) != 0 || a->softcap > 0.0f;
+                   (size_t)a->lse) != 0 || attn__given(a->softcap);
     if (!attn__small_fits(a, s, &w)) return 0;
     threads = attn__threads(a, s, s->n_k);
     if (threads > 1 && s->batch < 4 * threads) return 0;
@@ -7577,7 +7587,7 @@ static size_t attn__carry_empty(const attn_args *a, const attn__shape *s)
     for (b = 0; b < s->batch; b++)
         for (h = 0; h < s->heads; h++)
             for (i = 0; i < s->n_q; i++, state += ATTN_STATE(s->v_head_dim))
-                if (i < attn__rows_of(a, s, b) && state[2] == 0.0f) empty++;
+                if (i < attn__rows_of(a, s, b) && !attn__given(state[2])) empty++;
     return empty;
 }
 
@@ -7607,16 +7617,16 @@ static attn_status attn__carry_run(attn__carry_job *job, void (*task)(void *arg,
                                    attn__why *why)
 {
     const attn__shape *s = job->s;
+    unsigned long long each;              /* operations for a row; each product fits */
     size_t tasks;
-    double work;
     job->kernels = attn__table(job->a->backend);
     job->rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
     tasks = (job->rows + ATTN__STATE_ROWS - 1) / ATTN__STATE_ROWS;
-    work = (double)job->rows * 2.0 * s->v_head_dim * (job->n + 1.0);
+    each = 2ull * (unsigned)s->v_head_dim * ((unsigned)job->n + 1u);
     if (tasks > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
                           0);
-    attn__run(work < (double)ATTN_SERIAL_FLOPS ? NULL : job->a->exec, (int)tasks, task, job);
+    attn__run(attn__is_little(job->rows, each) ? NULL : job->a->exec, (int)tasks, task, job);
     return ATTN_OK;
 }
 
@@ -8980,8 +8990,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
     m->shape.q_norm = m->shape.k_norm = NULL;
-    /* +0 and -0 are both the default. */
-    if (attn__bits(s.norm_eps) << 1 == 0) m->shape.norm_eps = 1e-6f;
+    if (!attn__given(s.norm_eps)) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
 
