@@ -35,7 +35,8 @@
 
    OPTIONS. Define them before the implementation is included.
        ATTN_DEBUG             for learning: whatever a function refuses, it says on stderr why; so
-                              does an attn_sdpa that has nothing to do because a size is 0
+                              does attention that has nothing to do: a size is 0, or no entry of
+                              its cache has a key
        ATTN_REFUSED(user, status, sentence)
                               called when a function refuses, with the `user` of the call (NULL
                               where there is none). The sentence names the function, the argument
@@ -904,19 +905,21 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
    by the positions they get in the cache, appends their keys and values, attends to all that is
    there, causal bottom-right. One token at a time, several, or the whole prompt first: the same
    bits. All or nothing: FULL, or any error, leaves c as it was.
+   batch is that of c; an entry without new rows says so by attn.q_lengths.
    Masks and weights are as wide as the longest entry after the append. */
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
 /* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
-   source_lengths [batch], 0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the
-   options memory_v, work, user, exec and backend count. */
+   source_lengths [batch], 0..n_k, NULL: all n_k. batch is that of c; an entry without a sentence
+   has the length 0. Each layer of a decoder has its own cache. Of the options memory_v, work, user,
+   exec and backend count. */
 ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
                                         int batch, int n_k, const int *source_lengths,
                                         const attn_mha_opts *o);
 
-/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its
-   entry by attn.k_map. */
+/* Once per token or more: projects x alone and reads the first `batch` entries of c, or those of
+   attn.k_map, by which several queries of one sentence share its entry. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
 
@@ -7243,14 +7246,21 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
     return bytes;
 }
 
-/* A forgotten size looks like a call that has nothing to do: ATTN_DEBUG says so. */
-static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
+/* A forgotten size, or a cache that nobody has filled, looks like a call that has nothing to do:
+   ATTN_DEBUG says so. */
+static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
-    attn__say(why, "$ is 0: nothing is written",
-              s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    if (s->batch == 0 || s->n_q == 0)
+        attn__say(why, "$ is 0: nothing is written",
+                  s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    else if (a->kv && s->n_k == 0 && !a->carry_in && !a->carry_out)
+        attn__say(why, "no entry of the cache has a key: every row is empty", "", 0, 0, 0);
+    else
+        return;
     ATTN__DEBUG_PRINT(why->room);
 #else
+    (void)a;
     (void)s;
     (void)why;
 #endif
@@ -7301,9 +7311,7 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
     if (attn__small_run(a, s, &status, why)) return status;
     if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
-    if (s->batch == 0 || s->n_q == 0) {
-        attn__nothing_to_do(s, why);
-    } else {
+    if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
@@ -7313,6 +7321,7 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
         empty = attn__work_all(a, s, &plan, at);
         if (own) ATTN_FREE(a->user, own);
     }
+    attn__nothing_to_do(a, s, why);
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
 }
