@@ -1376,8 +1376,8 @@ typedef struct attn__why {
 
 /* =================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
- *    The kernels of section 12 do these operations in this order; nothing but their number at once
- *    differs.
+ *    The kernels of section 12 do these operations in this order, more of them at once; without
+ *    fma (SSE2, wasm) a multiply-add rounds twice, and the bits are others.
  * ============================================================================================== */
 ATTN__INLINE unsigned attn__bits(float x) { unsigned u; memcpy(&u, &x, sizeof u); return u; }
 ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); return x; }
@@ -1953,7 +1953,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
  *     WebAssembly                -msimd128
- *     RISC-V, s390x, POWER, ...  the scalar backend alone
+ *     RISC-V, s390x, POWER, ...  the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
@@ -2243,8 +2243,9 @@ static ATTN__NEAR void attn__run(const attn_exec *e, int n, void (*task)(void *a
  *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
- * The usual call, packed and with few options, is passed by attn__check_plain with one comparison
- * for each of these: small calls feel them. What that does not pass, attn__check looks at.
+ * Small calls feel all these questions. So the usual call, packed and with few options, is passed
+ * by attn__check_plain, which asks for many arguments at once. What that does not pass, attn__check
+ * looks at.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -3293,9 +3294,9 @@ static ATTN__NEAR ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, siz
 }
 
 /* The usual call: lengths, windows and lse at most, packed, small enough that no product can wrap.
-   One comparison each, because small calls feel them. 0: not such a call, or something is wrong:
-   attn__check looks at one thing after the other, and knows the sentence. What passes here, passes
-   there, with the same *s. */
+   Many arguments a comparison, because small calls feel them. 0: not such a call, or something is
+   wrong: attn__check looks at one thing after the other, and knows the sentence. What passes here,
+   passes there, with the same *s. */
 static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
 {
     enum { MOST = sizeof(size_t) > 4 ? 0x3fff : 0x7f };
@@ -4933,8 +4934,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
- * A few rows over a few keys need none of this: entry by entry they go to one kernel
- * (attn__small_run). Every other call is cut into blocks.
+ * A call of a few rows over a few keys needs none of this: up to 8 rows at a time, of one entry or
+ * of several that are alike, go to one kernel (attn__small_run). Every other call is cut into
+ * blocks.
  *
  * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
  * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
@@ -10220,14 +10222,20 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The words that the kernels of section 12 are written in. Each instruction set has one block, with
- * the same words in the same order. To add one (tests/new_isa.sh does just this, with a made-up
- * instruction set):
+ * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
+ * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
+ *     vpart, first, load_some            of 4 lanes stand behind the blocks, for all
+ *     load_part                          stands there for every instruction set
+ *     how                                does, unless ATTN__SLOW is 1
+ *     vnarrow                            does for 4 lanes, but NEON, which has its own
+ *     sum_lanes, max_lane                do for x86, made of a block's sum_to_four, max_to_four
+ *     reduce_four, turn, quarters        are not used with 4 lanes
+ * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
  *      being the value of the enumerator, and put its table into attn__tables, the best first.
- *   3. Here: copy a block, fill in the words.
+ *   3. Here: copy a block with as many lanes, fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
  * ATTN__LANES           floats of a vector: 4, 8 or 16
@@ -10964,8 +10972,10 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
  * or different output columns, never parts of one sum: so their number cannot change a bit.
  * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
- * No instruction set is named here. Where lanes are counted (#if, or an `if` that the compiler
- * decides), it is because a vector of 16 is a whole panel.
+ * An instruction set is named three times: for how AVX2 writes fma, and where SSE2, being old, does
+ * without a size of tile and without small calls. Where lanes are counted (#if, or an `if` that the
+ * compiler decides), it is because a panel of 16 is one, two or four vectors, because 4 lanes load
+ * parts by way of memory, and in three places (8 lanes) because it is faster with these alone.
  * ============================================================================================== */
 
 /* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now
