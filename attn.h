@@ -35,7 +35,8 @@
 
    OPTIONS. Define them before the implementation is included.
        ATTN_DEBUG             for learning: whatever a function refuses, it says on stderr why; so
-                              does an attn_sdpa that has nothing to do because a size is 0
+                              does attention that has nothing to do: a size is 0, or no entry of
+                              its cache has a key
        ATTN_REFUSED(user, status, sentence)
                               called when a function refuses, with the `user` of the call (NULL
                               where there is none). The sentence names the function, the argument
@@ -903,19 +904,21 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
    by the positions they get in the cache, appends their keys and values, attends to all that is
    there, causal bottom-right. One token at a time, several, or the whole prompt first: the same
    bits. All or nothing: FULL, or any error, leaves c as it was.
+   batch is that of c; an entry without new rows says so by attn.q_lengths.
    Masks and weights are as wide as the longest entry after the append. */
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
 /* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
-   source_lengths [batch], 0..n_k, NULL: all n_k. Each layer of a decoder has its own cache. Of the
-   options memory_v, work, user, exec and backend count. */
+   source_lengths [batch], 0..n_k, NULL: all n_k. batch is that of c; an entry without a sentence
+   has the length 0. Each layer of a decoder has its own cache. Of the options memory_v, work, user,
+   exec and backend count. */
 ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
                                         int batch, int n_k, const int *source_lengths,
                                         const attn_mha_opts *o);
 
-/* Once per token or more: projects x alone and reads c. Several queries of one sentence share its
-   entry by attn.k_map. */
+/* Once per token or more: projects x alone and reads the first `batch` entries of c, or those of
+   attn.k_map, by which several queries of one sentence share its entry. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
 
@@ -1343,8 +1346,8 @@ typedef struct attn__why {
 
 /* =================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
- *    The kernels of section 12 do these operations in this order; nothing but their number at once
- *    differs.
+ *    The kernels of section 12 do these operations in this order, more of them at once; without
+ *    fma (SSE2, wasm) a multiply-add rounds twice, and the bits are others.
  * ============================================================================================== */
 ATTN__INLINE unsigned attn__bits(float x) { unsigned u; memcpy(&u, &x, sizeof u); return u; }
 ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); return x; }
@@ -1909,7 +1912,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
  *     WebAssembly                -msimd128
- *     RISC-V, s390x, POWER, ...  the scalar backend alone
+ *     RISC-V, s390x, POWER, ...  the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
@@ -2199,8 +2202,9 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
- * The usual call, packed and with few options, is passed by attn__check_plain with one comparison
- * for each of these: small calls feel them. What that does not pass, attn__check looks at.
+ * Small calls feel all these questions. So the usual call, packed and with few options, is passed
+ * by attn__check_plain, which asks for many arguments at once. What that does not pass, attn__check
+ * looks at.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -2380,6 +2384,8 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 /* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
    ours to raise. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
+/* +0 and -0 are the default. */
+ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
 /* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
    that will stand behind those of kv (attn_self_step), or states without queries and keys
@@ -2540,8 +2546,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (s->batch > INT_MAX / s->heads)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
-    /* +0 and -0 are the default. */
-    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(s->head_dim);
+    s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(s->head_dim);
     return ATTN_OK;
 }
 
@@ -3179,7 +3184,7 @@ ATTN__INLINE int attn__has_extras(const attn_args *a)
                             (size_t)a->alibi_slopes | (size_t)a->sinks | (size_t)a->weights |
                             (size_t)a->carry_in | (size_t)a->carry_out |
                             (size_t)a->q_lengths | (size_t)a->q_cum;
-    return pointers != 0 || a->parts != 0 || (attn__bits(a->softcap) & 0x7fffffffu) != 0;
+    return pointers != 0 || a->parts != 0 || attn__given(a->softcap);
 }
 
 /* Packed strides of `rows` rows of `heads` heads. */
@@ -3306,7 +3311,7 @@ static int attn__check_plain(const attn_args *a, attn__shape *s)
     s->head_dim = dim;
     s->v_head_dim = v_dim;
     s->k_batch = kv ? kv->shape.batch : a->batch;
-    s->scale = attn__bits(a->scale) & 0x7fffffffu ? a->scale : attn__default_scale(dim);
+    s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(dim);
     return 1;
 }
 
@@ -3394,7 +3399,7 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->carry_out && !a->parts, "writes states" },
         { a->parts > 0, "writes the states of each chunk" },
         { a->kv != NULL, "K/V from a cache" }, { a->layout == ATTN_BHSD, "BHSD" },
-        { (attn__bits(a->softcap) & 0x7fffffffu) != 0, "softcap" },
+        { attn__given(a->softcap), "softcap" },
         { a->causal == ATTN_CAUSAL_TOP_LEFT, "causal top-left" },
         { a->causal == ATTN_CAUSAL_BOTTOM_RIGHT, "causal bottom-right" },
         { a->align == ATTN_ALIGN_BOTTOM_RIGHT, "aligned bottom-right" },
@@ -5034,14 +5039,23 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     return at < (size_t)-1 ? (size_t)at : (size_t)-1;
 }
 
+/* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
+   double that is rounded would raise a flag of the caller's. */
+static int attn__is_little(unsigned long long rows, unsigned long long each)
+{
+    const unsigned long long limit = (unsigned long long)(ATTN_SERIAL_FLOPS);
+    return limit > 0 && (each == 0 || rows <= (limit - 1) / each);
+}
+
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
    that runs where it is, with the same bits. */
 static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
-    double scores;
+    unsigned long long rows, dims;        /* batch times heads fits an int: no product wraps */
     if (!a->exec || a->exec->width <= 1) return 1;
-    scores = (double)s->batch * s->heads * s->n_q * n_k;
-    if (scores * 2.0 * ((double)s->head_dim + s->v_head_dim) < (double)ATTN_SERIAL_FLOPS) return 1;
+    rows = (unsigned long long)(s->batch * s->heads) * (unsigned)s->n_q;
+    dims = (unsigned long long)s->head_dim + (unsigned)s->v_head_dim;
+    if (attn__is_little(rows, 2 * dims * (unsigned)n_k)) return 1;
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
@@ -7271,14 +7285,21 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
     return bytes;
 }
 
-/* A forgotten size looks like a call that has nothing to do: ATTN_DEBUG says so. */
-static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
+/* A forgotten size, or a cache that nobody has filled, looks like a call that has nothing to do:
+   ATTN_DEBUG says so. */
+static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__why *why)
 {
 #ifdef ATTN_DEBUG
-    attn__say(why, "$ is 0: nothing is written",
-              s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    if (s->batch == 0 || s->n_q == 0)
+        attn__say(why, "$ is 0: nothing is written",
+                  s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    else if (a->kv && s->n_k == 0 && !a->carry_in && !a->carry_out)
+        attn__say(why, "no entry of the cache has a key: every row is empty", "", 0, 0, 0);
+    else
+        return;
     ATTN__DEBUG_PRINT(why->room);
 #else
+    (void)a;
     (void)s;
     (void)why;
 #endif
@@ -7296,9 +7317,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
     size_t empty = 0;
     if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
-    if (s->batch == 0 || s->n_q == 0) {
-        attn__nothing_to_do(s, why);
-    } else {
+    if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
         at = a->work || plan.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
@@ -7308,6 +7327,7 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
         empty = attn__work_all(a, s, &plan, at);
         if (own) ATTN_FREE(a->user, own);
     }
+    attn__nothing_to_do(a, s, why);
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
 }
@@ -7582,7 +7602,7 @@ static size_t attn__carry_empty(const attn_args *a, const attn__shape *s)
     for (b = 0; b < s->batch; b++)
         for (h = 0; h < s->heads; h++)
             for (i = 0; i < s->n_q; i++, state += ATTN_STATE(s->v_head_dim))
-                if (i < attn__rows_of(a, s, b) && state[2] == 0.0f) empty++;
+                if (i < attn__rows_of(a, s, b) && !attn__given(state[2])) empty++;
     return empty;
 }
 
@@ -7612,16 +7632,16 @@ static attn_status attn__carry_run(attn__carry_job *job, void (*task)(void *arg,
                                    attn__why *why)
 {
     const attn__shape *s = job->s;
+    unsigned long long each;              /* operations for a row; each product fits */
     size_t tasks;
-    double work;
     job->kernels = attn__table(job->a->backend);
     job->rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
     tasks = (job->rows + ATTN__STATE_ROWS - 1) / ATTN__STATE_ROWS;
-    work = (double)job->rows * 2.0 * s->v_head_dim * (job->n + 1.0);
+    each = 2ull * (unsigned)s->v_head_dim * ((unsigned)job->n + 1u);
     if (tasks > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
                           0);
-    attn__run(work < (double)ATTN_SERIAL_FLOPS ? NULL : job->a->exec, (int)tasks, task, job);
+    attn__run(attn__is_little(job->rows, each) ? NULL : job->a->exec, (int)tasks, task, job);
     return ATTN_OK;
 }
 
@@ -8985,8 +9005,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
     m->shape.q_norm = m->shape.k_norm = NULL;
-    /* +0 and -0 are both the default. */
-    if (attn__bits(s.norm_eps) << 1 == 0) m->shape.norm_eps = 1e-6f;
+    if (!attn__given(s.norm_eps)) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
 
@@ -10207,14 +10226,20 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The words that the kernels of section 12 are written in. Each instruction set has one block, with
- * the same words in the same order. To add one (tests/new_isa.sh does just this, with a made-up
- * instruction set):
+ * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
+ * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
+ *     vpart, first, load_some            of 4 lanes stand behind the blocks, for all
+ *     load_part                          stands there for every instruction set
+ *     how                                does, unless ATTN__SLOW is 1
+ *     vnarrow                            does for 4 lanes, but NEON, which has its own
+ *     sum_lanes, max_lane                do for x86, made of a block's sum_to_four, max_to_four
+ *     reduce_four, turn, quarters        are not used with 4 lanes
+ * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
  *      being the value of the enumerator, and put its table into attn__tables, the best first.
- *   3. Here: copy a block, fill in the words.
+ *   3. Here: copy a block with as many lanes, fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
  * ATTN__LANES           floats of a vector: 4, 8 or 16
@@ -10903,8 +10928,10 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
  * or different output columns, never parts of one sum: so their number cannot change a bit.
  * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
- * No instruction set is named here. Where lanes are counted (#if, or an `if` that the compiler
- * decides), it is because a vector of 16 is a whole panel.
+ * An instruction set is named three times: for how AVX2 writes fma, and where SSE2, being old, does
+ * without a size of tile and without small calls. Where lanes are counted (#if, or an `if` that the
+ * compiler decides), it is because a panel of 16 is one, two or four vectors, because 4 lanes load
+ * parts by way of memory, and in three places (8 lanes) because it is faster with these alone.
  * ============================================================================================== */
 
 /* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now

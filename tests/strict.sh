@@ -221,17 +221,19 @@ gcc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c -o main && right ./main
 gcc -std=c99 -O1 -I"$ROOT" -c main.c
 nm main.o | grep -wE 'U (malloc|free|abort|__assert_fail)' || :
 SH
-check 'ATTN_DEBUG: refusals and forgotten sizes on stderr' <<'SH'
+check 'ATTN_DEBUG: refusals, forgotten sizes and empty caches on stderr' <<'SH'
 need gcc
 cat > main.c <<'C'
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 int main(void)
 {
-    float x[4] = { 1, 2, 3, 4 };
+    float x[4] = { 1, 2, 3, 4 }, out[1], state[5];
     attn_args a = { 0 };
     attn_mha_args l = { 0 };
+    attn_kv_args s = { 0 };
     attn_mha m;
+    attn_kv c;
     attn_check(&a, NULL, 0);
     attn_sdpa(&a);
     a.heads = a.head_dim = 1;
@@ -243,6 +245,18 @@ int main(void)
     attn_mha_init(&m, &l);
     attn_mha_self(&m, x, x, 1, 0, NULL);
     attn_mha_cross(&m, x, x, 0, 1, x, 1, NULL);
+    s.batch = s.kv_heads = s.head_dim = s.capacity = 1;
+    attn_kv_init(&c, &s);
+    attn_mha_cross_step(&m, out, x, 1, 1, &c, NULL);
+    attn_mha_cross_step(&m, NULL, x, 1, 1, &c, NULL);
+    attn_mha_cross_step(&m, out, x, 0, 1, &c, NULL);
+    a.out = out, a.q = x, a.kv = &c, a.batch = a.n_q = 1;
+    attn_sdpa(&a);
+    a.carry_out = state;                             /* states of no key: meant so */
+    attn_sdpa(&a);
+    attn_mha_cross_fill(&m, &c, x, 1, 1, NULL, NULL);
+    attn_mha_cross_step(&m, out, x, 1, 1, &c, NULL);
+    attn_kv_free(&c);
     attn_mha_free(&m);
     return 0;
 }
@@ -254,6 +268,10 @@ attn.h: attn_self: n is 0: nothing is written
 attn.h: attn_self: out overlaps q
 attn.h: attn_mha_self: n is 0: nothing is written
 attn.h: attn_mha_cross: batch is 0: nothing is written
+attn.h: attn_mha_cross_step: no entry of the cache has a key: every row is empty
+attn.h: attn_mha_cross_step: out is NULL
+attn.h: attn_mha_cross_step: batch is 0: nothing is written
+attn.h: attn_sdpa: no entry of the cache has a key: every row is empty
 T
 gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -I"$ROOT" main.c -o main && ./main 2> got; cmp want got
 gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -DATTN_NO_STDIO -I"$ROOT" main.c -o main && ./main

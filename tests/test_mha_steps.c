@@ -354,11 +354,44 @@ static void forgetting(void)
     layer_free(&l);
 }
 
+/* Fewer entries than the cache has: reading takes the first ones, and what writes says of each what it gets. */
+static void fewer_entries(void)
+{
+    enum { BATCH = 3, KEYS = 5 };
+    static const int sources[BATCH] = {KEYS, 2, 0}, news[BATCH] = {1, 1, 0};
+    rng r = rng_make(test_seed + 34);
+    layer l;
+    attn_kv c;
+    attn_mha_opts o;
+    memset(&o, 0, sizeof o);
+    layer_make(&l, &r, 0);
+    cache_make(&c, &l, BATCH, 2 * KEYS);
+    const int d = l.a.d_model;
+    float *x = normal(&r, (size_t)(BATCH * KEYS * d), 1.0), *whole = floats((size_t)(BATCH * d));
+    float *out = guard_floats((size_t)(2 * d));
+    REFUSED(attn_mha_cross_fill(&l.m, &c, x, 2, KEYS, sources, NULL), ATTN_E_SIZE, "batch of the cache is 3 but 2");
+    CHECK(attn_mha_cross_fill(&l.m, &c, x, BATCH, KEYS, sources, NULL) == ATTN_OK);
+    for (int b = 0; b < BATCH; b++) CHECK(c.lengths[b] == sources[b]);
+    CHECK(attn_mha_cross_step(&l.m, whole, x, BATCH, 1, &c, NULL) == ATTN_OK);
+    CHECK(attn_mha_cross_step(&l.m, out, x, 2, 1, &c, NULL) == ATTN_OK);
+    CHECK(same_bits(out, whole, (size_t)(2 * d)));
+    REFUSED(attn_mha_self_step(&l.m, out, x, 2, 1, &c, NULL), ATTN_E_SIZE, "batch is 2 but the cache has 3 entries");
+    o.attn.q_lengths = news;
+    CHECK(attn_mha_self_step(&l.m, whole, x, BATCH, 1, &c, &o) == ATTN_OK);
+    for (int b = 0; b < BATCH; b++) CHECK(c.lengths[b] == sources[b] + news[b]);
+    for (int y = 0; y < d; y++) CHECK(float_bits(whole[2 * d + y]) == 0);
+    attn_kv_free(&c);
+    free(x); free(whole);
+    guard_free(out);
+    layer_free(&l);
+}
+
 extern const test_case suite_steps[];
 SUITE(steps) = {
     {"self", self_steps, "decoding that differs from prefill: positions, rotation, counts, padding"},
     {"cross", cross_steps, "a filled memory that differs from a projected one, or is read by the wrong query"},
     {"padded batches", padded_batches, "a sentence whose bits depend on padding or neighbours"},
     {"forgetting", forgetting, "a sliding cache in a layer: rotation, the width of weights, work too small"},
+    {"fewer entries", fewer_entries, "a batch smaller than the cache's that reads or writes what it should not"},
     {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
     {0}};

@@ -787,7 +787,7 @@ static void denormals(void) { test_skip("no way to flush denormals is known for 
 
 #ifdef HAVE_CONTROL
 /* What the calls write, one hash each. Between ENTER and LEAVE stands one call and no arithmetic of this test. */
-enum { MOST_CALLS = 64 };
+enum { MOST_CALLS = 192 };
 typedef struct record {
     control_word word;
     const attn_exec *exec;
@@ -952,6 +952,114 @@ static void every_call(record *r)
     attn_kv_free(&c);
 }
 
+/* ---- every float of the arguments as a denormal: it is no zero, and looking at it raises no flag -------------- */
+static float tiny[EH] = {1e-40f, 1e-45f};
+
+static void tiny_attention(record *r)
+{
+    static const struct { int n_q, n_k; } size[] = {{1, 1}, {2, 7}, {EN, EN}};          /* small calls, and in blocks */
+    static float out[EN * EM];
+    const attn_exec others = test_exec(3);
+    attn_status done = ATTN_OK;
+    size_t n = 0;
+    attn_args a = {0};
+    a.out = out, a.q = given.x, a.k = given.x + EN * EM, a.v = given.x + 2 * EN * EM, a.batch = 1, a.heads = EH;
+    a.head_dim = ED, a.exec = r->exec, a.backend = r->backend, a.masked_rows = &n;
+    for (int i = 0; i < 3; i++)
+        for (int number = 0; number < 6; number++) {
+            a.n_q = size[i].n_q, a.n_k = size[i].n_k;
+            a.softcap = number == 0 ? 1e-40f : number == 1 ? 1e-45f : 0.0f;
+            a.scale = number == 2 ? 1e-40f : number == 3 ? -1e-45f : 0.0f;
+            a.alibi_slopes = number == 4 ? tiny : NULL, a.sinks = number == 5 ? tiny : NULL;
+            memset(out, 0, sizeof out);
+            CALL(attn_sdpa(&a), out, sizeof out);
+            recorded(r, "masked_rows", ATTN_OK, &n, sizeof n);
+        }
+    a.n_q = a.n_k = 99999999, a.batch = 1001, a.heads = 9, a.exec = &others;            /* no double is their product */
+    CALL((n = attn_sdpa_workspace(&a), done), &n, sizeof n);
+}
+
+static void tiny_states(record *r)
+{
+    enum { SIZE = ED + 4 };                                 /* M, L, seen, spare, O */
+    static float states[3][EH * SIZE], out[EH * SIZE], lse[EH];
+    size_t empty = 0;
+    attn_args a = {0};
+    for (int p = 0; p < 3; p++)
+        for (int h = 0; h < EH; h++) {
+            float *state = states[p] + h * SIZE;
+            state[0] = p ? 1e-40f : -1e-41f, state[1] = h ? 1e-40f : 1.0f;
+            state[2] = p == 2 && h ? 0.0f : 1e-45f;         /* seen: whatever is not 0 */
+            for (int c = 4; c < SIZE; c++) state[c] = given.x[c];
+        }
+    a.out = out, a.batch = a.n_q = 1, a.heads = EH, a.head_dim = ED, a.exec = r->exec, a.backend = r->backend;
+    a.carry_in = states[2], a.lse = lse, a.sinks = tiny, a.masked_rows = &empty;
+    CALL(attn_finish(&a), out, EM * sizeof *out);
+    recorded(r, "lse", ATTN_OK, lse, sizeof lse);
+    recorded(r, "masked_rows", ATTN_OK, &empty, sizeof empty);
+    CHECK(empty == 1);
+    a.sinks = NULL, a.lse = NULL, a.masked_rows = NULL, a.carry_out = out;
+    CALL(attn_fold(&a, states[0], 2), out, sizeof out);
+    memcpy(out, states[2], sizeof out);
+    CALL(attn_merge(out, states[0], EH, ED), out, sizeof out);
+}
+
+static void tiny_caches(record *r)
+{
+    static unsigned char bytes[1 << 16];
+    static float out[EN * EM];
+    float *const x = given.x, *const k = x + EN * EM, *const v = x + 2 * EN * EM;
+    for (int s = ATTN_F32; s <= ATTN_BF16; s++) {
+        attn_kv_args shape = {0};
+        attn_args a = {0};
+        attn_kv c;
+        size_t n;
+        shape.batch = 1, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN, shape.storage = (attn_storage)s;
+        CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+        CALL(attn_kv_append(&c, k, v, EN - 3, NULL, 0), c.lengths, sizeof(int));
+        a.out = out, a.q = x, a.k = k, a.v = v, a.batch = 1, a.n_q = 1, a.heads = EH, a.head_dim = ED;
+        a.softcap = 1e-40f, a.exec = r->exec, a.backend = r->backend;
+        CALL(attn_self_step(&c, &a), out, EM * sizeof *out);
+        CALL(attn_kv_read(&c, 0, 0, EN - 2, out, NULL), out, (EN - 2) * EM * sizeof *out);
+        CALL(attn_kv_read(&c, 0, 0, EN - 2, NULL, out), out, (EN - 2) * EM * sizeof *out);
+        n = attn_kv_saved(&c, 0);
+        CHECK(n <= sizeof bytes);
+        CALL(attn_kv_save(&c, 0, bytes, sizeof bytes), bytes, n);
+        CALL(attn_kv_load(&c, 0, bytes, n), c.lengths, sizeof(int));
+        attn_kv_free(&c);
+    }
+}
+
+static void tiny_layers(record *r)
+{
+    static const float freqs[2] = {1e-40f, -1e-45f};
+    static float out[3 * EM];
+    attn_mha_args args = {0};
+    attn_mha_opts o = {0};
+    attn_mha m;
+    args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w;
+    args.q_norm = args.k_norm = given.b, args.norm_eps = 1e-40f;
+    CALL(attn_mha_init(&m, &args), out, 0);
+    o.attn.exec = r->exec, o.attn.backend = r->backend, o.gate = tiny, o.gate_n = EH, o.attn.softcap = 1e-40f;
+    CALL(attn_mha_self(&m, out, given.x, 1, 3, &o), out, 3 * EM * sizeof *out);
+    o.attn.softcap = 0.0f, o.attn.scale = 1e-40f, o.gate_n = 1;
+    CALL(attn_mha_cross(&m, out, given.x, 1, 2, given.x + EM, 5, &o), out, 2 * EM * sizeof *out);
+    attn_mha_free(&m);
+    args.norm_eps = -1e-40f;                                /* refused for what it is */
+    CALL(attn_mha_init(&m, &args), out, 0);
+    CALL(attn_rope_table(out, 9, 4, freqs, 0.0), out, 9 * 4 * sizeof *out);
+    CALL(attn_rope_table(out, 9, 4, NULL, 4.9406564584124654e-324), out, 0);
+    CALL(attn_rope_table(out, 9, 4, NULL, -0.0), out, 9 * 4 * sizeof *out);
+}
+
+static void every_number(record *r)
+{
+    tiny_attention(r);
+    tiny_states(r);
+    tiny_caches(r);
+    tiny_layers(r);
+}
+
 /* Alone, on threads that are hostile too, and on a pool whose workers have inherited the host's word. */
 static void hostile_host(void)
 {
@@ -964,6 +1072,7 @@ static void hostile_host(void)
         memset(&usual, 0, sizeof usual);
         usual.word = before, usual.backend = backends[b];
         every_call(&usual);
+        every_number(&usual);
         for (int x = 0; x < 3 * CONTROL_HOSTILE; x++) {
             control_pool others;
             attn_exec e = control_exec(&others, control_hostile[x / 3]);
@@ -978,6 +1087,7 @@ static void hostile_host(void)
             memset(&now, 0, sizeof now);
             now.word = control_hostile[x / 3], now.backend = backends[b], now.exec = x % 3 ? &e : NULL;
             every_call(&now);
+            every_number(&now);
             attn_pool_destroy(pool);
             CHECKF(!others.lost, "%d tasks did not put the control word back", others.lost);
             CHECK(now.n == usual.n);
