@@ -411,94 +411,7 @@ static void test_little(void)
     }
 }
 
-/* ---- 5  the short check passes only what the long one passes, and says the same of it ------------------------- */
-
-/* One field of the arguments becomes something else, often something wrong. */
-static void plain_spoil(rng *r, attn_args *a, float *other)
-{
-    int *const ints[] = {&a->batch, &a->n_q, &a->n_k, &a->heads, &a->kv_heads, &a->head_dim, &a->v_head_dim,
-                         &a->k_batch, &a->q_pos, &a->window_left, &a->window_right, &a->parts};
-    ptrdiff_t *const strides[] = {a->q_stride, a->k_stride, a->v_stride, a->out_stride};
-    static const int values[] = {-1, 0, 1, 2, 3, 5, 100, 127, 128, 0x3fff, 0x4000, INT_MAX};
-    const int **at = &a->k_lengths;
-    switch (rng_int(r, 0, 19)) {
-    case 0: case 1: case 2: case 3: case 4: case 5:
-        *ints[rng_u32(r) % (sizeof ints / sizeof *ints)] = values[rng_u32(r) % (sizeof values / sizeof *values)];
-        break;
-    case 6: strides[rng_int(r, 0, 3)][rng_int(r, 0, 2)] = rng_int(r, -1, 40); break;
-    case 7: a->layout = (attn_layout)rng_int(r, -1, 2); break;
-    case 8: a->causal = (attn_causal)rng_int(r, -1, 3); break;
-    case 9: a->backend = (attn_backend)rng_int(r, -1, 8); break;
-    case 10: a->scale = rng_int(r, 0, 1) ? NAN : -0.0f; break;
-    case 11: a->softcap = rng_int(r, 0, 1) ? -1.0f : -0.0f; break;
-    case 12: a->out = rng_int(r, 0, 3) ? other + rng_int(r, 0, 900) : NULL; break;
-    case 13: a->q = rng_int(r, 0, 3) ? other + rng_int(r, 0, 900) : NULL; break;
-    case 14: a->k = rng_int(r, 0, 3) ? (const float *)behind(other, rng_int(r, 0, 900)) : NULL; break;
-    case 15: a->work = other + rng_int(r, 0, 900), a->work_size = (size_t)rng_int(r, 0, 900); break;
-    case 16: a->lse = rng_int(r, 0, 3) ? (float *)behind(other, rng_int(r, 0, 3600)) : a->out; break;
-    case 17: case 18:
-        if (rng_int(r, 0, 1)) at = &a->k_starts;
-        if (*at && rng_int(r, 0, 1)) ((int *)*at)[rng_int(r, 0, 2)] = rng_int(r, -1, 9);
-        else *at = (const int *)(const void *)(rng_int(r, 0, 3) ? behind(other, rng_int(r, 0, 900)) : (char *)a->out);
-        break;
-    default: a->align = (attn_align)rng_int(r, -1, 2), a->weights_stage = (attn_stage)rng_int(r, -1, 5); break;
-    }
-}
-
-static void test_plain(void)
-{
-    static float memory[8 * 1000];
-    long passed = 0, refused = 0;
-    rng r = rng_make(test_seed + 15);
-    for (int i = 0; i < 20000 * test_scale && !test_failed(); i++) {
-        attn__shape plain, s;
-        attn__why why;
-        attn_kv kv, *cache = NULL;
-        attn_args a;
-        int starts[3], lengths[3];
-        memset(&a, 0, sizeof a), memset(&plain, 0x55, sizeof plain), memset(&s, 0x55, sizeof s);
-        a.batch = rng_int(&r, 1, 3), a.n_q = rng_int(&r, 1, 4), a.n_k = rng_int(&r, 1, 5);
-        a.heads = 2, a.kv_heads = rng_int(&r, 0, 2), a.head_dim = rng_int(&r, 1, 8);
-        a.out = memory, a.q = memory + 1000, a.k = memory + 2000, a.v = memory + 3000;
-        a.causal = (attn_causal)rng_int(&r, 0, 2);
-        if (rng_int(&r, 0, 3) == 0) a.lse = memory + 5000;
-        if (rng_int(&r, 0, 3) == 0) a.window_left = rng_int(&r, 0, 4), a.window_right = rng_int(&r, 0, 4);
-        if (rng_int(&r, 0, 3) == 0) {
-            for (int b = 0; b < 3; b++) {
-                starts[b] = rng_int(&r, 0, a.n_k);
-                lengths[b] = rng_int(&r, 0, a.n_k - starts[b]);
-            }
-            if (rng_int(&r, 0, 1)) a.k_starts = starts;
-            if (rng_int(&r, 0, 1)) a.k_lengths = lengths;
-        }
-        if (rng_int(&r, 0, 3) == 0) {
-            attn_kv_args make;
-            memset(&make, 0, sizeof make);
-            make.batch = 3, make.kv_heads = 2, make.head_dim = 4, make.capacity = 9;
-            CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
-            CHECK(attn_kv_append(&kv, memory, memory, rng_int(&r, 0, 9), NULL, 0) == ATTN_OK);
-            a.kv = cache = &kv;
-            if (rng_int(&r, 0, 9)) a.k = a.v = NULL, a.n_k = 0, a.kv_heads = 0, a.head_dim = rng_int(&r, 0, 1) * 4;
-        }
-        for (int x = rng_int(&r, 0, 2); x > 0; x--) plain_spoil(&r, &a, memory + 4000);
-        attn__why_open(&why, "test", NULL);
-        if (attn__check_plain(&a, &plain)) {
-            refusal_clear();
-            CHECKF(attn__check(&a, &s, &why, ATTN__CALLS) == ATTN_OK, "seed %llu, call %d: passed, but %s",
-                   (unsigned long long)test_seed, i, refusal_text());
-            if (cache) memset(s.k, 0, sizeof s.k), memset(s.v, 0, sizeof s.v);        /* which nobody reads then */
-            CHECKF(!memcmp(&plain, &s, sizeof s), "seed %llu, call %d: another shape",
-                   (unsigned long long)test_seed, i);
-            passed++;
-        } else {
-            refused++;
-        }
-        if (cache) attn_kv_free(cache);
-    }
-    CHECKF(passed > refused / 4 && refused > passed / 4, "%ld passed, %ld did not", passed, refused);
-}
-
-/* ---- 6  entries that read the same keys -------------------------------------------------------------------- */
+/* ---- 5  entries that read the same keys -------------------------------------------------------------------- */
 
 enum { SHARED_BATCH = 6, SHARED_KEYS = 300, SHARED_HEADS = 2, SHARED_DIM = 16 };
 
@@ -557,7 +470,6 @@ SUITE(paths) = {
     {"items", test_items,
      "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
     {"little", test_little, "a call with little to do that gives other bits, reads too far, or takes too little memory"},
-    {"plain", test_plain, "the short check of the usual call letting through what the long one refuses"},
     {"shared", test_shared, "keys that are read again for each entry that reads them"},
     {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
     {0},
