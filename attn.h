@@ -133,8 +133,9 @@
    VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
    the same inputs give the same bits in every version: they change only to mend a bug, and then the
    release says for which calls. Names with two underscores, members marked private and the inside
-   of packed memory may change at any time. Link the implementation of the header you compile with
-   (attn_version). */
+   of packed memory may change at any time. Structs may grow within 1.x: with a new header all that
+   includes it is compiled again. Where files of two versions may meet all the same, attn_version()
+   beside ATTN_VERSION tells. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
@@ -288,10 +289,10 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 
 /* ---- CALL ---------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
-   projected. Uses up to ATTN_STACK bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread
-   safe: calls may run at once as long as their outputs differ. On an error nothing has been
-   written, and ATTN_REFUSED is told a sentence. A batch, n or n_q of 0 is legal: nothing is
-   written. */
+   projected. The best backend here runs them (for another one: attn_sdpa). Uses up to ATTN_STACK
+   bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread safe: calls may run at once as
+   long as their outputs differ. On an error nothing has been written, and ATTN_REFUSED is told a
+   sentence. A batch, n or n_q of 0 is legal: nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
@@ -334,11 +335,11 @@ typedef enum attn_causal {
     ATTN_CAUSAL_BOTTOM_RIGHT              /* flash-attention's causal, MLX's "causal" */
 } attn_causal;
 typedef enum attn_align { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT } attn_align;
-typedef enum attn_stage {                 /* ONNX's qk_matmul_output_mode in its own numbers: */
-    ATTN_PROBABILITIES,                   /* 3, after the softmax */
-    ATTN_SCORES_RAW,                      /* 0, scale * (q . k) */
-    ATTN_SCORES_CAPPED,                   /* 1, after softcap */
-    ATTN_SCORES_BIASED                    /* 2, after softcap, ALiBi, bias and mask */
+typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul_output_mode: */
+    ATTN_PROBABILITIES,                   /* after the softmax (ONNX: 3) */
+    ATTN_SCORES_RAW,                      /* scale * (q . k) (ONNX: 0) */
+    ATTN_SCORES_CAPPED,                   /* after softcap (ONNX: 1) */
+    ATTN_SCORES_BIASED                    /* after softcap, ALiBi, bias and mask (ONNX: 2) */
 } attn_stage;
 typedef enum attn_backend {
     ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM
@@ -410,8 +411,9 @@ typedef struct attn_args {
 
     /* What is hidden or added. Cells are [batch][heads][n_q][n_k]. The shape {batch, heads, rows}
        says of each whether it is full, or 1: shared. The stride {batch, head, row} is in cells;
-       each 0: packed upon the inner ones; a shared one is never stepped over. Cells of a row touch.
-       In a buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
+       each 0: packed upon the inner ones; a shared one is never stepped over. Cells of a row touch
+       (a last axis of stride 0, an expanded one, must be copied); beyond that any order works. In a
+       buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
     const float *mask;                    /* NULL: none; -inf hides, anything else is added.
                                              "attn_mask" in floats (PyTorch, ONNX), ggml's mask */
     int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key padding: {batch, 1, 1} */
@@ -500,10 +502,15 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    are plain floats: keep them, regroup them, send them to a machine of the same byte order. A row
    that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or behind the rows of
    a ragged entry) always are, whatever carry_in says of them. A NaN row has a NaN in both M and L.
+   An output with its lse (flash-attention, vLLM, ring attention) becomes a state: M = lse, L = 1,
+   O = out, seen = 1, but 0 where lse is -inf (flash-attention: +inf). flashinfer's lse is of base
+   2: times ln 2 first.
 
        for (x = 0; x < n_k; x += piece) {          // piece: a multiple of 128
            a.k = k + x*row;  a.v = v + x*row;  a.n_k = n_k - x < piece ? n_k - x : piece;
            a.q_pos = pos - x;                      // of row 0, seen from the first key given
+           a.mask = mask + x;                      // with a mask: its rows are n_k apart, for the
+           a.mask_stride[2] = n_k;                 // first piece, too (0: as wide as the piece)
            a.carry_in = x > 0 ? states : NULL;  a.carry_out = states;
            attn_sdpa(&a);
        }
@@ -737,7 +744,8 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    attn_storage storage;                 /* of the packed weights; b stays float. 0: ATTN_F32 */
+    attn_storage storage;                 /* of the weights, as they are packed or as w16 has them;
+                                             b stays float. 0: ATTN_F32 */
     const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
                                              [n_in] values in the format that storage names, packed
                                              as they are, or read in place */
@@ -762,6 +770,7 @@ ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
+   The best backend here runs it; another one runs linears inside a layer (attn.backend).
    Never allocates. In place, and for more than 12 rows of 16-bit weights, it takes 32 KB of the
    stack of each thread that works; 48 KB for 16 bits in place.
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
@@ -779,7 +788,8 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    base        1 .. 1e300; 0: 10000; not looked at when there are freqs
    Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
    an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
-   and Meta round the angle to float first: at position 8192 their cosines are off by up to 1.6e-3.
+   and Meta round frequency and angle to float first: below position 8192 their cosines are off by
+   up to 5e-4, up to 16383 by 1e-3 (base 10000, 64 or 128 components; base 500000: 6e-4, 1.2e-3).
    Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW, OVERLAP (table over freqs), ALIGN. */
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
@@ -812,7 +822,8 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a);
        w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]
        b_q [D]            b_k [G]          b_v [G]            b_o [d_model]
    or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v, and b_in [D + G + G] in place of
-   b_q, b_k, b_v. */
+   b_q, b_k, b_v: first all of q, then k, then v. query_key_value of GPT-NeoX and BLOOM has rows
+   [head][q, k, v][x] instead: they must be put in this order, or the layer gives nonsense. */
 typedef struct attn_mha_args {
     int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
@@ -831,7 +842,8 @@ typedef struct attn_mha_args {
     int rope_positions;                   /* rows of the table: no sequence may be longer */
     int rope_dim;                         /* 0: head_dim; else only so many components rotate */
     int rope_interleaved;                 /* as in attn_rope_args */
-    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight */
+    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
+       cannot be said: LayerNorm of q and k (Phi, StableLM), RMS over all heads at once (OLMo 2) */
     const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
     float norm_eps;                       /* 0: 1e-6 */
     int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
@@ -852,9 +864,12 @@ typedef struct attn_mha {
 
 /* What a call may want beside its tensors. NULL or all 0: nothing. */
 typedef struct attn_mha_opts {
-    attn_args attn;                       /* scale, softcap, causal .. masked_rows, work, user,
-                                             exec, backend: as there. The layer sets tensors,
-                                             sizes, layout and strides itself: they stay 0 */
+    /* As there: scale, softcap, causal, align, q_pos, q_pos_each, window_left, window_right,
+       q_lengths, k_starts, k_lengths, q_cum, k_cum, k_map, k_batch; mask, keep, bias, their shapes
+       and strides; alibi_slopes, sinks, weights, weights_stage, lse, masked_rows, work, work_size,
+       user, exec, backend. The layer sets all others itself, and they stay 0: tensors, sizes,
+       layout, their strides, kv, and what carries states. */
+    attn_args attn;
     int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
                                              the heads */
     const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */

@@ -640,6 +640,64 @@ static void test_merge(void)
             }
 }
 
+/* The output and lse of a library that divides at once, as the states that the manual makes of them. */
+enum { PAIR_KEYS = 300, PAIR_ROWS = 3, PAIR_DIM = 8, PAIR_STATE = PAIR_DIM + 4 };
+static void pair_states(float *state, const float *out, const float *lse)
+{
+    for (int i = 0; i < PAIR_ROWS; i++, state += PAIR_STATE) {
+        const int none = lse[i] == INFINITY || lse[i] == -INFINITY;
+        state[0] = lse[i], state[1] = lse[i] != lse[i] ? lse[i] : 1.0f, state[2] = none ? 0.0f : 1.0f, state[3] = 0.0f;
+        memcpy(state + 4, out + i * PAIR_DIM, PAIR_DIM * sizeof *out);
+    }
+}
+
+/* Two of them, of the keys before a cut and behind it, against one call over all keys. Row 0 sees none of the keys
+   before the cut (lse: -inf, or +inf as in flash-attention); row 1 sees a NaN there when there is one. */
+static void test_pairs(void)
+{
+    rng r = rng_make(test_seed ^ 0x9A125u);
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    for (int i = 0; i < 20 * test_scale; i++) {
+        const int cut = rng_int(&r, 1, PAIR_KEYS - 1), how = i % 3, nan = i % 5 == 4;
+        static float q[PAIR_ROWS * PAIR_DIM], k[PAIR_KEYS * PAIR_DIM], v[PAIR_KEYS * PAIR_DIM];
+        static float mask[PAIR_ROWS * PAIR_KEYS], states[2][PAIR_ROWS * PAIR_STATE];
+        float want[PAIR_ROWS * PAIR_DIM], out[PAIR_ROWS * PAIR_DIM], lse[PAIR_ROWS], want_lse[PAIR_ROWS];
+        attn_args a = attn_args_for(1, PAIR_ROWS, PAIR_KEYS, 1, PAIR_DIM);
+        rng_fill(&r, q, PAIR_ROWS * PAIR_DIM), rng_fill(&r, k, PAIR_KEYS * PAIR_DIM);
+        rng_fill(&r, v, PAIR_KEYS * PAIR_DIM), memset(mask, 0, sizeof mask);
+        for (int j = 0; j < cut; j++) mask[j] = -INFINITY;
+        if (nan) mask[PAIR_KEYS + rng_int(&r, 0, cut - 1)] = NAN;
+        a.q = q, a.k = k, a.v = v, a.mask = mask, a.mask_stride[2] = PAIR_KEYS, a.backend = list[i % n];
+        a.out = want, a.lse = want_lse;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        a.out = out, a.lse = lse, a.n_k = cut;
+        CHECK(attn_sdpa(&a) == ATTN_OK && lse[0] == -INFINITY);
+        if (i % 2) lse[0] = INFINITY;
+        pair_states(states[0], out, lse);
+        a.k += cut * PAIR_DIM, a.v += cut * PAIR_DIM, a.mask += cut, a.n_k = PAIR_KEYS - cut;
+        if (how == 0) {                                       /* the rest of the keys goes on from such a state */
+            a.carry_in = states[0];
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+        } else {
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            pair_states(states[1], out, lse);
+            a.carry_in = a.carry_out = states[0];
+            if (how == 1) CHECK(attn_merge(states[0], states[1], PAIR_ROWS, PAIR_DIM) == ATTN_OK);
+            else CHECK(attn_fold(&a, states[1], 1) == ATTN_OK);
+            a.carry_out = NULL;
+            CHECK(attn_finish(&a) == ATTN_OK);
+        }
+        for (int x = 0; x < PAIR_ROWS * PAIR_DIM; x++) {      /* lse, of 8 at most, was rounded up to four times */
+            const float off = (float)fabs((double)out[x] - (double)want[x]), most = 64.0f * 6e-8f * 4.0f;
+            CHECKF(nan && x / PAIR_DIM == 1 ? out[x] != out[x] : off <= most, "cut %d, way %d, %s: %g, not %g", cut,
+                   how, attn_backend_name(a.backend), (double)out[x], (double)want[x]);
+        }
+        for (int x = 0; x < PAIR_ROWS; x++)
+            CHECK(nan && x == 1 ? lse[x] != lse[x] : fabs((double)lse[x] - (double)want_lse[x]) <= 64.0 * 6e-8);
+    }
+}
+
 /* ---- what is refused ------------------------------------------------------------------------------------- */
 
 typedef struct wrong {
@@ -839,6 +897,7 @@ SUITE(carry) = {
     {"forgotten", test_forgotten, "parts counted with the chunks that a cache has forgotten"},
     {"to rounding", test_rounding, "cuts anywhere, or a merge, that lose a key or count it twice"},
     {"merge", test_merge, "a merge that swaps its factors, reads what has seen nothing, or flushes denormals"},
+    {"pairs", test_pairs, "an output and its lse, of another library, that do not become a state as the manual says"},
     {"refused", test_wrong, "states written before all is checked, or a sentence about another argument"},
     {"nothing", test_nothing, "sizes of 0 that write states, garbage that survives a copy"},
     {0},
