@@ -1212,7 +1212,7 @@ typedef struct attn__gemm {
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const void *ahead;                    /* what comes next, as many values as b has from end to
-                                             end: several rows prefetch it. NULL: nothing */
+                                             end: several rows prefetch it. NULL: no prefetch */
     int rows, panels, depth;
     int part;                             /* columns of the last panel to be read, 0: all; then
                                              the values are floats */
@@ -5926,28 +5926,29 @@ typedef struct attn__band {
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
-/* What several rows prefetch while they read K, or V, of head `local`. Of a cache what is read
-   next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows that lie one
-   behind the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is read as it
-   lies: nothing. */
+/* What several rows prefetch while they read K of head `local`, or V up to key `of_v` (K: 0). Of a
+   cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
+   that lie one behind the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
+   read as it lies a share of the next slice of V: 32 heads on 8 take 0.3 from memory. */
 static const void *attn__ahead(const attn__block *block, const attn__band *band,
                                const attn__chunk_view *view, int local, int of_v)
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source, *next = source + local + 1;
-    const int last = local + 1 == band->end_head, dim = of_v ? s->head_dim : s->v_head_dim;
-    const int first = view->first + (of_v ? ATTN__CHUNK : 0);
-    const ptrdiff_t *step = of_v ? s->k : s->v;
-    if (!block->few || block->direct || block->per_head == 1 || view->holes) return NULL;
+    const int last = local + 1 == band->end_head, v = !of_v || block->direct;
+    const int dim = v ? s->v_head_dim : s->head_dim, keys = view->v_slices ? ATTN__SLICE : ATTN__CHUNK;
+    const int first = view->first + (block->direct ? of_v : of_v ? ATTN__CHUNK : 0);
+    const ptrdiff_t *step = v ? s->v : s->k;
+    if (!block->few || block->per_head == 1 || view->holes) return NULL;
     if (block->w->a->kv) {
         if (!of_v) return last ? source[band->first_head].v : next->k;
         return local + 1 == block->kv_heads ? view->next : last ? next->k : next->v;
     }
-    if (first + ATTN__CHUNK > block->entry.end - block->entry.start ||
+    if (first + keys > block->entry.end - block->entry.start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
         return NULL;
-    return attn__plain(of_v ? block->entry.k : block->entry.v, step, block, 0, first) +
-           (ptrdiff_t)local * ATTN__CHUNK * dim;
+    return attn__plain(v ? block->entry.v : block->entry.k, step, block, 0, first) +
+           (ptrdiff_t)local * keys * dim;
 }
 
 /* Sets what all bands and chunks of a block have in common. */
@@ -6242,7 +6243,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->panels = source->panels;
     g->part = source->part;
     g->depth = hi - lo;
-    g->ahead = attn__ahead(block, band, view, local, 1);
+    g->ahead = attn__ahead(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
@@ -11001,9 +11002,9 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
     if (n > 0) memcpy(p, part, (size_t)n * sizeof(float));
 }
 
-/* Asks for n lines (1, 2, 4 or 8) of one of so many streams: by reading, 0.7 of the time from
- * memory; two streams at once with short vectors by prefetching, 0.9 (Zen 4). */
-ATTN__V void ATTN__FN(ask)(const int streams, const float *p, const int n)
+/* Brings n lines (1, 2, 4 or 8) of one of so many streams: by reading, which from memory takes 0.7
+ * of the time; two streams with short vectors by prefetching, which takes 0.9 (Zen 4). */
+ATTN__V void ATTN__FN(read_ahead)(const int streams, const float *p, const int n)
 {
 #define ATTN__LINE(i) { \
         if (ATTN__LANES < 16 && streams > 1) ATTN__FETCH(p + (i) * 16); \
@@ -11269,8 +11270,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While a few components of these keys are in work, as many lines of the next ones are asked
-       for, in order of memory. */
+    /* While a few components of these keys are in work, as many lines of the next ones are brought,
+       in order of memory. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
     const ptrdiff_t other = k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
@@ -11279,8 +11280,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
         if (next) {
-            ATTN__FN(ask)(heads, next, lines);
-            if (heads > 1) ATTN__FN(ask)(heads, next + other, lines);
+            ATTN__FN(read_ahead)(heads, next, lines);
+            if (heads > 1) ATTN__FN(read_ahead)(heads, next + other, lines);
             next += lines * 16;
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
