@@ -449,8 +449,7 @@ typedef struct attn_args {
                                              each chunk of 128 keys by itself */
 
     /* How. */
-    void *work;                           /* NULL: ATTN_MALLOC(user, n), or the stack if it is very
-                                             little; any alignment */
+    void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     const attn_exec *exec;                /* NULL: this thread */
@@ -1029,24 +1028,17 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
 #endif
-/* Functions that a call with little to do goes through: side by side, on a few pages of memory.
-   Caches cold, such a call does hardly more than wait for its code. */
-#if defined(__GNUC__) && defined(__ELF__)
-#define ATTN__NEAR __attribute__((section(".text.attn")))
-#else
-#define ATTN__NEAR
-#endif
 
 /* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
-    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_SMALL, ATTN__C_ITEM,
+    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_SHARED,
     ATTN__C_COUNT
 };
 static const char *const attn_counter_names[] = {
     "scalar", "packed", "rows", "cache", "group", "split",
-    "select", "skip", "masked", "one_row", "small", "item"
+    "select", "skip", "masked", "one_row", "item", "shared"
 };
 static long attn_counters[ATTN__C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
@@ -1287,25 +1279,6 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
-/* A few rows of queries over a few keys: everything at once. */
-enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_DIM = 256, ATTN__SMALL_KEYS = ATTN__CHUNK };
-typedef struct attn__small {
-    const float *q[ATTN__SMALL_ROWS];     /* the query of each row, and where its keys and values */
-    const float *k[ATTN__SMALL_ROWS];     /* begin; rows of a group share them */
-    const float *v[ATTN__SMALL_ROWS];
-    float *out[ATTN__SMALL_ROWS];
-    ptrdiff_t k_row, v_row;               /* floats from key to key */
-    int finished;                         /* keys that stand in panels of a cache, before the
-                                             rows; 0: all are rows */
-    int rows, n, head_dim, v_head_dim;
-    int lo, hi;                           /* keys lo <= j < hi are seen by some row; lo is a
-                                             multiple of 16 */
-    float scale;
-    const attn__softmax *softmax;         /* what each row sees, and what is added to its scores;
-                                             NULL: all n keys, and nothing. Scores and visible
-                                             are the kernel's own */
-} attn__small;
-
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
     attn_backend backend;                 /* whose kernels these are */
@@ -1340,7 +1313,7 @@ typedef struct attn__kernels {
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
-       vectors are read and written: room for ATTN__BAND rows */
+       vectors are read, and written to a and b; of M and L only n */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
     /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
@@ -1352,8 +1325,6 @@ typedef struct attn__kernels {
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
-    /* from queries to outputs, for a call with little to do */
-    void (*at_once)(const attn__small *f);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1520,18 +1491,7 @@ static void attn__root_task(void *arg, int i)
 }
 static float attn__default_scale(int head_dim)
 {
-    /* what comes out for (0,) 8, 16 and so on: a small call would feel the divisions */
-    static const float usual[33] = {
-        0.0f, 0.353553385f, 0.25f, 0.204124153f, 0.176776692f, 0.158113882f, 0.144337565f,
-        0.133630618f, 0.125f, 0.117851131f, 0.111803398f, 0.106600359f, 0.102062076f,
-        0.0980580673f, 0.0944911167f, 0.0912870914f, 0.0883883461f, 0.0857492909f, 0.0833333358f,
-        0.0811107084f, 0.079056941f, 0.0771516785f, 0.0753778368f, 0.0737209767f, 0.0721687824f,
-        0.0707106814f, 0.0693375245f, 0.0680413842f, 0.0668153092f, 0.0656532198f, 0.0645497218f,
-        0.0635000616f, 0.0625f
-    };
     attn__root root = { head_dim, 0.0f };
-    if (head_dim == 64) return 0.125f;    /* the most usual one, without a look at memory */
-    if (head_dim % 8 == 0 && (unsigned)head_dim <= 256) return usual[(unsigned)head_dim / 8];
     attn__run(NULL, 1, attn__root_task, &root);
     return root.result;
 }
@@ -1945,7 +1905,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar, 0 };
+                                                   attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -2094,7 +2054,7 @@ static const attn__kernels *const attn__tables[] = {
 };
 enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
 
-static ATTN__NEAR const attn__kernels *attn__table(attn_backend backend)
+static const attn__kernels *attn__table(attn_backend backend)
 {
     const unsigned usable = attn__cpu();
     int i;
@@ -2216,7 +2176,7 @@ typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__jo
 /* Tasks from .. to-1. Compilers know nothing of the control word and would happily move
    arithmetic past its change: the volatile pointer keeps every task a real call, and nothing
    inside a call can move out of it. */
-static ATTN__NEAR ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
+static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
 {
     void (*volatile task)(void *arg, int i) = job->task;
     int exists = ATTN__ENV_EXISTS, i;
@@ -2229,7 +2189,7 @@ static ATTN__NEAR ATTN__NOINLINE void attn__run_range(const attn__job *job, int 
 
 static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-static ATTN__NEAR void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
                                  void *arg)
 {
     attn__job job = { task, arg };
@@ -3283,7 +3243,7 @@ ATTN__INLINE int attn__plain_ints(const attn_args *a, const int *at, size_t out,
 }
 
 /* k_starts and k_lengths of such a call: are the keys that they name there? */
-static ATTN__NEAR ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, size_t out, size_t lse)
+static ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, size_t out, size_t lse)
 {
     int b;
     if (a->kv || !attn__plain_ints(a, a->k_starts, out, lse) ||
@@ -3301,7 +3261,7 @@ static ATTN__NEAR ATTN__NOINLINE int attn__plain_lengths(const attn_args *a, siz
    One comparison each, because small calls feel them. 0: not such a call, or something is wrong:
    attn__check looks at one thing after the other, and knows the sentence. What passes here, passes
    there, with the same *s. */
-static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
+static int attn__check_plain(const attn_args *a, attn__shape *s)
 {
     enum { MOST = sizeof(size_t) > 4 ? 0x3fff : 0x7f };
     const attn_kv *kv = a->kv;
@@ -3361,7 +3321,7 @@ static ATTN__NEAR int attn__check_plain(const attn_args *a, attn__shape *s)
 }
 
 /* Is the workspace that the caller gave large enough? */
-static ATTN__NEAR attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
         return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
@@ -3400,7 +3360,7 @@ ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
    to the K/V entry. Bottom-right puts the
    last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
    are still those in the buffer. */
-static ATTN__NEAR void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
+static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
                                       attn__entry *e)
 {
     /* Ragged entries begin at a row. */
@@ -4938,9 +4898,6 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
- * A few rows over a few keys need none of this: entry by entry they go to one kernel
- * (attn__small_run). Every other call is cut into blocks.
- *
  * Blocks know nothing of each other. A block takes its chunks in order, and each chunk in one of
  * two ways. Many rows pay for packing K and V into panels (attn__chunk_many); few rows read V, and
  * very few also K, where it lies (attn__chunk_few). Panels of a cache serve both as they are.
@@ -4959,6 +4916,8 @@ enum {
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
+    ATTN__SHARED_ROWS = 192,              /* rows of a K/V head, of entries that read the same keys,
+                                             that stand side by side */
     ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and
                                              V of a chunk stay in L1 or near it */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
@@ -4980,7 +4939,7 @@ typedef struct attn__cut {
     int head_blocks;                      /* blocks side by side that take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
     size_t q, o;                          /* rows: queries times scale, outputs */
-    size_t M, L;                          /* rows, ATTN__BAND for each band: the fold so far */
+    size_t M, L;                          /* rows: the fold so far; read in whole vectors */
     size_t ranges;                        /* rows: ints from, to, seen */
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
@@ -4996,6 +4955,8 @@ typedef struct attn__cut {
 typedef struct attn__plan {
     attn__cut few, many;                  /* for entries of up to ATTN__FEW rows, and of more
                                              (attn__cut_of) */
+    int entries;                          /* that have blocks of their own: the batch, but those
+                                             that read the same keys count as one */
     int slots;                            /* tasks at once */
     int parts;                            /* items that share the chunks of a block; 1: blocks
                                              are not split */
@@ -5024,14 +4985,13 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
 /* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
    so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
    always suffice to add them up. */
-static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
+static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
                                           const attn__plan *plan, attn__cut *cut, int kv_heads)
 {
     const int few = cut->per_head <= ATTN__FEW;
     const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
-    /* A band has 24 rows at least, four of the smallest tiles: so many bands there are at most. */
-    const int bands = kv_heads * ((cut->per_head - 1) / ATTN__SPLIT + 1), keys = plan->chunk_keys;
+    const int keys = plan->chunk_keys;
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
@@ -5041,8 +5001,8 @@ static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape 
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
     cut->o = attn__reserve(&at, rows, v_width);
-    cut->M = attn__reserve(&at, bands, ATTN__BAND);
-    cut->L = attn__reserve(&at, bands, ATTN__BAND);
+    cut->M = attn__reserve(&at, rows + ATTN__PANEL, 1);
+    cut->L = attn__reserve(&at, rows + ATTN__PANEL, 1);
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
@@ -5068,7 +5028,7 @@ static ATTN__NEAR size_t attn__cut_layout(const attn_args *a, const attn__shape 
 
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
    that runs where it is, with the same bits. */
-static ATTN__NEAR int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
+static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
     double scores;
     if (!a->exec || a->exec->width <= 1) return 1;
@@ -5098,9 +5058,11 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1;
+        split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1 &&
+                plan->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)s->batch * cut->head_blocks * (split ? plan->chunks : 1) >= 4ll * threads)
+        if ((long long)plan->entries * cut->head_blocks * (split ? plan->chunks : 1) >=
+            4ll * threads)
             break;
     }
     /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
@@ -5117,7 +5079,7 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
                             int threads)
 {
     attn__cut *cut = &plan->many;
-    const long long pairs = (long long)s->batch * s->kv_heads;
+    const long long pairs = (long long)plan->entries * s->kv_heads;
     int blocks;
 
     cut->kv_heads = 1;
@@ -5135,13 +5097,30 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
 
+/* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
+ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
+{
+    return s->batch > 1 && (a->kv || a->k_map);
+}
+
+/* Rows of a K/V head in a block at most, where an entry has `all`. */
+static int attn__plan_rows(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                           int all)
+{
+    const int few = attn__min(all, ATTN__FEW), rows = attn__clamp(all, 1, plan->block_rows);
+    const long long together = (long long)s->batch * few;
+    const int most = attn__min(ATTN__SHARED_ROWS, plan->block_rows);
+    if (!attn__may_share(a, s) || together <= rows) return rows;
+    return most < rows ? rows : together < most ? (int)together : most;
+}
+
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
    caller can ask once, for the largest call: there is room for as many tasks as that and every
    smaller call can have, each with the largest slot. Returns 1 on overflow. */
 static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
-    const int rows = attn__clamp(all, 1, plan->block_rows), threads = attn__threads(a, s, n_k);
+    const int rows = attn__plan_rows(a, s, plan, all), threads = attn__threads(a, s, n_k);
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
@@ -5153,8 +5132,9 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
 
     plan->slots = (int)slots;
     cut.per_head = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
-    plan->slot_floats = all <= ATTN__FEW && plan->few.kv_heads == sharing
-               ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
+    plan->slot_floats = all <= ATTN__FEW && cut.per_head == plan->few.per_head &&
+                        plan->few.kv_heads == sharing
+                      ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
@@ -5164,14 +5144,16 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
     /* A call with many rows has larger slots, and no states; ragged it may have rows of both
-       kinds. */
-    if (all > ATTN__FEW) {
+       kinds. Where entries share keys few rows may become many, and there may be states. */
+    if (rows > ATTN__FEW) {
         size_t many;
         cut.per_head = rows;
-        many = plan->many.per_head == rows ? plan->many.size
-                                           : attn__cut_layout(a, s, plan, &cut, 1);
+        many = all > ATTN__FEW && plan->many.per_head == rows
+             ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
         if (many > plan->slot_floats) plan->slot_floats = many;
-        if (attn__mul(many, slots, &many)) return 1;
+        if (attn__mul(many, slots, &many) ||
+            (attn__may_share(a, s) && attn__add(many, states, &many)))
+            return 1;
         if (many > bytes) bytes = many;
     }
     if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
@@ -5199,7 +5181,11 @@ static int attn__plan_chunk_keys(int n_k)
     return n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
 }
 
-static size_t attn__plan_table(const attn__shape *s) { return attn__up((size_t)s->batch + 1, 16); }
+/* Ints that say which items an entry has, and where entries may share keys, two more for each. */
+static size_t attn__plan_table(const attn_args *a, const attn__shape *s)
+{
+    return attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
+}
 
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
@@ -5214,7 +5200,8 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = attn__plan_chunk_keys(n_k);
     plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
-    plan->table_floats = attn__plan_table(s);
+    plan->table_floats = attn__plan_table(a, s);
+    plan->entries = s->batch;
     plan->parts = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
@@ -5239,7 +5226,11 @@ typedef struct attn__work {
     const attn__shape *s;
     const attn__plan *plan;
     const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1] entry b begins with item first_item[b] */
+    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
+    int *order;                           /* [batch] the entry in each place: those that read the
+                                             same keys side by side. NULL: as they are numbered */
+    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
+                                             belongs to a place before */
     int padding;                          /* rows that do not exist are written all the same */
     float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
@@ -5252,12 +5243,18 @@ typedef struct attn__work {
 typedef struct attn__block {
     const attn__work *w;                  /* the call that it is a part of */
     const attn__cut *cut;                 /* how its slot is laid out */
-    attn__entry entry;
-    int batch_at;                         /* number of the entry in the batch */
+    attn__entry entry;                    /* the only one, or of all readers the one with most
+                                             keys */
+    int place;                            /* of the first reader in w->order */
+    int readers, each;                    /* entries that have rows in the block; rows of each of
+                                             them and K/V head */
+    int together;                         /* chunks, the first ones, that are the same keys for
+                                             all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
     int rows;                             /* of all K/V heads: row r of the block belongs to its
-                                             K/V head r / per_head */
+                                             K/V head r / per_head. Rows of a K/V head: those of
+                                             one reader after those of the other */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
     int few, direct;                      /* V is read where it lies; K is, too (not with a
@@ -5278,50 +5275,118 @@ typedef struct attn__block {
                                              to see */
 } attn__block;
 
+/* The entry in a place, and how many from there on share its blocks. */
+ATTN__INLINE int attn__entry_number(const attn__work *w, int place)
+{
+    return w->order ? w->order[place] : place;
+}
+
+ATTN__INLINE int attn__readers_at(const attn__work *w, int place)
+{
+    return w->order ? w->readers[place] : 1;
+}
+
 /* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
     return rows <= ATTN__FEW ? &plan->few : &plan->many;
 }
 
-/* Counts the items of every entry. An entry has blocks for the rows that exist, and at least one
-   when it has padding to write. */
+/* Counts the items of every place. It has blocks for the rows that exist, and at least one when
+   there is padding to write. */
 static int attn__list_items(const attn__work *w)
 {
     const attn_args *a = w->a;
-    int b, items = 0;
-    for (b = 0; b < w->s->batch; b++) {
-        const int rows = w->s->group * attn__rows_of(a, w->s, b);
+    int p, items = 0;
+    for (p = 0; p < w->s->batch; p++) {
+        const int readers = attn__readers_at(w, p);
+        const int rows = readers * w->s->group *
+                         attn__rows_of(a, w->s, attn__entry_number(w, p));
         const attn__cut *cut = attn__cut_of(w->plan, rows);
-        w->first_item[b] = items;
+        w->first_item[p] = items;
         if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
-        else if (w->padding) items += cut->head_blocks;
+        else if (readers > 0 && w->padding) items += cut->head_blocks;
     }
-    w->first_item[b] = items;
+    w->first_item[p] = items;
     return items;
 }
 
-/* Which entry, heads and rows an item is. */
+/* The place that an item belongs to, the last one that begins at or before it. Places without items
+   begin where the next one does, and are passed over. */
+static int attn__place_of(const attn__work *w, int item)
+{
+    int p = 0, above = w->s->batch;
+    while (above - p > 1) {
+        const int middle = p + (above - p) / 2;
+        if (w->first_item[middle] <= item) p = middle;
+        else above = middle;
+    }
+    return p;
+}
+
+/* The first and the last reader of a block, counted from its place. */
+static void attn__block_ends(const attn__block *block, int *first, int *last)
+{
+    *first = block->first / block->each;
+    *last = (block->first + block->per_head - 1) / block->each;
+}
+
+/* The block's entry becomes the one of its readers that has most keys. */
+static void attn__block_longest(attn__block *block)
+{
+    const attn__work *w = block->w;
+    attn__entry e;
+    int x, first, last;
+    attn__block_ends(block, &first, &last);
+    for (x = first; x <= last; x++) {
+        attn__entry_at(w->a, w->s, attn__entry_number(w, block->place + x), &e);
+        if (x == first || e.end > block->entry.end) block->entry = e;
+    }
+}
+
+/* The page of a cache where reader x has a chunk; -1: it has none. */
+static int attn__reader_page(const attn__block *block, int x, int chunk)
+{
+    const attn_args *a = block->w->a;
+    const int b = attn__entry_number(block->w, block->place + x), kv = a->k_map ? a->k_map[b] : b;
+    return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
+}
+
+/* How many chunks are the same keys for all readers of the block that have them? */
+static int attn__block_together(const attn__block *block)
+{
+    const int chunks = block->w->plan->chunks;
+    int x, first, last, chunk, page;
+    attn__block_ends(block, &first, &last);
+    for (chunk = 0; chunk < chunks; chunk++) {
+        int shared = -1;
+        for (x = first; x <= last; x++) {
+            page = attn__reader_page(block, x, chunk);
+            if (page >= 0 && shared >= 0 && page != shared) return chunk;
+            if (page >= 0) shared = page;
+        }
+    }
+    return chunks;
+}
+
+/* Which entries, heads and rows an item is. */
 static void attn__block_at(attn__block *block, const attn__work *w, int item)
 {
     const attn__shape *s = w->s;
     const attn__cut *cut;
-    int b = 0, above = s->batch, all, blocks, later;
-    /* The last entry that begins at or before the item. Entries without items begin where the next
-       one does, and are passed over. */
-    while (above - b > 1) {
-        const int middle = b + (above - b) / 2;
-        if (w->first_item[middle] <= item) b = middle;
-        else above = middle;
-    }
-    attn__entry_at(w->a, s, b, &block->entry);
-    all = s->group * block->entry.rows;
+    const int p = attn__place_of(w, item);
+    int all, blocks, later;
+    attn__entry_at(w->a, s, attn__entry_number(w, p), &block->entry);
     block->w = w;
-    block->batch_at = b;
+    block->place = p;
+    block->readers = attn__readers_at(w, p);
+    block->each = s->group * block->entry.rows;
+    block->together = INT_MAX;
+    all = block->readers * block->each;
     block->cut = cut = attn__cut_of(w->plan, all);
 
-    item -= w->first_item[b];
-    blocks = (w->first_item[b + 1] - w->first_item[b]) / cut->head_blocks;
+    item -= w->first_item[p];
+    blocks = (w->first_item[p + 1] - w->first_item[p]) / cut->head_blocks;
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
@@ -5331,29 +5396,47 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
-    block->pad_to = w->padding && later == 0 ? s->group * s->n_q : all;
+    block->pad_to = w->padding && later == 0 && block->readers == 1 ? s->group * s->n_q : all;
+    if (block->readers == 1) return;
+    attn__block_longest(block);
+    if (w->a->kv) block->together = attn__block_together(block);
 }
 
-/* Head and position of row r of the block's K/V head number `local`. */
-static void attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
+/* Head and position of row r of the block's K/V head number `local`, and which entry it is of. */
+static int attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
 {
-    const int group = block->w->s->group, at = block->first + r;
+    const int group = block->w->s->group;
+    int at = block->first + r, reader = 0;
+    if (block->readers > 1) {
+        reader = at / block->each;
+        at -= reader * block->each;
+    }
     *i = group > 1 ? at / group : at;
     *h = (block->kv_head + local) * group + (at - *i * group);
+    return attn__entry_number(block->w, block->place + reader);
 }
 
-/* How many rows of the block from r on, below `end`, lie one stride apart, and along which axis:
-   all heads of a single position, the heads of a group, or the positions of one head. */
-static int attn__run_of_rows(const attn__block *block, int r, int end, int *h, int *i, int *axis)
+/* That entry: the block's own, or written to *room. */
+static const attn__entry *attn__reader(const attn__block *block, int b, attn__entry *room)
+{
+    if (block->readers == 1) return &block->entry;
+    attn__entry_at(block->w->a, block->w->s, b, room);
+    return room;
+}
+
+/* How many rows of the block from r on lie one stride apart, and along which axis: all heads of a
+   single position, the heads of a group, or the positions of one head. */
+static int attn__run_of_rows(const attn__block *block, int r, int *b, int *h, int *i, int *axis)
 {
     const attn__shape *s = block->w->s;
-    const int in_head = r % block->per_head;
-    int n = block->per_head - in_head;
-    attn__row_at(block, r / block->per_head, in_head, h, i);
+    const int in_head = r % block->per_head, at = block->first + in_head;
+    const int left = block->per_head - in_head;
+    *b = attn__row_at(block, r / block->per_head, in_head, h, i);
     *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
-    if (s->n_q == 1) n = end - r;
-    else if (s->group > 1) n = s->group - (block->first + in_head) % s->group;
-    return attn__min(n, end - r);
+    if (s->group > 1 && (s->n_q > 1 || block->readers > 1))
+        return attn__min(left, s->group - at % s->group);
+    if (block->readers > 1) return attn__min(left, block->each - at % block->each);
+    return s->n_q == 1 ? block->rows - r : left;
 }
 
 /* What the rows of a block may see by position: each row, and all together. Rows at the same place
@@ -5362,22 +5445,38 @@ static void attn__block_ranges(attn__block *block)
 {
     const attn_args *a = block->w->a;
     const int keys = block->entry.end - block->entry.start;
-    int r;
+    const attn__entry *e = NULL;
+    attn__entry room;
+    int r, h, i;
     block->sees_all = 1;
     block->narrow = a->window_left > 0 || a->window_right > 0;
     block->lo = 0;
     block->hi = keys;
-    if (a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 && a->window_right <= 0) return;
+    if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
+        a->window_right <= 0)
+        return;
     block->lo = keys;
     block->hi = 0;
     for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
-        attn__visible(a, &block->entry, (block->first + r) / block->w->s->group, from, to);
+        const int b = attn__row_at(block, 0, r, &h, &i);
+        if (r == 0 || i == 0) e = attn__reader(block, b, &room);
+        attn__visible(a, e, i, from, to);
         if (*from > 0 || *to < keys) block->sees_all = 0;
         if (*from >= *to) continue;
         if (*from < block->lo) block->lo = *from;
         if (*to > block->hi) block->hi = *to;
     }
+}
+
+/* Which way rows of the block go. The last block of an entry may have few rows in a slot that was
+   laid out for many. */
+static void attn__block_ways(attn__block *block)
+{
+    block->few = block->per_head <= ATTN__FEW;
+    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND &&
+                    !block->w->a->kv;
+    block->band = block->few ? ATTN__BAND : 4 * block->w->kernels->rows;
 }
 
 /* Opens a block: lays out the slot, copies q * scale, finds what each row may see by position.
@@ -5388,14 +5487,12 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     const attn__plan *plan = w->plan;
     const attn__cut *cut;
     float *at = w->slots + (size_t)slot * plan->slot_floats;
-    int r, n, h, i, axis;
+    attn__entry room;
+    int r, n, b, h, i, axis;
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    /* The last block of an entry may have few rows in a slot that was laid out for many. */
-    block->few = block->per_head <= ATTN__FEW;
-    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND && !w->a->kv;
-    block->band = block->few ? ATTN__BAND : 4 * w->kernels->rows;
+    attn__block_ways(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->all_scores = attn__wants_raw(w->a);
     block->empty = (size_t *)(void *)at;
@@ -5415,10 +5512,11 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->v = at + cut->v;
 
     for (r = 0; r < block->rows; r += n) {
-        n = attn__run_of_rows(block, r, block->rows, &h, &i, &axis);
-        w->kernels->scale(block->q + r * plan->q_row, plan->q_row,
-                          block->entry.q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim,
-                          s->scale);
+        const attn__entry *e;
+        n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
+        e = attn__reader(block, b, &room);
+        w->kernels->scale(block->q + r * plan->q_row, plan->q_row, e->q + h * s->q[2] + i * s->q[1],
+                          s->q[axis], n, s->head_dim, s->scale);
         for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
     attn__block_ranges(block);
@@ -5438,18 +5536,12 @@ static ATTN__NOINLINE void attn__block_load(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
-    int start, r, rows, h, i, band = 0;
-    for (start = 0; start < block->rows; start += rows, band++) {
-        rows = attn__band_rows(block, start);
-        for (r = start; r < start + rows; r++) {
-            const int at = band * ATTN__BAND + r - start;
-            attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-            block->seen[r] = attn__carry_get(block->w->a->carry_in +
-                                             attn__place(s, block->batch_at, h, i) *
-                                             ATTN_STATE(s->v_head_dim),
-                                             block->M + at, block->L + at,
-                                             block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
-        }
+    int r, h, i;
+    for (r = 0; r < block->rows; r++) {
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
+                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
+                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
     }
 }
 
@@ -5457,13 +5549,10 @@ static ATTN__NOINLINE void attn__block_load(attn__block *block)
 static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
-    int start, r, rows, band = 0;
-    for (start = 0; start < block->rows; start += rows, band++) {
-        rows = attn__band_rows(block, start);
-        for (r = band * ATTN__BAND; r < band * ATTN__BAND + (rows + 15) / 16 * 16; r++) {
-            block->M[r] = -attn__inf();
-            block->L[r] = 0.0f;
-        }
+    int r;
+    for (r = 0; r < block->rows + ATTN__PANEL; r++) {
+        block->M[r] = -attn__inf();
+        block->L[r] = 0.0f;
     }
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
     if (block->w->a->carry_in) attn__block_load(block);
@@ -5644,14 +5733,13 @@ static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk
     unsigned char merged[ATTN__CHUNK];
     attn__keys seen = { { 0, 0 } };
     attn__row row = look->row;
-    int r, h, i;
+    int r, b, h, i;
     for (r = last - 1; r >= first; r--) {
         attn__keys range = look->all;
         if (!block->sees_all)
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
-        attn__row_at(block, local, r, &h, &i);
-        attn__row_cells(block->w->a, block->w->s, &row, block->batch_at, h, i,
-                        block->entry.start + view->first);
+        b = attn__row_at(block, local, r, &h, &i);
+        attn__row_cells(block->w->a, block->w->s, &row, b, h, i, block->entry.start + view->first);
         /* All but the last row at once, where nothing but their bytes decides. */
         if (look->bytes && r == last - 2) {
             row.keep -= (r - first) * block->w->s->keep[2];
@@ -5714,8 +5802,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
     /* One to four rows always leave out what they do not see (attn__must_select), and need not
        know which keys others need, unless they are few. */
     look.exact = block->per_head > ATTN__DIRECT;
-    look.bytes = block->sees_all && s->group == 1 && s->keep[2] && !block->w->a->mask &&
-                 !block->w->a->bias;
+    look.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
+                 !block->w->a->mask && !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         if (look.exact || block->per_head == 1) memset(&look.needed, 0, sizeof look.needed);
@@ -5746,6 +5834,8 @@ static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
         if (!view->gaps || block->few) return;
         for (j = view->lo; j < view->hi; j++)
             view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
+       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). */
     } else if (n <= ATTN__LISTED && n <= 4 * attn__panel_count(view->panels)) {
         for (j = view->lo; j < view->hi; j++) {
             view->listed[view->n_listed] = (unsigned char)(j - view->lo);
@@ -5762,7 +5852,7 @@ static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
     const long long group = block->w->s->group, pos = block->entry.pos;
     const long long key = block->entry.start + view->first;
     long long top = 0, bottom = block->per_head;            /* positions, then rows */
-    if (block->few || block->all_scores) return;
+    if (block->few || block->all_scores || block->readers > 1) return;
     if (a->causal != ATTN_CAUSAL_NONE) top = key - pos;
     if (a->window_right > 0 && top < key - pos - a->window_right + 1)
         top = key - pos - a->window_right + 1;
@@ -5911,7 +6001,6 @@ static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
 /* Rows of a block that go through a chunk together. What does not change is set once for a
    block. */
 typedef struct attn__band {
-    int number;                           /* in its block */
     int start, rows;                      /* rows start .. start + rows - 1 of the block */
     int first_head, end_head;             /* K/V heads they belong to, counted from the block's
                                              first */
@@ -5936,7 +6025,8 @@ static const void *attn__ahead(const attn__block *block, const attn__band *band,
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source, *next = source + local + 1;
     const int last = local + 1 == band->end_head, v = !of_v || block->direct;
-    const int dim = v ? s->v_head_dim : s->head_dim, keys = view->v_slices ? ATTN__SLICE : ATTN__CHUNK;
+    const int dim = v ? s->v_head_dim : s->head_dim;
+    const int keys = view->v_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int first = view->first + (block->direct ? of_v : of_v ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
     if (!block->few || block->per_head == 1 || view->holes) return NULL;
@@ -6043,25 +6133,27 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
-    int r, in_head = block->few ? 0 : band->start, local = band->first_head, h, i;
+    int r, in_head = block->few ? 0 : band->start, local = band->first_head, b, h, i;
+    attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
        away. */
     band->softmax.ahead = 0;
-    if (s->group == 1 && band->start + 2 * band->rows <= block->rows &&
+    if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
         band->softmax.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
         if (in_head == block->per_head) { in_head = 0; local++; }
-        attn__row_at(block, local, in_head, &h, &i);
-        attn__row_cells(a, s, row, block->batch_at, h, i, key);
+        b = attn__row_at(block, local, in_head, &h, &i);
+        attn__row_cells(a, s, row, b, h, i, key);
         row->weights = NULL;
         if (a->weights)
             row->weights = a->weights + key +
-                           attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
-        row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-        row->distance = (float)(block->entry.pos + i - key);
+                           attn__place(s, b, h, i) * (size_t)s->n_k;
+        if (!a->alibi_slopes) continue;
+        row->slope = a->alibi_slopes[h];
+        row->distance = (float)(attn__reader(block, b, &room)->pos + i - key);
     }
 }
 
@@ -6145,7 +6237,7 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
                            float *state)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int at = band->number * ATTN__BAND;
+    const int at = band->start;
     int r;
     if (band->softmax.arrays) attn__band_arrays(block, band, view);
     kernels->softmax(&band->softmax);
@@ -6374,7 +6466,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
 static int attn__band_tiles(const attn__block *block, attn__band *band, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int tile = kernels->rows, at = band->number * ATTN__BAND;
+    const int tile = kernels->rows, at = band->start;
     unsigned panels[4];                   /* of each tile; attn__block_open: a band has four */
     int lo[4], hi[4], t, first, seen = 0;
     for (t = first = 0; first < band->rows; t++, first += tile) {
@@ -6411,9 +6503,8 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
     if (!attn__chunk_open(block, chunk, &view)) return;
     attn__many_source(block, &view);
     if (view.row_from > 0) ATTN__COUNT(SKIP);
-    band->number = view.row_from / block->band;
-    start = band->number * block->band;
-    for (; start < view.row_to; start += band->rows, band->number++) {
+    start = view.row_from / block->band * block->band;
+    for (; start < view.row_to; start += band->rows) {
         if (!attn__band_open(block, band, &view, start)) continue;
         if (band->softmax.row && (block->arrays || block->narrow) && !block->all_scores &&
             attn__band_tiles(block, band, &view))
@@ -6550,8 +6641,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
     if (!attn__chunk_open(block, chunk, &view)) return;
     attn__few_sources(block, &view);
     if (block->direct) attn__direct_scores(block, &view);
-    band->number = 0;
-    for (start = 0; start < block->rows; start += band->rows, band->number++) {
+    for (start = 0; start < block->rows; start += band->rows) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
@@ -6559,6 +6649,61 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
         if (attn__band_fold(block, band, &view, state))
             attn__few_outputs(block, band, &view, state);
     }
+}
+
+/* ---- a chunk, one way or the other ----------------------------------------------------------- */
+
+static void attn__chunk_way(attn__block *block, attn__band *band, int chunk, float *state)
+{
+    if (block->few) attn__chunk_few(block, band, chunk, state);
+    else attn__chunk_many(block, band, chunk);
+}
+
+/* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
+static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
+{
+    const attn__plan *plan = block->w->plan;
+    const int first = from * block->each - block->first, last = to * block->each - block->first;
+    const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
+    const ptrdiff_t at = (ptrdiff_t)local * block->per_head + lo;
+    attn__block part = *block;
+    part.kv_head += local;
+    part.kv_heads = 1;
+    part.first += lo;
+    part.per_head = part.rows = hi - lo;
+    part.q += at * plan->q_row;
+    part.o += at * plan->v_width;
+    part.M += at;
+    part.L += at;
+    part.seen += at;
+    part.from += lo;
+    part.to += lo;
+    attn__block_ways(&part);
+    attn__block_longest(&part);
+    return part;
+}
+
+/* A chunk of which readers have pages of their own: those that have the same one go together. */
+static void attn__chunk_apart(const attn__block *block, attn__band *band, int chunk)
+{
+    int x, next, first, last, local;
+    attn__block_ends(block, &first, &last);
+    for (x = first; x <= last; x = next) {
+        const int page = attn__reader_page(block, x, chunk);
+        for (next = x + 1; next <= last; next++)
+            if (attn__reader_page(block, next, chunk) != page) break;
+        for (local = 0; page >= 0 && local < block->kv_heads; local++) {
+            attn__block part = attn__block_part(block, local, x, next);
+            attn__chunk_way(&part, band, chunk, NULL);
+        }
+    }
+}
+
+/* A chunk of a block. It is folded, or its state is kept when there is one. */
+static void attn__block_chunk(attn__block *block, attn__band *band, int chunk, float *state)
+{
+    if (chunk < block->together) attn__chunk_way(block, band, chunk, state);
+    else attn__chunk_apart(block, band, chunk);
 }
 
 /* ---- a block's results ----------------------------------------------------------------------- */
@@ -6577,8 +6722,8 @@ static void attn__block_fill(const attn__block *block, int local, int r, int fir
     const attn__shape *s = block->w->s;
     float *weights;
     int j, h, i;
-    attn__row_at(block, local, r, &h, &i);
-    weights = block->w->a->weights + attn__place(s, block->batch_at, h, i) * (size_t)s->n_k;
+    const int b = attn__row_at(block, local, r, &h, &i);
+    weights = block->w->a->weights + attn__place(s, b, h, i) * (size_t)s->n_k;
     for (j = first; j < last; j++) weights[j] = cell;
 }
 
@@ -6607,15 +6752,16 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    int h, i, x;
-    attn__row_at(block, local, r, &h, &i);
+    attn__entry room;
+    int h, i;
+    const int b = attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
     if (a->carry_out)
-        attn__carry_nothing(a, s, attn__place(s, block->batch_at, h, i));
+        attn__carry_nothing(a, s, attn__place(s, b, h, i));
     else if (exists || !a->q_cum)  /* ragged: out has no room for padding */
-        for (x = 0; x < s->v_head_dim; x++)
-            block->entry.out[h * s->out[2] + i * s->out[1] + x] = 0.0f;
-    if (a->lse) a->lse[attn__place(s, block->batch_at, h, i)] = -attn__inf();
+        memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
+               (size_t)s->v_head_dim * sizeof(float));
+    if (a->lse) a->lse[attn__place(s, b, h, i)] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES) attn__block_fill(block, local, r, 0, s->n_k, 0.0f);
     else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
@@ -6623,7 +6769,7 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
 
 /* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
    none, and its sum is 0. */
-static void attn__block_sinks(attn__block *block, int start, int rows, float *M, float *L)
+static void attn__block_sinks(attn__block *block, int start, int rows)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int v_width = block->w->plan->v_width;
@@ -6632,30 +6778,31 @@ static void attn__block_sinks(attn__block *block, int start, int rows, float *M,
     /* Up to a whole band, since the fold reads whole vectors. */
     for (x = 0; x < ATTN__BAND; x++) {
         const int r = attn__min(start + x, block->rows - 1);
-        attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         sink[x] = block->w->a->sinks[h];
         one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
     }
-    kernels->fold(M, L, sink, one, a, b, rows);
+    kernels->fold(block->M + start, block->L + start, sink, one, a, b, rows);
     for (x = 0; x < rows; x++)
         kernels->fold_out(block->o + (ptrdiff_t)(start + x) * v_width, NULL, a[x], b[x], v_width);
 }
 
 /* lse and weights of row r of the block, and all of a row that has seen no key. */
-static void attn__block_row(const attn__block *block, int r, float M, float L)
+static void attn__block_row(const attn__block *block, int r)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
+    const float M = block->M[r], L = block->L[r];
     size_t place;
-    int h, i;
+    int b, h, i;
     if (!block->seen[r]) {
         attn__block_nothing(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
     if (!a->lse && !probabilities) return;
-    attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-    place = attn__place(s, block->batch_at, h, i);
+    b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    place = attn__place(s, b, h, i);
     if (a->lse) a->lse[place] = attn__clean(M + attn__log(L));
     if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
 }
@@ -6667,24 +6814,19 @@ static ATTN__NOINLINE void attn__block_store(const attn__block *block, float *st
     const int v_width = block->w->plan->v_width;
     const size_t size = ATTN_STATE(s->v_head_dim);
     float one[ATTN__BAND];
-    int start, r, x, n, h, i, axis, rows, band = 0;
+    int r, x, n, b, h, i, axis;
     for (x = 0; x < ATTN__BAND; x++) one[x] = 1.0f;
-    for (start = 0; start < block->rows; start += rows, band++) {
-        const float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
-        rows = attn__band_rows(block, start);
-        for (r = start; r < start + rows; r += n) {
-            float *to;
-            size_t step;
-            n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
-            to = states + attn__place(s, block->batch_at, h, i) * size;
-            step = axis == 2 ? (size_t)s->n_q * size : size;
-            block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
-                                      v_width, one, n, s->v_head_dim);
-            for (x = 0; x < n; x++, to += step) {
-                const int at = r + x - start;
-                if (block->seen[r + x]) attn__carry_put(to, M[at], L[at], 1);
-                else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
-            }
+    for (r = 0; r < block->rows; r += n) {
+        float *to;
+        size_t step;
+        n = attn__min(attn__run_of_rows(block, r, &b, &h, &i, &axis), ATTN__BAND);
+        to = states + attn__place(s, b, h, i) * size;
+        step = axis == 2 ? (size_t)s->n_q * size : size;
+        block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
+                                  v_width, one, n, s->v_head_dim);
+        for (x = r; x < r + n; x++, to += step) {
+            if (block->seen[x]) attn__carry_put(to, block->M[x], block->L[x], 1);
+            else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
         }
     }
 }
@@ -6704,24 +6846,25 @@ static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->plan->v_width;
-    int start, r, n, h, i, axis, rows, band = 0;
+    attn__entry room;
+    int r, n, b, h, i, axis;
     attn__block_padding(block);
     if (block->w->a->carry_out) {
         attn__block_store(block, block->w->a->carry_out);
         return;
     }
-    for (start = 0; start < block->rows; start += rows, band++) {
-        float *M = block->M + band * ATTN__BAND, *L = block->L + band * ATTN__BAND;
-        rows = attn__band_rows(block, start);
-        if (block->w->a->sinks) attn__block_sinks(block, start, rows, M, L);
-        for (r = start; r < start + rows; r += n) {
-            n = attn__run_of_rows(block, r, start + rows, &h, &i, &axis);
-            block->w->kernels->finish(block->entry.out + h * s->out[2] + i * s->out[1],
-                                      s->out[axis], block->o + (ptrdiff_t)r * v_width, v_width,
-                                      L + (r - start), n, s->v_head_dim);
-        }
-        for (r = 0; r < rows; r++) attn__block_row(block, start + r, M[r], L[r]);
+    if (block->w->a->sinks)
+        for (r = 0; r < block->rows; r += ATTN__BAND)
+            attn__block_sinks(block, r, attn__min(block->rows - r, ATTN__BAND));
+    for (r = 0; r < block->rows; r += n) {
+        const attn__entry *e;
+        n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
+        e = attn__reader(block, b, &room);
+        block->w->kernels->finish(e->out + h * s->out[2] + i * s->out[1], s->out[axis],
+                                  block->o + (ptrdiff_t)r * v_width, v_width, block->L + r, n,
+                                  s->v_head_dim);
     }
+    for (r = 0; r < block->rows; r++) attn__block_row(block, r);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -6748,10 +6891,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
         attn__block_before(&block, 0, w->s->n_k);
         attn__band_for(&band, &block);
         attn__block_chunks(&block, &chunk, &last);
-        for (; chunk < last; chunk++) {
-            if (block.few) attn__chunk_few(&block, &band, chunk, NULL);
-            else attn__chunk_many(&block, &band, chunk);
-        }
+        for (; chunk < last; chunk++) attn__block_chunk(&block, &band, chunk, NULL);
     }
     attn__block_close(&block);
 }
@@ -6790,7 +6930,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
     for (chunk = lo; chunk < hi; chunk++) {
         float *state = attn__state(w, item, chunk);
         state[3 * ATTN__SPLIT] = 0.0f;
-        if (chunk >= first && chunk < last) attn__chunk_few(&block, &band, chunk, state);
+        if (chunk >= first && chunk < last) attn__block_chunk(&block, &band, chunk, state);
     }
 }
 
@@ -6846,8 +6986,7 @@ static void attn__item_states(const attn__work *w, int item, int slot)
             memset(block.seen, 0, (size_t)block.rows * sizeof(int));
             if (chunk >= first && chunk < last) {
                 attn__block_clear(&block);
-                if (block.few) attn__chunk_few(&block, &band, chunk, NULL);
-                else attn__chunk_many(&block, &band, chunk);
+                attn__block_chunk(&block, &band, chunk, NULL);
             }
             attn__block_store(&block, w->a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
         }
@@ -6864,12 +7003,128 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
-            attn__row_at(&block, local, r, &h, &i);
+            const int b = attn__row_at(&block, local, r, &h, &i);
             ATTN__COUNT(SCALAR);
-            *block.empty +=
-                (size_t)attn__scalar_row(w->a, w->s, &block.entry, block.batch_at, h, i);
+            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, b, h, i);
         }
     attn__block_padding(&block);
+}
+
+/* ---- entries that read the same keys --------------------------------------------------------- */
+
+/* The K/V entry that entry b reads. */
+ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
+
+/* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come
+   side by side, those that have more of them in common closer; entries with padding come last. */
+static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y)
+{
+    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
+    int n, d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
+    if (d) return d;
+    if (!a->kv) {
+        if (i != j) return i < j ? -1 : 1;
+        return a->k_starts && a->k_starts[x] != a->k_starts[y]
+             ? a->k_starts[x] < a->k_starts[y] ? -1 : 1 : 0;
+    }
+    for (n = 0; n < 2; n++) {
+        const int from = a->kv->gaps[2 * (ptrdiff_t)i + n], to = a->kv->gaps[2 * (ptrdiff_t)j + n];
+        if (from != to) return from < to ? -1 : 1;
+    }
+    for (n = 0; n < attn__kv_pages(a->kv, i) && n < attn__kv_pages(a->kv, j); n++) {
+        const int page = attn__kv_row(a->kv, i)[n], other = attn__kv_row(a->kv, j)[n];
+        if (page != other) return page < other ? -1 : 1;
+    }
+    return attn__kv_pages(a->kv, i) - attn__kv_pages(a->kv, j);
+}
+
+/* Do two entries, neighbours in this order, begin with the same keys? */
+static int attn__same_keys(const attn_args *a, const attn__shape *s, int x, int y)
+{
+    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
+    if (attn__rows_of(a, s, x) < s->n_q || attn__rows_of(a, s, y) < s->n_q) return 0;
+    if (!a->kv) return i == j && (!a->k_starts || a->k_starts[x] == a->k_starts[y]);
+    return attn__kv_pages(a->kv, i) > 0 && attn__kv_pages(a->kv, j) > 0 &&
+           attn__kv_row(a->kv, i)[0] == attn__kv_row(a->kv, j)[0] &&
+           !memcmp(a->kv->gaps + 2 * (ptrdiff_t)i, a->kv->gaps + 2 * (ptrdiff_t)j, 2 * sizeof(int));
+}
+
+/* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
+static void attn__sort_entries(const attn__work *w)
+{
+    const int n = w->s->batch;
+    int step = 1, p, at, b;
+    for (p = 0; p < n; p++) w->order[p] = p;
+    while (step < n / 3) step = 3 * step + 1;
+    for (; step > 0; step /= 3)
+        for (p = step; p < n; p++) {
+            b = w->order[p];
+            for (at = p; at >= step; at -= step) {
+                if (attn__order_keys(w->a, w->s, w->order[at - step], b) <= 0) break;
+                w->order[at] = w->order[at - step];
+            }
+            w->order[at] = b;
+        }
+}
+
+/* Neighbours that begin with the same keys share blocks, at most so many. Returns how many entries
+   are left, counting those as one; *largest: readers that one of them has. */
+static int attn__list_readers(const attn__work *w, int most, int *largest)
+{
+    int p, n, x, entries = 0;
+    *largest = 1;
+    for (p = 0; p < w->s->batch; p += n, entries++) {
+        for (n = 1; n < most && p + n < w->s->batch; n++)
+            if (!attn__same_keys(w->a, w->s, w->order[p], w->order[p + n])) break;
+        w->readers[p] = n;
+        for (x = 1; x < n; x++) w->readers[p + x] = 0;
+        *largest = n > *largest ? n : *largest;
+    }
+    return entries;
+}
+
+/* Is a page at the beginning of some entry held by another one, too? */
+static int attn__shares_pages(const attn_args *a, const attn__shape *s)
+{
+    int b;
+    for (b = 0; b < s->batch; b++)
+        if (attn__kv_pages(a->kv, b) > 0 && a->kv->holders[attn__kv_row(a->kv, b)[0]] > 1) return 1;
+    return 0;
+}
+
+/* Entries that read the same keys go through them together, as if they were one with more rows:
+   keys are read once for all of them. Only where each has few rows, and not where threads would
+   idle or scores of keys are wanted that some of them do not have. */
+static void attn__share(attn__work *w, attn__plan *plan)
+{
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    const long long each = (long long)s->group * s->n_q;
+    int most, largest, all;
+    w->order = NULL;
+    if (!attn__may_share(a, s) || each > ATTN__FEW || plan->parts > 1 || attn__wants_raw(a) ||
+        w->kernels->backend == ATTN_SCALAR || !(a->k_map || attn__shares_pages(a, s)))
+        return;
+    w->order = w->first_item + s->batch + 1;
+    w->readers = w->order + s->batch;
+    attn__sort_entries(w);
+    most = attn__min(ATTN__SHARED_ROWS, plan->block_rows) / (int)each;
+    for (; most > 1; most = (most + 1) / 2) {
+        plan->entries = attn__list_readers(w, most, &largest);
+        if (largest == 1) most = 1;
+        if (plan->slots == 1 || (long long)plan->entries * s->kv_heads >= 2ll * plan->slots) break;
+    }
+    if (most <= 1) {
+        plan->entries = s->batch;
+        w->order = NULL;
+        return;
+    }
+    all = largest * (int)each;
+    attn__plan_few(a, s, plan, attn__min(all, ATTN__FEW), plan->slots);
+    if (all > ATTN__FEW) attn__plan_many(a, s, plan, all, plan->slots);
+    ATTN__COUNT(SHARED);
+    ATTN_ASSERT(plan->few.size <= plan->slot_floats);
+    ATTN_ASSERT(all <= ATTN__FEW || plan->many.size <= plan->slot_floats);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -6912,18 +7167,20 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
                              char *at)
 {
     size_t empty = 0;
+    attn__plan own = *plan;
     attn__work w;
     int i, items;
     at += (64 - ((size_t)at & 63)) & 63;
     w.a = a;
     w.s = s;
-    w.plan = plan;
+    w.plan = plan = &own;
     w.kernels = attn__table(a->backend);
     w.first_item = (int *)(void *)at;
     /* Ragged, out has no rows of padding, but lse and weights have. */
     w.padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     w.slots = (float *)(void *)at + plan->table_floats;
     w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
+    attn__share(&w, &own);
     items = attn__list_items(&w);
     for (i = 0; i < plan->slots; i++)
         *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
@@ -6943,240 +7200,6 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     for (i = 0; i < plan->slots; i++)
         empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
     return empty;
-}
-
-/* ---- calls with little to do ----------------------------------------------------------------- */
-
-enum { ATTN__SMALL_TASKS = 128 };         /* of such a call at most */
-
-/* What the tasks of such a call share. */
-typedef struct attn__small_work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__kernels *kernels;
-    int tasks;
-    int ranges;                           /* rows may see other keys than all */
-    int described;                        /* something is added to scores, or lse is wanted */
-    size_t empty[ATTN__SMALL_TASKS];      /* rows that saw no key, of each task */
-} attn__small_work;
-
-/* Rows that are gathered in a task: what attn__small says of them, and what they see. */
-typedef struct attn__small_rows {
-    attn__small f;
-    attn__softmax softmax;
-    attn__row row[ATTN__SMALL_ROWS];
-    int seen[ATTN__SMALL_ROWS];
-    float m[ATTN__SMALL_ROWS], l[ATTN__SMALL_ROWS];
-    float *lse[ATTN__SMALL_ROWS];
-    size_t empty;
-} attn__small_rows;
-
-/* Is this a call for kernels->at_once? It turns K anew for every four rows. With more of them only
-   few keys pay for that, and more where rows do not see all of them. */
-static ATTN__NEAR int attn__small_fits(const attn_args *a, const attn__shape *s,
-                                       const attn__small_work *w)
-{
-    const long long rows = (long long)s->n_q * s->group;
-    const int most = rows <= 4 ? ATTN__SMALL_KEYS
-                   : rows <= ATTN__SMALL_ROWS || w->described || w->ranges ? 16 : 8;
-    return s->n_q >= 1 && s->batch >= 1 && s->n_k >= 1 && s->n_k <= most &&
-           s->head_dim <= ATTN__SMALL_DIM && w->kernels->at_once && !a->weights && !a->sinks &&
-           !a->carry_in && !a->carry_out &&              /* and so no parts of it */
-           !(a->kv && a->kv->shape.storage != ATTN_F32);
-}
-
-/* A row that is there and sees no key, or one of padding. */
-static ATTN__NEAR void attn__small_nothing(const attn__small_work *w, float *out, float *lse)
-{
-    if (out) memset(out, 0, (size_t)w->s->v_head_dim * sizeof(float));
-    if (lse) *lse = -attn__inf();
-}
-
-/* What described rows want beside their outputs. */
-static ATTN__NEAR ATTN__NOINLINE void attn__small_close(const attn__small_work *w,
-                                                        attn__small_rows *g)
-{
-    int r;
-    for (r = 0; r < g->f.rows; r++) {
-        if (!g->seen[r]) {
-            attn__small_nothing(w, g->f.out[r], g->lse[r]);
-            g->empty++;
-        } else if (g->lse[r]) {
-            *g->lse[r] = attn__clean(g->m[r] + attn__log(g->l[r]));
-        }
-    }
-}
-
-/* Works on the rows that have been gathered. */
-static ATTN__NEAR void attn__small_flush(const attn__small_work *w, attn__small_rows *g)
-{
-    attn__small *f = &g->f;
-    if (f->rows > 0 && f->lo < f->hi) w->kernels->at_once(f);
-    if (f->softmax) attn__small_close(w, g);
-    f->rows = 0;
-    f->lo = 0;
-    f->hi = f->n;
-}
-
-/* What all described rows have in common, set before the first of them. */
-static ATTN__NOINLINE void attn__small_softmax_for(const attn_args *a, attn__small_rows *g)
-{
-    attn__softmax *softmax = &g->softmax;
-    if (softmax->row) return;
-    memset(softmax, 0, sizeof *softmax);
-    softmax->row = g->row;
-    softmax->seen = g->seen;
-    softmax->m = g->m;
-    softmax->l = g->l;
-    softmax->alibi = a->alibi_slopes != NULL;
-    softmax->softcap = a->softcap;
-    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
-    softmax->arrays = a->mask || a->keep || a->bias || !softmax->simple;
-}
-
-/* What row i of head h of entry b sees: the next of the rows that are gathered. */
-static ATTN__NEAR ATTN__NOINLINE void attn__small_describe(const attn__small_work *w,
-                                                           attn__small_rows *g, int b,
-                                                           const attn__entry *e, int h, int i)
-{
-    const attn_args *a = w->a;
-    attn__small *f = &g->f;
-    attn__row *row = g->row + f->rows;
-    attn__visible(a, e, i, &row->lo, &row->hi);
-    if (f->n == 0) row->lo = row->hi = 0;
-    if (f->rows == 0) f->lo = f->hi = 0;
-    if (row->lo < row->hi) {
-        f->lo = f->lo < f->hi ? attn__min(f->lo, row->lo) : row->lo;
-        f->hi = row->hi > f->hi ? row->hi : f->hi;
-        f->lo = f->lo / ATTN__PANEL * ATTN__PANEL;
-    }
-    attn__row_cells(a, w->s, row, b, h, i, e->start);
-    row->weights = NULL;
-    row->slope = a->alibi_slopes ? a->alibi_slopes[h] : 0.0f;
-    row->distance = (float)(e->pos + i - e->start);
-    g->seen[f->rows] = 0;
-    g->lse[f->rows] = a->lse ? a->lse + attn__place(w->s, b, h, i) : NULL;
-}
-
-/* Do all rows of an entry see all of its keys? */
-static ATTN__NEAR int attn__small_sees_all(const attn__small_work *w, const attn__entry *e)
-{
-    int i, from, to;
-    if (w->described) return 0;
-    for (i = 0; i < e->rows && w->ranges; i++) {
-        attn__visible(w->a, e, i, &from, &to);
-        if (from != 0 || to != e->end - e->start) return 0;
-    }
-    return 1;
-}
-
-/* The rows of padding of entry b. Ragged, out has no room for them, but lse has. */
-static ATTN__NOINLINE void attn__small_padding(const attn__small_work *w, int b,
-                                               const attn__entry *e)
-{
-    const attn__shape *s = w->s;
-    int h, i;
-    if (w->a->q_cum && !w->a->lse) return;
-    for (h = 0; h < s->heads; h++)
-        for (i = e->rows; i < s->n_q; i++)
-            attn__small_nothing(w, w->a->q_cum ? NULL : e->out + h * s->out[2] + i * s->out[1],
-                                w->a->lse ? w->a->lse + attn__place(s, b, h, i) : NULL);
-}
-
-/* Gathers the rows of entry b; those that have other keys, or are described in another way, go
-   first. Rows of a K/V head stand side by side, so that four of them can share what they read. */
-static ATTN__NEAR void attn__small_entry(const attn__small_work *w, int b, attn__small_rows *g)
-{
-    const attn_args *a = w->a;
-    const attn__shape *s = w->s;
-    const float *k = NULL, *v = NULL;
-    attn__small *f = &g->f;
-    const attn__softmax *softmax;
-    attn__entry e;
-    const ptrdiff_t q_row = s->q[1], out_row = s->out[1];
-    int page = 0, finished = 0, rows, n, head, h, i, r;
-    ATTN__COUNT(SMALL);
-    attn__entry_at(a, s, b, &e);
-    /* There is one chunk at most: a cache that has forgotten the first one has nothing else. */
-    n = e.gap_from == 0 && e.gap_to > 0 ? 0 : e.end - e.start;
-    if (a->kv && n > 0) {
-        page = attn__kv_page(a->kv, e.kv, 0);
-        finished = a->kv->finished[page];
-    }
-    rows = e.rows;
-    softmax = n > 0 && attn__small_sees_all(w, &e) ? NULL : &g->softmax;
-    if (n != f->n || finished != f->finished || softmax != f->softmax) attn__small_flush(w, g);
-    if (softmax) attn__small_softmax_for(a, g);
-    f->n = g->softmax.n = n;
-    if (f->rows == 0) f->hi = n;
-    f->finished = finished;
-    f->softmax = softmax;
-    /* without rows there may be no pointers, either */
-    for (head = 0; head < s->kv_heads && rows > 0; head++) {
-        if (n > 0) {
-            k = a->kv ? (const float *)attn__page_k(a->kv, page, head)
-                      : e.k + head * s->k[2] + e.start * s->k[1];
-            v = a->kv ? (const float *)attn__page_v(a->kv, page, head)
-                      : e.v + head * s->v[2] + e.start * s->v[1];
-        }
-        if (f->rows > ATTN__SMALL_ROWS - s->group * rows) attn__small_flush(w, g);
-        r = f->rows;
-        for (h = head * s->group; h < (head + 1) * s->group; h++) {
-            const float *q = e.q + h * s->q[2];
-            float *out = e.out + h * s->out[2];
-            for (i = 0; i < rows; i++, q += q_row, out += out_row) {
-                if (r == ATTN__SMALL_ROWS) { attn__small_flush(w, g); r = 0; }
-                f->k[r] = k;
-                f->v[r] = v;
-                f->q[r] = q;
-                f->out[r] = out;
-                if (softmax) attn__small_describe(w, g, b, &e, h, i);
-                f->rows = ++r;
-            }
-        }
-    }
-    if (rows < s->n_q) attn__small_padding(w, b, &e);
-}
-
-/* What attn__plan_bytes says of such a call: in short where it has few rows and one thread. */
-static ATTN__NEAR size_t attn__small_bytes(const attn_args *a, const attn__shape *s)
-{
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;
-    attn__plan plan;
-    attn__cut cut;
-    if (a->exec || (long long)s->n_q * s->group > ATTN__FEW) return attn__plan_bytes(a, s);
-    plan.block_rows = attn__plan_block_rows(s);
-    plan.v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    plan.q_row = attn__plan_q_row(s);
-    plan.chunk_keys = attn__plan_chunk_keys(n_k);
-    cut.per_head = s->group * s->n_q;
-    return (attn__cut_layout(a, s, &plan, &cut, attn__clamp(s->kv_heads, 1, ATTN__SHARING)) +
-            attn__plan_table(s)) * sizeof(float) + 64;
-}
-
-/* Task: a share of the entries. */
-static ATTN__NEAR void attn__small_task(void *arg, int i)
-{
-    attn__small_work *w = (attn__small_work *)arg;
-    const attn__shape *s = w->s;
-    /* not divided for the usual single task: 64 bits take some processors 90 cycles */
-    const int all = w->tasks == 1, to = all ? s->batch
-                                            : (int)((long long)s->batch * (i + 1) / w->tasks);
-    attn__small_rows g;
-    attn__small *f = &g.f;
-    int b = all ? 0 : (int)((long long)s->batch * i / w->tasks);
-    f->rows = f->n = f->finished = f->lo = f->hi = 0;
-    f->head_dim = s->head_dim;
-    f->v_head_dim = s->v_head_dim;
-    f->scale = s->scale;
-    f->k_row = w->a->kv ? s->head_dim : s->k[1];
-    f->v_row = w->a->kv ? (ptrdiff_t)attn__up((size_t)s->v_head_dim, 16) : s->v[1];
-    f->softmax = NULL;
-    g.empty = 0;
-    g.softmax.row = NULL;
-    for (; b < to; b++) attn__small_entry(w, b, &g);
-    attn__small_flush(w, &g);
-    w->empty[i] = g.empty;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -7213,41 +7236,9 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 #endif
 }
 
-/* Runs a call with little to do, on one thread, or on several when there are entries for each.
-   Returns 0 when it is no such call. Its memory is on the stack, but what the caller gave is
-   checked. */
-static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s, attn_status *status,
-                           attn__why *why)
-{
-    attn__small_work w;
-    size_t empty = 0;
-    int threads, i;
-    w.kernels = attn__table(a->backend);
-    w.ranges = a->causal != ATTN_CAUSAL_NONE || a->window_left > 0 || a->window_right > 0;
-    w.described = ((size_t)a->mask | (size_t)a->keep | (size_t)a->bias | (size_t)a->alibi_slopes |
-                   (size_t)a->lse) != 0 || a->softcap > 0.0f;
-    if (!attn__small_fits(a, s, &w)) return 0;
-    threads = attn__threads(a, s, s->n_k);
-    if (threads > 1 && s->batch < 4 * threads) return 0;
-    /* attn_check plans every call: what it finds too large is none for here, either. */
-    if ((threads > 1 || (s->batch | s->n_q | s->heads | s->v_head_dim) > 0x1ff) &&
-        attn__plan_bytes(a, s) == (size_t)-1)
-        return 0;
-    if (a->work && (*status = attn__check_work(a, attn__small_bytes(a, s), why)) != ATTN_OK)
-        return 1;
-    w.a = a;
-    w.s = s;
-    w.tasks = threads > 1 ? attn__min(4 * threads, ATTN__SMALL_TASKS) : 1;
-    attn__run(threads > 1 ? a->exec : NULL, w.tasks, attn__small_task, &w);
-    for (i = 0; i < w.tasks; i++) empty += w.empty[i];
-    if (a->masked_rows) *a->masked_rows = empty;
-    *status = ATTN_OK;
-    return 1;
-}
-
 /* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
    NULL. */
-static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
                                   size_t room_size, attn__why *why)
 {
     attn__plan plan;
@@ -7255,7 +7246,6 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__small_run(a, s, &status, why)) return status;
     if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
     if (s->batch == 0 || s->n_q == 0) {
@@ -7275,7 +7265,7 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
 }
 
 /* Every public call that attends, but the steps, comes here and has opened `why`. */
-static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
+static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
                                          attn__why *why)
 {
     attn__shape s;
@@ -7284,7 +7274,7 @@ static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t 
     return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
 }
 
-ATTNDEF ATTN__NEAR attn_status attn_sdpa(const attn_args *a)
+ATTNDEF attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
@@ -10222,10 +10212,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
-#define attn__reduce_four ATTN__FN(reduce_four)      /* sum_lanes, or max_lane, of four vectors */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
-#define attn__quarters    ATTN__FN(quarters)         /* p[lane / 4][at + lane % 4] */
 #define attn__turn        ATTN__FN(turn)             /* x[c]: floats c of r0..r3, in each quarter */
 
 #if ATTN__ISA == 2
@@ -10458,23 +10446,6 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 }
-/* to[0..3] = sum_lanes, or max_lane, of a, b, c, d: one tree for all, the same additions as four */
-ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec b, attn__vec c,
-                               attn__vec d)
-{
-#define ATTN__OP(x, y) (max ? _mm256_max_ps(x, y) : _mm256_add_ps(x, y))
-#define ATTN__HALVES(a, b, which) _mm256_permute2f128_ps(a, b, which)
-    /* lanes +4: ab holds 4 lanes of a and 4 of b; then +2: pairs a a c c b b d d; then +1 */
-    const __m256 ab = ATTN__OP(ATTN__HALVES(a, b, 0x20), ATTN__HALVES(a, b, 0x31));
-    const __m256 cd = ATTN__OP(ATTN__HALVES(c, d, 0x20), ATTN__HALVES(c, d, 0x31));
-    const __m256 x = ATTN__OP(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
-    const __m256 y = ATTN__OP(x, _mm256_shuffle_ps(x, x, 0xb1));
-    const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
-    /* results stand at lanes 0, 4, 2, 6 */
-    _mm_storeu_ps(to, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(y, order)));
-#undef ATTN__OP
-#undef ATTN__HALVES
-}
 ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
@@ -10484,11 +10455,6 @@ ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, 
     x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
     x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
     x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
-}
-ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
-{
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p[0] + at)),
-                                _mm_loadu_ps(p[1] + at), 1);
 }
 /* four floats of row i in the low half, of row i + 4 in the high one */
 ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
@@ -10608,23 +10574,6 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
     const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
     return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
 }
-ATTN__V void attn__reduce_four(float *to, const int max, attn__vec a, attn__vec b, attn__vec c,
-                               attn__vec d)
-{
-#define ATTN__OP(x, y) (max ? _mm512_max_ps(x, y) : _mm512_add_ps(x, y))
-#define ATTN__QUARTERS(a, b, which) _mm512_shuffle_f32x4(a, b, which)
-    /* lanes +8: ab holds 8 lanes of a, 8 of b; then +4: 4 lanes of each, a b c d; then +2, +1 */
-    const __m512 ab = ATTN__OP(ATTN__QUARTERS(a, b, 0x44), ATTN__QUARTERS(a, b, 0xee));
-    const __m512 cd = ATTN__OP(ATTN__QUARTERS(c, d, 0x44), ATTN__QUARTERS(c, d, 0xee));
-    const __m512 x = ATTN__OP(ATTN__QUARTERS(ab, cd, 0x88), ATTN__QUARTERS(ab, cd, 0xdd));
-    const __m512 y = ATTN__OP(x, _mm512_shuffle_ps(x, x, 0x4e));
-    const __m512 z = ATTN__OP(y, _mm512_shuffle_ps(y, y, 0xb1));
-    /* results stand at the first lanes of the quarters */
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm_storeu_ps(to, _mm256_castps256_ps128(ATTN__FN(low)(_mm512_permutexvar_ps(order, z))));
-#undef ATTN__OP
-#undef ATTN__QUARTERS
-}
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
@@ -10642,13 +10591,6 @@ ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, 
     x[1] = _mm512_shuffle_ps(t0, t2, 0xee);
     x[2] = _mm512_shuffle_ps(t1, t3, 0x44);
     x[3] = _mm512_shuffle_ps(t1, t3, 0xee);
-}
-ATTN__V attn__vec attn__quarters(const float *const *p, ptrdiff_t at)
-{
-    attn__vec x = _mm512_castps128_ps512(_mm_loadu_ps(p[0] + at));
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[1] + at), 1);
-    x = _mm512_insertf32x4(x, _mm_loadu_ps(p[2] + at), 2);
-    return _mm512_insertf32x4(x, _mm_loadu_ps(p[3] + at), 3);
 }
 /* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
  * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
@@ -11019,7 +10961,7 @@ ATTN__V void ATTN__FN(read_ahead)(const int streams, const float *p, const int n
 
 /* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
 /* to = from * by, row by row */
-static ATTN__NEAR ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
+static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
                                          ptrdiff_t from_row, int rows, int n, float by)
 {
     const attn__vec factor = attn__vset(by);
@@ -11220,7 +11162,7 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
 /* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components,
  * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the
  * components are copied first. Lanes behind `last` repeat that key. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
     float *c, ptrdiff_t c_row)
 {
@@ -11320,16 +11262,20 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     }
 }
 
-/* One query against the last n keys. The other lanes of their panel, which has `room`, get a 0:
- * they will be hidden, but are looked at before. */
-ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  int n, int room)
+/* One query of one or two heads (q1, k1, c1) against the last n keys. The other lanes of their
+ * panel, which has `room`, get a 0: they will be hidden, but are looked at before. */
+ATTN__V void ATTN__FN(score_rest)(const int heads, const attn__gemm *g, const float *q,
+                                  const float *q1, const float *k, const float *k1, float *c,
+                                  float *c1, int n, int room)
 {
     int x;
-    for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
+    for (x = 0; x < room; x += ATTN__LANES) {
+        attn__vstore(c + x, attn__vset(0.0f));
+        if (heads > 1) attn__vstore(c1 + x, attn__vset(0.0f));
+    }
     for (x = 0; x < n; x += ATTN__LANES)
-        ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c,
-                             attn__min(ATTN__LANES, n - x) - 1, NULL);
+        ATTN__FN(score_tile)(1, heads, 1, g, q, q1, k + x * g->b_step, k1 + x * g->b_step, c + x,
+                             c1 + x, attn__min(ATTN__LANES, n - x) - 1, NULL);
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
@@ -11384,12 +11330,13 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, 
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
             next = ATTN__FN(next_keys)(g, n + more, j, heads, i, pair, b_head);
             /* A tile would read more keys, so the last ones are taken query by query. */
-            if (many - x < take)
-                for (r = 0; r < g->rows * pair; r++)
-                    ATTN__FN(score_rest)(g, q + (pair > 1 ? r * a_head : r * g->a_row),
-                                         k + (pair > 1 ? r * b_head : 0),
-                                         c + (pair > 1 ? r * c_head : r * g->c_row), many - x,
-                                         16 - x);
+            if (many - x < take && pair > 1)
+                ATTN__FN(score_rest)(2, g, q, q + a_head, k, k + b_head, c, c + c_head, many - x,
+                                     16 - x);
+            else if (many - x < take)
+                for (r = 0; r < g->rows; r++)
+                    ATTN__FN(score_rest)(1, g, q + r * g->a_row, q, k, k, c + r * g->c_row, c,
+                                         many - x, 16 - x);
             else if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
             else if (take == 16)
@@ -12283,81 +12230,12 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
     return attn__sum_lanes(l0);
 }
 
-#if ATTN__LANES >= 8
-/* ---- both at once, where a chunk has 16 keys at most: one vector (x), or two (x, y) ---------- */
-/* x and y: the panel of row r, hidden keys at -inf */
-ATTN__V void ATTN__FN(panel_hide)(const int kind, const attn__softmax *f, int r, int j,
-                                  attn__vec *x, attn__vec *y)
-{
-    const attn__row *row = f->row ? f->row + r : NULL;
-    const float *s = f->scores + r * ATTN__CHUNK;
-    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-    attn__vec any = attn__vset(0.0f);
-    *x = *y = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
-    if (ATTN__LANES < 16)
-        *y = ATTN__FN(hide)(kind, 0, f, row, s, visible, j + ATTN__LANES, &any);
-    if (kind > 0 ? attn__any_lane(attn__vless(attn__vset(0.0f), any)) : !row || row->lo < row->hi)
-        f->seen[r] = 1;
-}
-
-/* p = exp(s - m), stored; returns the lane sums */
-ATTN__V attn__vec ATTN__FN(panel_exp)(const attn__softmax *f, int r, int j, attn__vec x,
-                                     attn__vec y)
-{
-    const attn__vec m = attn__vset(f->m[r]);
-    const attn__vec top = attn__zero_where(attn__same_bits(m, attn__vset(-attn__inf())), m);
-    float *s = f->scores + r * ATTN__CHUNK + j;
-    x = ATTN__FN(vexp)(attn__vsub(x, top));
-    attn__vstore(s, x);
-    if (ATTN__LANES == 16) return x;
-    y = ATTN__FN(vexp)(attn__vsub(y, top));
-    attn__vstore(s + ATTN__LANES, y);
-    return attn__vadd(x, y);
-}
-
-/* Four rows side by side, so that their trees share instructions. Behind the last row it is
- * taken again: what it writes is the same. */
-ATTN__V void ATTN__FN(panels)(const int kind, const attn__softmax *f, int j)
-{
-    const int last = f->rows - 1;
-    int r;
-    for (r = 0; r <= last; r += 4) {
-        const int r1 = attn__min(r + 1, last), r2 = attn__min(r + 2, last);
-        const int r3 = attn__min(r + 3, last);
-        attn__vec x0, x1, x2, x3, y0, y1, y2, y3;
-        ATTN__FN(panel_hide)(kind, f, r, j, &x0, &y0);
-        ATTN__FN(panel_hide)(kind, f, r1, j, &x1, &y1);
-        ATTN__FN(panel_hide)(kind, f, r2, j, &x2, &y2);
-        ATTN__FN(panel_hide)(kind, f, r3, j, &x3, &y3);
-        if (ATTN__LANES == 16)
-            attn__reduce_four(f->m + r, 1, x0, x1, x2, x3);
-        else
-            attn__reduce_four(f->m + r, 1, attn__vmax(x0, y0), attn__vmax(x1, y1),
-                              attn__vmax(x2, y2), attn__vmax(x3, y3));
-        x0 = ATTN__FN(panel_exp)(f, r, j, x0, y0);
-        x1 = ATTN__FN(panel_exp)(f, r1, j, x1, y1);
-        x2 = ATTN__FN(panel_exp)(f, r2, j, x2, y2);
-        attn__reduce_four(f->l + r, 0, x0, x1, x2, ATTN__FN(panel_exp)(f, r3, j, x3, y3));
-    }
-}
-#endif
-
 /* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
  * waits for its own maximum. */
 static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
     const attn__runs *runs = &f->runs;
     int r, i;
-#if ATTN__LANES >= 8
-    /* 16 keys: whether there are arrays is decided once for all rows. One or two rows gain nothing
-       side by side. */
-    if (f->rows > 2 && f->simple && runs->n == 1 &&
-        runs->hi[0] - runs->lo[0] == ATTN__PANEL) {
-        if (f->arrays) ATTN__FN(panels)(1, f, runs->lo[0]);
-        else ATTN__FN(panels)(0, f, runs->lo[0]);
-        return;
-    }
-#endif
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
@@ -12378,6 +12256,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
                                         float *a, float *b, int n)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
+    attn__vec L1;
     int r;
     for (r = 0; r < n; r += ATTN__LANES) {
         const attn__vec M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
@@ -12387,8 +12266,9 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
         const attn__vec fb = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
         attn__vstore(a + r, fa);
         attn__vstore(b + r, fb);
-        attn__vstore(L + r, attn__vfma(attn__vload(L + r), fa, attn__vmul(attn__vload(l + r), fb)));
-        attn__vstore(M + r, M1);
+        L1 = attn__vfma(attn__vload(L + r), fa, attn__vmul(attn__vload(l + r), fb));
+        ATTN__FN(store_part)(L + r, L1, n - r);
+        ATTN__FN(store_part)(M + r, M1, n - r);
     }
 }
 
@@ -12430,374 +12310,13 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
     }
 }
 
-#if ATTN__ISA == 2
-#define ATTN__SMALL 0              /* processors without AVX2 are old, and this is 8 KB of code */
-#else
-#define ATTN__SMALL ATTN__FN(at_once)
-/* ---- a few rows over a few keys: from queries to outputs in one go --------------------------- */
-/* Scores of `rows` rows (1 or 4) from row r on, against one vector of keys from `key` on; lanes
- * behind `last` repeat that key. shared: all four read the same keys, which are transposed once.
- * s0..s3 are the chains of the rows. */
-ATTN__V void ATTN__FN(small_vector)(const int rows, const int shared, const attn__small *f, int r,
-                                    const float *q, float *s, int key, int last)
-{
-    const ptrdiff_t row = f->k_row, at = key * row;
-    const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
-    const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
-    attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
-    int t;
-#define ATTN__DOT(i, chain, k) \
-    chain = ATTN__FN(dot)(chain, q + (i) * ATTN__SMALL_DIM, x, ATTN__TRANSPOSED); \
-    k += ATTN__TRANSPOSED
-    for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
-        attn__transpose(x, k0, row, last);
-        ATTN__DOT(0, s0, k0);
-        if (rows == 1) continue;
-        if (!shared) attn__transpose(x, k1, row, last);
-        ATTN__DOT(1, s1, k1);
-        if (!shared) attn__transpose(x, k2, row, last);
-        ATTN__DOT(2, s2, k2);
-        if (!shared) attn__transpose(x, k3, row, last);
-        ATTN__DOT(3, s3, k3);
-    }
-#undef ATTN__DOT
-    s += key;
-    attn__vstore(s, s0);
-    if (rows > 1) attn__vstore(s + ATTN__SMALL_KEYS, s1);
-    if (rows > 1) attn__vstore(s + 2 * ATTN__SMALL_KEYS, s2);
-    if (rows > 1) attn__vstore(s + 3 * ATTN__SMALL_KEYS, s3);
-}
-
-/* Scores of one row against two vectors of keys at k, since a chain alone waits for itself at every
- * step. Lanes of the second behind `last` repeat that key. */
-ATTN__V void ATTN__FN(small_pair)(const attn__small *f, const float *k, const float *q, float *s,
-                                  int last)
-{
-    const ptrdiff_t row = f->k_row;
-    const float *k1 = k + ATTN__LANES * row;
-    attn__vec s0 = attn__vset(0.0f), s1 = s0, x[ATTN__TRANSPOSED];
-    int t;
-    for (t = f->head_dim / ATTN__TRANSPOSED; t > 0; t--, q += ATTN__TRANSPOSED) {
-        attn__transpose(x, k, row, ATTN__LANES - 1);
-        s0 = ATTN__FN(dot)(s0, q, x, ATTN__TRANSPOSED);
-        attn__transpose(x, k1, row, last);
-        s1 = ATTN__FN(dot)(s1, q, x, ATTN__TRANSPOSED);
-        k += ATTN__TRANSPOSED;
-        k1 += ATTN__TRANSPOSED;
-    }
-    attn__vstore(s, s0);
-    attn__vstore(s + ATTN__LANES, s1);
-}
-
-/* Scores of row r against two vectors of keys from `key` on, or so much as there is. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_row)(const attn__small *f, int r,
-                                                            const float *q, float *s, int key)
-{
-    const float *k = f->k[r] + key * f->k_row;
-    const int left = f->hi - key;
-    if (left <= ATTN__LANES)
-        ATTN__FN(small_vector)(1, 0, f, r, q, s, key, left - 1);
-    else
-        ATTN__FN(small_pair)(f, k, q, s + key, attn__min(ATTN__LANES, left - ATTN__LANES) - 1);
-}
-
-#if ATTN__LANES > 4
-/* Scores of ATTN__LANES / 4 rows against their last keys from `key` on, four at most: a quarter of
- * a vector for each row. y: a few components of these queries; x: of a key in each lane. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_few)(const attn__small *f, int r,
-                                                            const float *q, float *s, int key)
-{
-    const ptrdiff_t row = f->k_row, last = f->hi - key - 1;
-    const ptrdiff_t at1 = last < 1 ? 0 : row, at2 = last < 2 ? at1 : 2 * row;
-    const ptrdiff_t at3 = last < 3 ? at2 : 3 * row;
-    const int end = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED;
-    const float *k[ATTN__LANES / 4], *queries[ATTN__LANES / 4];
-    attn__vec chain = attn__vset(0.0f), x[4], y[4];
-    float lane[ATTN__LANES];
-    int i, t;
-    for (i = 0; i < ATTN__LANES / 4; i++) {
-        k[i] = f->k[r + i] + key * row;
-        queries[i] = q + i * ATTN__SMALL_DIM;
-    }
-    for (t = 0; t < end; t += 4) {
-        y[0] = attn__quarters(queries, t);
-        attn__turn(x, attn__quarters(k, t), attn__quarters(k, t + at1), attn__quarters(k, t + at2),
-                   attn__quarters(k, t + at3));
-        attn__turn(y, y[0], y[0], y[0], y[0]);
-        chain = attn__vfma(y[0], x[0], chain);
-        chain = attn__vfma(y[1], x[1], chain);
-        chain = attn__vfma(y[2], x[2], chain);
-        chain = attn__vfma(y[3], x[3], chain);
-    }
-    attn__vstore(lane, chain);
-    for (i = 0; i < ATTN__LANES / 4; i++)
-        memcpy(s + i * ATTN__SMALL_KEYS + key, lane + 4 * i, 4 * sizeof(float));
-}
-#endif
-
-/* Scores of `rows` rows (1 or 4) against two vectors of a panel of a cache, at k0 in that of row r;
- * with 16 lanes it is one vector. a and b hold the chains of both. */
-ATTN__V void ATTN__FN(small_panel)(const int rows, const attn__small *f, int r, ptrdiff_t at,
-                                   const float *q, float *s)
-{
-    const float *k0 = f->k[r] + at, *k1 = rows > 1 ? f->k[r + 1] + at : k0;
-    const float *k2 = rows > 1 ? f->k[r + 2] + at : k0, *k3 = rows > 1 ? f->k[r + 3] + at : k0;
-    const float *end = q + f->head_dim;
-    attn__vec a0 = attn__vset(0.0f), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
-    for (; q < end; q++) {
-        const attn__vec y0 = attn__vset(q[0]);
-        a0 = attn__vfma(y0, attn__vload(k0), a0);
-        if (ATTN__LANES < 16) b0 = attn__vfma(y0, attn__vload(k0 + ATTN__LANES), b0);
-        if (rows > 1) {
-            const attn__vec y1 = attn__vset(q[ATTN__SMALL_DIM]);
-            const attn__vec y2 = attn__vset(q[2 * ATTN__SMALL_DIM]);
-            const attn__vec y3 = attn__vset(q[3 * ATTN__SMALL_DIM]);
-            a1 = attn__vfma(y1, attn__vload(k1), a1);
-            if (ATTN__LANES < 16) b1 = attn__vfma(y1, attn__vload(k1 + ATTN__LANES), b1);
-            a2 = attn__vfma(y2, attn__vload(k2), a2);
-            if (ATTN__LANES < 16) b2 = attn__vfma(y2, attn__vload(k2 + ATTN__LANES), b2);
-            a3 = attn__vfma(y3, attn__vload(k3), a3);
-            if (ATTN__LANES < 16) b3 = attn__vfma(y3, attn__vload(k3 + ATTN__LANES), b3);
-            k1 += ATTN__PANEL;
-            k2 += ATTN__PANEL;
-            k3 += ATTN__PANEL;
-        }
-        k0 += ATTN__PANEL;
-    }
-#define ATTN__STORE(i, a, b) \
-    attn__vstore(s + (i) * ATTN__SMALL_KEYS, a); \
-    if (ATTN__LANES < 16) attn__vstore(s + (i) * ATTN__SMALL_KEYS + ATTN__LANES, b)
-    ATTN__STORE(0, a0, b0);
-    if (rows == 1) return;
-    ATTN__STORE(1, a1, b1);
-    ATTN__STORE(2, a2, b2);
-    ATTN__STORE(3, a3, b3);
-#undef ATTN__STORE
-}
-
-/* Scores of `rows` rows from row r on against the keys in panels of a cache; returns how many keys
- * these are. */
-ATTN__V int ATTN__FN(small_panels)(const int rows, const attn__small *f, int r, const float *q,
-                                   float *s)
-{
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : ATTN__LANES;
-    int key;
-    for (key = f->lo; key < f->finished && key < f->hi; key += two)
-        ATTN__FN(small_panel)(rows, f, r, key / ATTN__PANEL * ATTN__PANEL * (ptrdiff_t)f->head_dim
-                              + key % ATTN__PANEL, q, s + key);
-    return key;
-}
-
-/* Scores of the same rows against the keys behind them, which are rows of memory. */
-ATTN__V void ATTN__FN(small_scores)(const int rows, const int shared, const attn__small *f, int r,
-                                    const float *q, float *s, int key)
-{
-    const int whole = f->head_dim / ATTN__TRANSPOSED * ATTN__TRANSPOSED, same = shared ? rows : 1;
-    const int first = key;
-    int i;
-    if (shared)
-        for (; key < f->hi; key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key,
-                                   attn__min(ATTN__LANES, f->hi - key) - 1);
-    /* Four rows together have code of their own for whole vectors alone. */
-    else if (rows > 1)
-        for (; key + ATTN__LANES <= f->hi; key += ATTN__LANES)
-            ATTN__FN(small_vector)(rows, shared, f, r, q, s, key, ATTN__LANES - 1);
-#if ATTN__LANES > 4
-    if (rows > 1 && key < f->hi && key + 4 >= f->hi) {
-        for (i = 0; i < rows; i += ATTN__LANES / 4)
-            ATTN__FN(small_few)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
-        key = f->hi;
-    }
-#endif
-    for (; key < f->hi; key += 2 * ATTN__LANES)
-        for (i = 0; i < rows; i++)
-            ATTN__FN(small_row)(f, r + i, q + i * ATTN__SMALL_DIM, s + i * ATTN__SMALL_KEYS, key);
-    if (f->head_dim % ATTN__TRANSPOSED == 0) return;
-    for (key = first; key < f->hi; key += ATTN__LANES)
-        for (i = 0; i < rows; i += same)
-            ATTN__FN(score_end)(f->head_dim - whole, same, q + i * ATTN__SMALL_DIM + whole,
-                                ATTN__SMALL_DIM, f->k[r + i] + key * f->k_row + whole, f->k_row,
-                                attn__min(ATTN__LANES, f->hi - key) - 1,
-                                s + i * ATTN__SMALL_KEYS + key, ATTN__SMALL_KEYS);
-}
-
-/* Scores of a row to probabilities, in place; returns their sum. As softmax does it: lane sums by
- * key mod 16, then the tree. Vectors without a key are left out, since zeros change no sum. */
-ATTN__V float ATTN__FN(small_softmax)(float *s, int n)
-{
-    const attn__vec none = attn__vset(-attn__inf());
-    attn__vec largest = none, top, l[4];
-    int j, i;
-    for (j = 0; j + ATTN__LANES <= n; j += ATTN__LANES)
-        largest = attn__vmax(largest, attn__vload(s + j));
-    if (j < n) {
-        const attn__vmask hidden = attn__vless(attn__vset((float)(n - 1)), ATTN__FN(vindex)(j));
-        const attn__vec x = attn__choose(hidden, none, attn__vload(s + j));
-        attn__vstore(s + j, x);
-        largest = attn__vmax(largest, x);
-    }
-    top = attn__vset(attn__max_lane(largest));
-    top = attn__zero_where(attn__same_bits(top, none), top);
-    l[0] = l[1] = l[2] = l[3] = attn__vset(0.0f);
-    for (j = 0; j < n; j += ATTN__PANEL)
-        for (i = 0; i < ATTN__PANEL / ATTN__LANES; i++) {
-            float *at = s + j + i * ATTN__LANES;
-            attn__vec p;
-            if (j + i * ATTN__LANES >= n) break;
-            p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top));
-            attn__vstore(at, p);
-            l[i] = attn__vadd(l[i], p);
-        }
-    if (ATTN__LANES < 8) { l[0] = attn__vadd(l[0], l[2]); l[1] = attn__vadd(l[1], l[3]); }
-    if (ATTN__LANES < 16) l[0] = attn__vadd(l[0], l[1]);
-    return attn__sum_lanes(l[0]);
-}
-
-/* `vecs` vectors of a row's outputs (8, 4 or 1) over n keys, divided by the sum of its
- * probabilities p. Keys that are not visible are left out (NULL: all are). A single vector may have
- * only `left` columns. */
-ATTN__V void ATTN__FN(small_columns)(const int vecs, int n, const float *p, const float *visible,
-                                     const float *v, ptrdiff_t v_row, float *out, int left,
-                                     attn__vec sum)
-{
-    attn__vec c0 = attn__vset(0.0f), c1 = c0, c2 = c0, c3 = c0, c4 = c0, c5 = c0, c6 = c0, c7 = c0;
-    int j;
-#define ATTN__AT(i) ((i) * ATTN__LANES)
-    for (j = 0; j < n; j++, v += v_row) {
-        const attn__vec x = attn__vset(p[j]);
-        if (visible && visible[j] == 0.0f) continue;
-        if (vecs == 1) { c0 = attn__vfma(x, attn__load_part(v, left), c0); continue; }
-        c0 = attn__vfma(x, attn__vload(v), c0);
-        c1 = attn__vfma(x, attn__vload(v + ATTN__AT(1)), c1);
-        c2 = attn__vfma(x, attn__vload(v + ATTN__AT(2)), c2);
-        c3 = attn__vfma(x, attn__vload(v + ATTN__AT(3)), c3);
-        if (vecs < 8) continue;
-        c4 = attn__vfma(x, attn__vload(v + ATTN__AT(4)), c4);
-        c5 = attn__vfma(x, attn__vload(v + ATTN__AT(5)), c5);
-        c6 = attn__vfma(x, attn__vload(v + ATTN__AT(6)), c6);
-        c7 = attn__vfma(x, attn__vload(v + ATTN__AT(7)), c7);
-    }
-#define ATTN__PUT(i, c) attn__vstore(out + ATTN__AT(i), ATTN__FN(vclean)(attn__vdiv(c, sum)))
-    if (vecs == 1) {
-        ATTN__FN(store_part)(out, ATTN__FN(vclean)(attn__vdiv(c0, sum)), left);
-        return;
-    }
-    ATTN__PUT(0, c0);
-    ATTN__PUT(1, c1);
-    ATTN__PUT(2, c2);
-    ATTN__PUT(3, c3);
-    if (vecs < 8) return;
-    ATTN__PUT(4, c4);
-    ATTN__PUT(5, c5);
-    ATTN__PUT(6, c6);
-    ATTN__PUT(7, c7);
-#undef ATTN__PUT
-#undef ATTN__AT
-}
-
-/* The outputs of row r over n keys from v on, whose probabilities p add up to `sum`; visible NULL:
- * all of them are. */
-ATTN__V void ATTN__FN(small_output)(const attn__small *f, int r, int n, const float *p,
-                                    const float *visible, const float *v, float sum)
-{
-    const ptrdiff_t row = f->v_row;
-    const attn__vec by = attn__vset(sum);
-    const int end = f->v_head_dim;
-    float *out = f->out[r];
-    int x = 0;
-    if (visible) {
-        for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
-            ATTN__FN(small_columns)(4, n, p, visible, v + x, row, out + x, 0, by);
-        for (; x < end; x += ATTN__LANES)
-            ATTN__FN(small_columns)(1, n, p, visible, v + x, row, out + x, end - x, by);
-        return;
-    }
-    for (; x + 8 * ATTN__LANES <= end; x += 8 * ATTN__LANES)
-        ATTN__FN(small_columns)(8, n, p, NULL, v + x, row, out + x, 0, by);
-    for (; x + 4 * ATTN__LANES <= end; x += 4 * ATTN__LANES)
-        ATTN__FN(small_columns)(4, n, p, NULL, v + x, row, out + x, 0, by);
-    for (; x < end; x += ATTN__LANES)
-        ATTN__FN(small_columns)(1, n, p, NULL, v + x, row, out + x, end - x, by);
-}
-
-/* The outputs of all rows, from their probabilities p and the sums of these. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f,
-                                                                           const float *p,
-                                                                           const float *visible,
-                                                                           const float *sum)
-{
-    int r;
-    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS) {
-        const attn__softmax *softmax = f->softmax;
-        const int lo = softmax ? softmax->row[r].lo : 0, hi = softmax ? softmax->row[r].hi : f->n;
-        if (softmax && !softmax->seen[r]) continue;
-        ATTN__FN(small_output)(f, r, hi - lo, p + lo,
-                               visible ? visible + r * ATTN__SMALL_KEYS + lo : NULL,
-                               f->v[r] + lo * f->v_row, sum[r]);
-    }
-}
-
-/* Scores s to outputs, of rows that do not all see everything. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f,
-                                                                             float *s)
-{
-    float visible[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
-    attn__softmax softmax = *f->softmax;
-    const int end = (f->hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
-    int r, j;
-    /* The soft-max takes whole panels; the last one may have a vector without scores. */
-    for (r = 0; r < f->rows; r++)
-        for (j = end - ATTN__PANEL; j < end; j += ATTN__LANES)
-            if (j >= f->hi) attn__vstore(s + r * ATTN__SMALL_KEYS + j, attn__vset(0.0f));
-    softmax.scores = s;
-    softmax.visible = softmax.arrays ? visible : NULL;
-    softmax.rows = f->rows;
-    softmax.runs.n = 1;
-    softmax.runs.lo[0] = f->lo;
-    softmax.runs.hi[0] = end;
-    ATTN__FN(softmax)(&softmax);
-    ATTN__FN(small_outputs)(f, s, softmax.visible, softmax.l);
-}
-
-static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
-{
-    float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
-    float sum[ATTN__SMALL_ROWS];
-    int r;
-    for (r = 0; r < f->rows; r++)
-        ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
-    for (r = 0; r < f->rows;) {
-        const int rows = f->rows - r >= 4 ? 4 : 1;
-        const int shared = rows == 4 && f->k[r] == f->k[r + 1] && f->k[r] == f->k[r + 2] &&
-                           f->k[r] == f->k[r + 3];
-        const float *q0 = q + r * ATTN__SMALL_DIM;
-        float *s0 = s + r * ATTN__SMALL_KEYS;
-        const int key = rows == 4 ? ATTN__FN(small_panels)(4, f, r, q0, s0)
-                                  : ATTN__FN(small_panels)(1, f, r, q0, s0);
-        if (shared) ATTN__FN(small_scores)(4, 1, f, r, q0, s0, key);
-        else if (rows == 4) ATTN__FN(small_scores)(4, 0, f, r, q0, s0, key);
-        else ATTN__FN(small_scores)(1, 0, f, r, q0, s0, key);
-        r += rows;
-    }
-    if (f->softmax) {
-        ATTN__FN(small_described)(f, s);
-        return;
-    }
-    for (r = 0; r < f->rows; r++)
-        sum[r] = ATTN__FN(small_softmax)(s + r * ATTN__SMALL_KEYS, f->n);
-    ATTN__FN(small_outputs)(f, s, NULL, sum);
-}
-
-#endif
-
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen), ATTN__SMALL
+    ATTN__FN(widen)
 };
 
 #undef ATTN__FN
@@ -12808,7 +12327,6 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__SLOW
 #undef ATTN__PIECES
 #undef ATTN__CHAIN
-#undef ATTN__SMALL
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 

@@ -30,18 +30,13 @@ static const struct {
 } paths[] = {
     {"scalar", "packed rows cache split select", 2, 2, 5, 6, PLAIN_C},
     {"packed", "rows masked select split scalar cache one_row", 2, 2, 60, 70, 0},
-    {"rows", "packed masked select split scalar cache one_row small", 2, 2, 9, 20, 0},
-    {"one_row", "packed masked select split group small", 2, 2, 1, 140, 0},
-    {"group", "packed split one_row small", 4, 2, 2, 140, 0},
-    {"small", "rows item", 2, 2, 1, 40, 0},
-    {"small", "group item", 4, 2, 2, 40, 0},
-    {"small", "cache item", 4, 2, 2, 40, CACHED},
-    {"small", "rows item", 4, 2, 50, 8, 0},
-    {"small", "masked item", 2, 2, 8, 16, HOLES},
-    {"small", "masked item", 4, 2, 2, 120, BIASED | FAR},
-    {"small", "select item", 4, 2, 2, 40, HOLES | DIRTY | CACHED},
-    {"small", "select item", 1, 1, 77, 16, FAR | DIRTY},
-    {"rows", "small packed", 4, 2, 2, 64, WIDE},
+    {"rows", "packed masked select split scalar cache one_row", 2, 2, 9, 20, 0},
+    {"one_row", "packed masked select split group", 2, 2, 1, 140, 0},
+    {"group", "packed split one_row", 4, 2, 2, 140, 0},
+    {"rows", "packed masked", 2, 2, 1, 1, 0},
+    {"cache", "rows split", 4, 2, 2, 40, CACHED},
+    {"masked", "packed split", 4, 2, 2, 120, BIASED | FAR},
+    {"rows", "packed", 4, 2, 2, 64, WIDE},
     {"cache", "packed rows split", 4, 2, 30, 200, CACHED},
     {"cache", "packed rows split group", 2, 2, 1, 200, CACHED},
     {"split", "scalar packed", 2, 1, 1, 700, WIDE},
@@ -136,8 +131,7 @@ static long items_of(attn_backend backend, const int *rows, int batch, int n_q, 
     for (int b = 0; b < batch; b++) q_cum[b + 1] = q_cum[b] + rows[b], k_cum[b + 1] = k_cum[b] + 16;
     a.q = q, a.k = a.v = k, a.out = out, a.batch = batch, a.n_q = n_q, a.heads = RAGGED_HEADS, a.head_dim = RAGGED_DIM;
     a.backend = backend;
-    a.sinks = q;                                            /* so little to do takes no items without them */
-    if (padded) a.q_lengths = rows, a.n_k = 16;
+        if (padded) a.q_lengths = rows, a.n_k = 16;
     else a.q_cum = q_cum, a.k_cum = k_cum;
     counters_clear();
     CHECK(attn_sdpa(&a) == ATTN_OK);
@@ -218,7 +212,7 @@ static void test_slots(void)
         }
 }
 
-/* ---- 4  calls with little to do ------------------------------------------------------------------------------ */
+/* ---- 4  calls with little to do: nothing is so small that a tail, a mask or a length may be forgotten --------- */
 
 /* What a random small call reads and writes; every buffer ends at a guard page. */
 typedef struct little {
@@ -380,13 +374,12 @@ static size_t little_run(little *l, int x, attn_backend backend, int lse)
     return masked;
 }
 
-/* The scalar backend knows no short way: others must give the same bits, count the same empty rows, need as much memory
-   as they say, and refuse one byte less. */
-static void test_small(void)
+/* Every backend must give the bits of the scalar one, count the same empty rows, need as much memory as it says, and
+   refuse one byte less. */
+static void test_little(void)
 {
     attn_backend list[16];
     const int n = test_one_answer_backends(list, 16);
-    long taken = 0, calls = 0;
     rng r = rng_make(test_seed + 14);
     for (int i = 0; i < 600 * test_scale && !test_failed(); i++) {
         little l;
@@ -395,13 +388,10 @@ static void test_small(void)
         const size_t masked = little_run(&l, 1, ATTN_SCALAR, lse);
         for (int y = 0; y < n; y++) {
             void *work;
-            if (list[y] == ATTN_SCALAR || list[y] == ATTN_SSE2) continue;                /* they have no short way */
-            counters_clear();
+            if (list[y] == ATTN_SCALAR) continue;
             CHECK(little_run(&l, 0, list[y], lse) == masked);
-            taken += attn_counters[ATTN__C_SMALL] > 0;
-            calls++;
             CHECKF(same_bits(l.out[0], l.out[1], l.n_out) && same_bits(l.lse[0], l.lse[1], l.n_lse),
-                   "seed %llu, call %d, %s: the short way gives other bits", (unsigned long long)test_seed, i,
+                   "seed %llu, call %d, %s: other bits", (unsigned long long)test_seed, i,
                    attn_backend_name(list[y]));
             l.a.backend = list[y];
             l.a.out = l.out[0];
@@ -415,7 +405,6 @@ static void test_small(void)
         }
         little_free(&l);
     }
-    CHECKF(taken * 4 > calls, "%ld of %ld calls took the short way", taken, calls);
 }
 
 /* ---- 5  the short check passes only what the long one passes, and says the same of it ------------------------- */
@@ -505,12 +494,67 @@ static void test_plain(void)
     CHECKF(passed > refused / 4 && refused > passed / 4, "%ld passed, %ld did not", passed, refused);
 }
 
+/* ---- 6  entries that read the same keys -------------------------------------------------------------------- */
+
+enum { SHARED_BATCH = 6, SHARED_KEYS = 300, SHARED_HEADS = 2, SHARED_DIM = 16 };
+
+/* Entries that begin with the same keys share blocks, also where they stand apart in the batch; and only where that
+   leaves enough blocks for the threads. */
+static const struct { const char *what; int map[SHARED_BATCH], width, batch; long shared, items; } shared_calls[] = {
+    {"beams of one memory", {0, 0, 0, 0, 0, 0}, 1, SHARED_BATCH, 1, 1},
+    {"two memories, in turns", {1, 0, 1, 0, 1, 0}, 1, SHARED_BATCH, 1, 2},
+    {"each its own", {0, 1, 2, 3, 4, 5}, 1, SHARED_BATCH, 0, SHARED_BATCH},
+    {"one entry", {0, 0, 0, 0, 0, 0}, 1, 1, 0, 1},
+    {"one memory, two threads: two halves of two heads", {0, 0, 0, 0, 0, 0}, 2, SHARED_BATCH, 1, 4},
+    {"one memory, eight threads: all by themselves", {0, 0, 0, 0, 0, 0}, 8, SHARED_BATCH, 0, 12},
+};
+
+static void shared_call(attn_args *a, const char *what, long shared, long items)
+{
+    counters_clear();
+    CHECKF(attn_sdpa(a) == ATTN_OK, "%s: %s", what, refusal_text());
+    CHECKF(attn_counters[ATTN__C_SHARED] == shared, "%s: shared %ld times", what, attn_counters[ATTN__C_SHARED]);
+    CHECKF(attn_counters[ATTN__C_ITEM] == items, "%s: %ld items", what, attn_counters[ATTN__C_ITEM]);
+}
+
+static void test_shared(void)
+{
+    enum { B = SHARED_BATCH, N = SHARED_KEYS, H = SHARED_HEADS, D = SHARED_DIM };
+    static float q[B * H * D], rows[B * N * H * D], out[B * H * D];
+    attn_backend list[16];
+    attn_kv_args how;
+    attn_kv kv;
+    if (test_one_answer_backends(list, 16) < 2) {
+        test_skip("only the scalar backend runs here; it has no blocks");
+        return;
+    }
+    memset(&how, 0, sizeof how);
+    how.batch = B, how.capacity = N, how.kv_heads = H, how.head_dim = D;
+    CHECK(attn_kv_init(&kv, &how) == ATTN_OK && attn_kv_append(&kv, rows, rows, N, NULL, 0) == ATTN_OK);
+    for (size_t x = 0; x < sizeof shared_calls / sizeof *shared_calls; x++) {
+        const attn_exec exec = test_exec(shared_calls[x].width);
+        attn_args a = attn_args_for(shared_calls[x].batch, 1, N, H, D);
+        a.q = q, a.k = a.v = rows, a.out = out, a.backend = list[0], a.exec = &exec;
+        a.k_map = shared_calls[x].map, a.k_batch = B;
+        shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
+        a.kv = &kv, a.k = a.v = NULL, a.n_k = a.k_batch = 0;
+        shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
+    }
+    attn_args a = attn_args_for(B, 1, 0, H, 0);             /* copies share pages, no map says so */
+    a.kv = &kv, a.q = q, a.out = out, a.backend = list[0];
+    shared_call(&a, "pages of their own", 0, B);
+    for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, b < 3 ? N : N - 200) == ATTN_OK);
+    shared_call(&a, "pages in common", 1, 1);
+    attn_kv_free(&kv);
+}
+
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
     {"items", test_items,
      "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
-    {"small", test_small, "a call with little to do that gives other bits, reads too far, or takes too little memory"},
+    {"little", test_little, "a call with little to do that gives other bits, reads too far, or takes too little memory"},
     {"plain", test_plain, "the short check of the usual call letting through what the long one refuses"},
+    {"shared", test_shared, "keys that are read again for each entry that reads them"},
     {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
     {0},
 };

@@ -1,0 +1,251 @@
+/* test_shared.c: entries that read the same keys go through them together (section 8 of attn.h). Whoever reads
+ * beside an entry must not change a bit of it: each entry of a batch is compared with a call for it alone. */
+#include "test.h"
+
+/* ---- 1  random calls over k_map and over caches whose entries have pages in common ------------------------------ */
+
+enum { MOST = 24, KEYS = 420, DIMS = 70 };
+
+typedef struct call {
+    rng r;
+    attn_args a;
+    attn_kv kv;
+    int map[MOST], starts[MOST], lengths[MOST], rows[MOST], pos[MOST];
+    attn_exec exec;
+    float *owned[24];
+    int n_owned;
+} call;
+
+static float *floats(call *t, size_t n)
+{
+    float *x = guard_floats(n ? n : 1);
+    rng_fill(&t->r, x, n);
+    t->owned[t->n_owned++] = x;
+    return x;
+}
+
+static int flip(call *t, int in) { return rng_int(&t->r, 1, in) == 1; }
+
+/* Rows for an append; what a later truncate leaves behind is poison, which nobody may see. */
+static void append(call *t, int entry, int n, int poison)
+{
+    const attn_kv_args *how = &t->kv.shape;
+    const size_t k_row = (size_t)how->kv_heads * (size_t)how->head_dim;
+    const size_t v_row = (size_t)how->kv_heads * (size_t)how->v_head_dim;
+    const size_t all = (size_t)how->batch * (size_t)n;
+    float *k = guard_floats(all * k_row + 1), *v = guard_floats(all * v_row + 1);
+    int counts[MOST] = {0};
+    rng_fill(&t->r, k, all * k_row);
+    rng_fill(&t->r, v, all * v_row);
+    for (size_t i = 0; poison && i < all * v_row; i++) v[i] = bits_float(0x7FC12345u);
+    for (size_t i = 0; poison && i < all * k_row; i++) k[i] = INFINITY;
+    counts[entry] = n;
+    CHECK(attn_kv_append(&t->kv, k, v, n, counts, 0) == ATTN_OK);
+    guard_free(k);
+    guard_free(v);
+}
+
+/* A tree of beginnings: some entries grow, others become what they were so far, are cut, or forget. */
+static void grow(call *t, int batch)
+{
+    attn_kv_args how = t->kv.shape;
+    how.batch = batch, how.capacity = KEYS;
+    how.storage = (attn_storage)rng_int(&t->r, 0, 2);
+    CHECK(attn_kv_init(&t->kv, &how) == ATTN_OK);
+    append(t, 0, rng_int(&t->r, 1, 300), 0);
+    for (int b = 1; b < batch; b++)
+        CHECK(attn_kv_copy(&t->kv, b, 0, t->kv.lengths[0] - (flip(t, 3) ? rng_int(&t->r, 0, t->kv.lengths[0]) : 0)) ==
+              ATTN_OK);
+    for (int n = rng_int(&t->r, 0, 3 * batch); n > 0; n--) {
+        const int b = rng_int(&t->r, 0, batch - 1), from = rng_int(&t->r, 0, batch - 1);
+        const int room = KEYS - t->kv.lengths[b], add = rng_int(&t->r, 0, room < 40 ? room : 40);
+        switch (rng_int(&t->r, 0, 5)) {
+        case 0: if (from != b) CHECK(attn_kv_copy(&t->kv, b, from, t->kv.lengths[from]) == ATTN_OK); break;
+        case 1: append(t, b, add, 1), CHECK(attn_kv_truncate(&t->kv, b, t->kv.lengths[b] - add) == ATTN_OK); break;
+        case 2: append(t, b, room, 0); break;
+        default: append(t, b, add, 0); break;
+        }
+    }
+    /* two entries of the same pages, one of them shorter: what lies behind its keys is not finite */
+    if (batch > 2 && flip(t, 2) && t->kv.lengths[0] + 20 <= KEYS) {
+        append(t, 0, 20, 1);
+        CHECK(attn_kv_copy(&t->kv, 1, 0, t->kv.lengths[0] - 20) == ATTN_OK);
+    }
+    if (flip(t, 4)) (void)attn_kv_forget(&t->kv, -1, flip(t, 2) ? 128 : 0, 256);
+    if (flip(t, 4)) (void)attn_kv_forget(&t->kv, rng_int(&t->r, 0, batch - 1), 0, 128);
+}
+
+/* Entries, their keys, and what a row sees of them. */
+static void make(call *t, uint64_t seed)
+{
+    attn_args *a = &t->a;
+    attn_backend list[16];
+    int group, n;
+    memset(t, 0, sizeof *t);
+    t->r = rng_make(seed);
+    n = test_all_backends(list, 16);
+    *a = attn_args_for(rng_int(&t->r, 2, MOST), flip(t, 2) ? 1 : rng_int(&t->r, 1, 9), 0, 1,
+                       rng_int(&t->r, 1, DIMS));
+    group = rng_int(&t->r, 1, 5), a->kv_heads = rng_int(&t->r, 1, 4), a->heads = group * a->kv_heads;
+    a->v_head_dim = flip(t, 2) ? a->head_dim : rng_int(&t->r, 1, DIMS);
+    a->backend = list[seed % (uint64_t)n];
+    if (flip(t, 3)) t->exec = test_exec(rng_int(&t->r, 2, 6)), a->exec = &t->exec;
+    if (flip(t, 3)) {                                       /* rows of K and V, by k_map */
+        a->k_batch = rng_int(&t->r, 1, 3), a->n_k = rng_int(&t->r, 1, KEYS);
+        a->layout = flip(t, 2) ? ATTN_BHSD : ATTN_BSHD;
+        n = a->k_batch * a->n_k * a->kv_heads;
+        a->k = floats(t, (size_t)n * (size_t)a->head_dim), a->v = floats(t, (size_t)n * (size_t)a->v_head_dim);
+        a->k_map = t->map;
+        for (int b = 0; b < a->batch; b++) t->map[b] = rng_int(&t->r, 0, a->k_batch - 1);
+        if (flip(t, 3)) a->k_starts = t->starts;
+        for (int b = 0; b < a->batch; b++) t->starts[b] = flip(t, 2) ? 0 : rng_int(&t->r, 0, a->n_k < 5 ? a->n_k : 5);
+    } else {
+        t->kv.shape.kv_heads = a->kv_heads, t->kv.shape.head_dim = a->head_dim;
+        t->kv.shape.v_head_dim = a->v_head_dim;
+        grow(t, a->batch);
+        a->kv = &t->kv;
+        if (flip(t, 3)) a->k_map = t->map;
+        for (int b = 0; b < a->batch; b++) t->map[b] = rng_int(&t->r, 0, a->batch - 1);
+        for (int b = 0; b < a->batch; b++) if (t->kv.lengths[b] > a->n_k) a->n_k = t->kv.lengths[b];
+    }
+    if (flip(t, 3)) a->k_lengths = t->lengths;
+    for (int b = 0; b < a->batch; b++) {
+        const int from = a->k_map ? t->map[b] : b;
+        const int most = a->kv ? t->kv.lengths[from] : a->n_k - (a->k_starts ? t->starts[b] : 0);
+        t->lengths[b] = flip(t, 2) ? most : rng_int(&t->r, 0, most);
+    }
+    if (a->kv && a->k_lengths && (t->kv.gaps[0] || t->kv.gaps[1] || flip(t, 2))) a->k_lengths = NULL;
+    a->q = floats(t, (size_t)(a->batch * a->n_q * a->heads * a->head_dim));
+}
+
+static void describe(call *t)
+{
+    attn_args *a = &t->a;
+    const int cells = a->n_q * a->n_k;
+    if (flip(t, 3)) a->causal = flip(t, 2) ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (flip(t, 4)) a->window_left = rng_int(&t->r, 1, 150), a->align = a->causal ? 0 : ATTN_ALIGN_BOTTOM_RIGHT;
+    if (flip(t, 3)) a->q_pos_each = t->pos;
+    if (flip(t, 4)) a->q_lengths = t->rows;
+    for (int b = 0; b < a->batch; b++) {
+        t->pos[b] = rng_int(&t->r, 0, 200);
+        t->rows[b] = flip(t, 3) ? rng_int(&t->r, 0, a->n_q) : a->n_q;
+    }
+    if (flip(t, 3)) {                                       /* a mask for each entry, maybe each head and row */
+        a->mask_shape[0] = flip(t, 3) ? 1 : a->batch, a->mask_shape[1] = flip(t, 2) ? a->heads : 1;
+        a->mask_shape[2] = flip(t, 2) ? a->n_q : 1;
+        const size_t n = (size_t)(a->mask_shape[0] * a->mask_shape[1] * a->mask_shape[2] * a->n_k);
+        float *mask = floats(t, n);
+        const int dense = rng_int(&t->r, 0, 3);
+        for (size_t i = 0; i < n; i++)
+            if (dense < 3 && rng_int(&t->r, 0, dense == 0 ? 40 : 2) > (dense == 2)) mask[i] = -INFINITY;
+        a->mask = mask;
+    }
+    if (flip(t, 4)) {
+        unsigned char *keep = (unsigned char *)floats(t, (size_t)(a->batch * cells) / 4 + 1);
+        for (int i = 0; i < a->batch * cells; i++) keep[i] = !flip(t, 3);
+        a->keep = keep, a->keep_shape[0] = a->batch, a->keep_shape[1] = 1, a->keep_shape[2] = a->n_q;
+    }
+    if (flip(t, 4)) a->alibi_slopes = floats(t, (size_t)a->heads);
+    if (flip(t, 4)) a->sinks = floats(t, (size_t)a->heads);
+    if (flip(t, 4)) a->softcap = 5.0f;
+    if (flip(t, 4)) a->carry_in = NULL;
+}
+
+/* One entry by itself: all that is counted by entry moves on to it. */
+static attn_args alone(const attn_args *a, int b, int *map)
+{
+    attn_args one = *a;
+    const ptrdiff_t row = (ptrdiff_t)a->heads * a->n_q;
+    *map = a->k_map ? a->k_map[b] : b;
+    one.batch = 1, one.k_map = map, one.q += b * row * a->head_dim, one.exec = NULL;
+    if (!a->kv) one.k_batch = a->k_batch;
+    if (a->k_starts) one.k_starts += b;
+    if (a->k_lengths) one.k_lengths += b;
+    if (a->q_lengths) one.q_lengths += b;
+    if (a->q_pos_each) one.q_pos_each += b;
+    if (a->mask && a->mask_shape[0] > 1) one.mask_shape[0] = 1,
+        one.mask += (ptrdiff_t)b * a->mask_shape[1] * a->mask_shape[2] * a->n_k;
+    if (a->keep) one.keep_shape[0] = 1, one.keep += (ptrdiff_t)b * a->n_q * a->n_k;
+    return one;
+}
+
+static void random_company(void)
+{
+    for (int i = 0; i < 60 * test_scale && !test_failed(); i++) {
+        const uint64_t seed = test_seed * 1000003u + (uint64_t)i;
+        call t;
+        size_t masked = 0, sum = 0, n_out, n_weights, n_lse;
+        float *out, *weights = NULL, *lse;
+        int map;
+        make(&t, seed);
+        describe(&t);
+        attn_args *a = &t.a;
+        const size_t rows = (size_t)(a->heads * a->n_q);
+        n_out = rows * (size_t)a->v_head_dim, n_lse = rows, n_weights = rows * (size_t)a->n_k;
+        out = floats(&t, n_out * (size_t)a->batch), lse = floats(&t, n_lse * (size_t)a->batch);
+        a->out = out, a->lse = lse, a->masked_rows = &masked;
+        if (flip(&t, 3)) {
+            a->weights = weights = floats(&t, n_weights * (size_t)a->batch);
+            a->weights_stage = (attn_stage)rng_int(&t.r, 0, 3);
+        }
+        CHECKF(attn_sdpa(a) == ATTN_OK, "seed %llu: %s", (unsigned long long)seed, refusal_text());
+        for (int b = 0; b < a->batch && !test_failed(); b++) {
+            attn_args one = alone(a, b, &map);
+            float *w = weights ? guard_floats(n_weights) : NULL;
+            float *o = guard_floats(n_out), *l = guard_floats(n_lse);
+            size_t empty = 0;
+            one.out = o, one.lse = l, one.weights = w, one.masked_rows = &empty;
+            CHECKF(attn_sdpa(&one) == ATTN_OK, "seed %llu, entry %d: %s", (unsigned long long)seed, b, refusal_text());
+            sum += empty;
+            CHECKF(same_bits(out + (size_t)b * n_out, o, n_out), "seed %llu: out of entry %d of %d changes with who "
+                   "reads beside it (%s)", (unsigned long long)seed, b, a->batch, attn_backend_name(a->backend));
+            CHECKF(same_bits(lse + (size_t)b * n_lse, l, n_lse), "seed %llu: lse of entry %d",
+                   (unsigned long long)seed, b);
+            CHECKF(!w || same_bits(weights + (size_t)b * n_weights, w, n_weights), "seed %llu: weights of entry %d",
+                   (unsigned long long)seed, b);
+            guard_free(o);
+            guard_free(l);
+            guard_free(w);
+        }
+        CHECKF(sum == masked, "seed %llu: %d empty rows in all, %d one by one", (unsigned long long)seed, (int)masked,
+               (int)sum);
+        for (int x = 0; x < t.n_owned; x++) guard_free(t.owned[x]);
+        if (a->kv) attn_kv_free(&t.kv);
+    }
+}
+
+/* ---- 2  a workspace asked for once ------------------------------------------------------------------------------ */
+
+/* Whether entries share keys is not known when the workspace is asked for: it must do for all of them, for none, and
+   for every call that is smaller. */
+static void workspace(void)
+{
+    rng r = rng_make(test_seed);
+    for (int i = 0; i < 40 * test_scale; i++) {
+        attn_kv_args how;
+        attn_kv kv;
+        memset(&how, 0, sizeof how);
+        how.batch = rng_int(&r, 2, 40), how.capacity = rng_int(&r, 1, 300);
+        how.kv_heads = rng_int(&r, 1, 3), how.head_dim = rng_int(&r, 1, 90);
+        CHECK(attn_kv_init(&kv, &how) == ATTN_OK);
+        const attn_exec exec = test_exec(rng_int(&r, 1, 5));
+        attn_args a = attn_args_for(how.batch, rng_int(&r, 1, 60), 0, how.kv_heads * rng_int(&r, 1, 4), 0);
+        a.kv = &kv;
+        if (rng_int(&r, 0, 1)) a.exec = &exec;
+        const size_t all = attn_sdpa_workspace(&a);
+        for (int n = 0; n < 20; n++) {
+            attn_args b = a;
+            b.batch = rng_int(&r, 1, a.batch), b.n_q = rng_int(&r, 1, a.n_q);
+            const size_t some = attn_sdpa_workspace(&b);
+            CHECKF(some <= all, "%d x %d rows want %lu bytes, %d x %d want %lu", b.batch, b.n_q, (unsigned long)some,
+                   a.batch, a.n_q, (unsigned long)all);
+        }
+        attn_kv_free(&kv);
+    }
+}
+
+SUITE(shared) = {
+    {"random company", random_company, "an entry whose bits depend on who reads the same keys beside it"},
+    {"workspace", workspace, "a smaller call that wants more memory than a larger one, where entries may share keys"},
+    {0},
+};
