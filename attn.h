@@ -11214,8 +11214,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
     /* While a few components of these keys are in work, as many lines of the next ones are brought,
        in order of memory. */
-    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
-    const ptrdiff_t other = k1 - k;
+    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
+    const ptrdiff_t other = side ? lines * 16 : k1 - k, on = (side ? heads : 1) * lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
@@ -11224,7 +11224,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
         if (next) {
             ATTN__FN(read_ahead)(heads, next, lines);
             if (heads > 1) ATTN__FN(read_ahead)(heads, next + other, lines);
-            next += lines * 16;
+            next += on;
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
@@ -11296,16 +11296,19 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
         ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
 }
 
-/* What a tile of `pair` heads from head h on reads ahead while it takes 16 keys from key j of n on:
- * their next keys, or behind the last ones those of the next heads. Rows of several heads side by
- * side (NULL) lose by it: 0.9 of the time without, over 256 keys as over 65,536 (Zen 4). */
-ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int heads, int h,
-                                         int pair, ptrdiff_t b_head)
+/* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
+ * on: the next keys of these heads, or behind the last ones those of the next heads. Where the rows
+ * of several heads lie side by side, one query with short vectors takes its share of what comes
+ * next (0.8 of the time from memory), others nothing (0.9 from everywhere: Zen 4). */
+ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
+                                         int h, int pair, ptrdiff_t b_head)
 {
-    const float *k = (const float *)g->b + h * b_head;
-    if (g->b_step != g->depth) return NULL;
-    if (j + 32 <= n) return k + (j + 16) * g->b_step;
-    return h + 2 * pair <= heads ? k + pair * b_head : NULL;
+    const ptrdiff_t row = g->b_step, depth = g->depth;
+    const float *k = (const float *)g->b, *next = j + 2 * step <= n ? k + (j + step) * row : NULL;
+    if (row == depth)
+        return next ? next + h * b_head : h + 2 * pair <= heads ? k + (h + pair) * b_head : NULL;
+    if (ATTN__LANES == 16 || g->rows > 1 || row != heads * depth || !next) return NULL;
+    return next + h * step * depth;
 }
 
 /* Keys j .. of n, 16 or at last fewer, against the queries of heads h .. end - 1. With one query a
@@ -11328,7 +11331,7 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, 
             pair = two && i + 1 < end ? 2 : 1;
             if (pair == 1) take = 16;
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
-            next = ATTN__FN(next_keys)(g, n + more, j, heads, i, pair, b_head);
+            next = ATTN__FN(next_keys)(g, n + more, j + x, take, heads, i, pair, b_head);
             /* A tile would read more keys, so the last ones are taken query by query. */
             if (many - x < take && pair > 1)
                 ATTN__FN(score_rest)(2, g, q, q + a_head, k, k + b_head, c, c + c_head, many - x,
