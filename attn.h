@@ -1075,13 +1075,24 @@ static long attn_counters[ATTN__C_COUNT];
 #endif
 #endif
 
-/* asks the memory for what will be read soon; never faults */
+/* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
+   the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
+   So memory is read in order, streams are left alone, and the exceptions are these four:
+      attn__cache_sources   the first lines of each stream of a chunk
+      attn__ahead           several rows over panels: a head ahead
+      next_keys             keys where they lie: a tile ahead, by reading
+      attn__band_arrays     masks, which no cache holds: a band ahead
+   ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
+   AMD's processors run ahead only of what is read. make bench ARGS=--ahead compares with none. */
+#ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__FETCH(p) __builtin_prefetch(p)
 #elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
 #define ATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #else
 #define ATTN__FETCH(p) ((void)(p))
+#endif
+#define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
 
 /* Rows so many floats apart have their first lines in the same set of L1, and evict each other. */
@@ -1210,10 +1221,8 @@ typedef struct attn__gemm {
     float *c;                             /* 16 * panels columns of each row are written */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const void *ahead;                    /* what will be read next, to be prefetched, or NULL */
-    ptrdiff_t ahead_row;                  /* values, each as wide as one of b, from step to step of
-                                             it; its panels lie b_panel apart, too. 0: it is read
-                                             from end to end, and b_panel is 16 */
+    const void *ahead;                    /* what comes next, as many values as b has from end to
+                                             end: several rows prefetch it. NULL: no prefetch */
     int rows, panels, depth;
     int part;                             /* columns of the last panel to be read, 0: all; then
                                              the values are floats */
@@ -1304,9 +1313,10 @@ typedef struct attn__kernels {
        row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
-    /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart) */
-    void (*scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head, ptrdiff_t b_head,
-                   ptrdiff_t c_head);
+    /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart);
+       `more` keys stand behind them */
+    void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
+                   ptrdiff_t b_head, ptrdiff_t c_head);
     /* the same against the n keys key[0] < key[1] < ... alone */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
@@ -4799,7 +4809,6 @@ enum {
     ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
                                              lies */
     ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
-    ATTN__NARROW = 64,                    /* rows of so few floats are not read in slices */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
@@ -5805,8 +5814,8 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     }
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
-    view->v_slices = block->direct && block->kv_heads > 1 && s->v[2] < s->v[1] &&
-                     s->v[1] > ATTN__NARROW;
+    view->v_slices = block->direct && block->per_head > 1 && block->kv_heads > 1 &&
+                     s->v[2] < s->v[1];
     return view->score_lo < view->score_hi;
 }
 
@@ -5911,6 +5920,32 @@ typedef struct attn__band {
     /* factors of the outputs so far, and of the chunk's */
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
+
+/* What several rows prefetch while they read K of head `local`, or V up to key `of_v` (K: 0). Of a
+   cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
+   that lie one behind the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
+   read as it lies a share of the next slice of V: 32 heads on 8 take 0.3 from memory. */
+static const void *attn__ahead(const attn__block *block, const attn__band *band,
+                               const attn__chunk_view *view, int local, int of_v)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kv_source *source = view->source, *next = source + local + 1;
+    const int last = local + 1 == band->end_head, v = !of_v || block->direct;
+    const int dim = v ? s->v_head_dim : s->head_dim;
+    const int keys = view->v_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int first = view->first + (block->direct ? of_v : of_v ? ATTN__CHUNK : 0);
+    const ptrdiff_t *step = v ? s->v : s->k;
+    if (!block->few || block->per_head == 1 || view->holes) return NULL;
+    if (block->w->a->kv) {
+        if (!of_v) return last ? source[band->first_head].v : next->k;
+        return local + 1 == block->kv_heads ? view->next : last ? next->k : next->v;
+    }
+    if (first + keys > block->entry.end - block->entry.start ||
+        step[1] != block->kv_heads * (ptrdiff_t)dim)
+        return NULL;
+    return attn__plain(v ? block->entry.v : block->entry.k, step, block, 0, first) +
+           (ptrdiff_t)local * keys * dim;
+}
 
 /* Sets what all bands and chunks of a block have in common. */
 static void attn__band_for(attn__band *band, const attn__block *block)
@@ -6049,7 +6084,7 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     if (g->rows == 1) {
         g->b = rows;
         g->b_step = head_dim;
-        kernels->scores(g, n, 1, 0, 0, 0);
+        kernels->scores(g, n, 0, 1, 0, 0, 0);
     } else {
         kernels->pack_k(block->growing, rows, head_dim, n, head_dim);
         g->b = block->growing;
@@ -6059,10 +6094,10 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
 }
 
 /* Scores of `rows` rows of the band from row `first` on, which belong to one K/V head, against keys
-   lo .. end-1, whole panels of K. `ahead`: what is read next, or NULL. */
+   lo .. end-1, whole panels of K. */
 static void attn__rows_scores(const attn__block *block, const attn__band *band,
                               const attn__chunk_view *view, int local, int first, int rows, int lo,
-                              int end, const void *ahead)
+                              int end)
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source + local;
@@ -6079,8 +6114,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
-    g.ahead = ahead;
-    g.ahead_row = 16;
+    g.ahead = attn__ahead(block, band, view, local, 0);
     g.rows = rows;
     g.part = 0;
     g.panels = (finished - lo) / 16;
@@ -6093,14 +6127,14 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
 
 /* Scores of all of the band's rows of one K/V head. */
 ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *band,
-                                    const attn__chunk_view *view, int local, const void *ahead)
+                                    const attn__chunk_view *view, int local)
 {
     const int first = (local - band->first_head) * band->per_head;
     const attn__runs *runs = &band->softmax.runs;
     int i;
     for (i = 0; i < runs->n; i++)
         attn__rows_scores(block, band, view, local, first, band->per_head, runs->lo[i],
-                          runs->hi[i], view->holes ? NULL : ahead);
+                          runs->hi[i]);
 }
 
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
@@ -6177,8 +6211,6 @@ ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band 
     g->c_row = g->from_row = block->w->plan->v_width;
     g->rows = band->per_head;
     g->from = NULL;
-    g->ahead = NULL;
-    g->ahead_row = 0;
     g->stored = ATTN_F32;
 }
 
@@ -6209,6 +6241,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->panels = source->panels;
     g->part = source->part;
     g->depth = hi - lo;
+    g->ahead = attn__ahead(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
@@ -6304,7 +6337,7 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
     f.rows = rows;
     attn__runs_of(&f.runs, panels);
     for (i = 0; i < f.runs.n; i++)
-        attn__rows_scores(block, band, view, 0, first, rows, f.runs.lo[i], f.runs.hi[i], NULL);
+        attn__rows_scores(block, band, view, 0, first, rows, f.runs.lo[i], f.runs.hi[i]);
     block->w->kernels->softmax(&f);
 }
 
@@ -6382,7 +6415,7 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
         if (band->softmax.row && (block->arrays || block->narrow) && !block->all_scores &&
             attn__band_tiles(block, band, &view))
             continue;
-        attn__band_scores(block, band, &view, 0, NULL);
+        attn__band_scores(block, band, &view, 0);
         if (!attn__band_fold(block, band, &view, NULL)) continue;
         attn__band_product(block, band, &g);
         g.c = block->o + (ptrdiff_t)start * v_width;
@@ -6438,7 +6471,7 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
     const ptrdiff_t q_row = block->w->plan->q_row;
     const int most = view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int keys = block->entry.end - block->entry.start, end = view->score_hi;
-    const float *k = (const float *)view->source->k, *v = (const float *)view->source->v;
+    const float *k = (const float *)view->source->k;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
@@ -6466,71 +6499,9 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         g.b = k + j * s->k[1];
         g.c = block->scores + j;
-        /* Asked for are the next keys; behind the last ones those of the next chunk where there is
-           one head, else V. */
-        g.ahead = NULL;
-        if (block->kv_heads == 1 && view->first + j + n + 16 <= keys)
-            g.ahead = k + (j + n) * s->k[1];
-        if (view->v_slices && j + n == end && view->lo + 16 <= end && s->v[1] == s->k[1])
-            g.ahead = v + view->lo * s->v[1];
-        block->w->kernels->scores(&g, n, block->kv_heads, block->per_head * q_row, s->k[2],
+        block->w->kernels->scores(&g, n, keys - view->first - j - n, block->kv_heads,
+                                  block->per_head * q_row, s->k[2],
                                   (ptrdiff_t)block->per_head * ATTN__CHUNK);
-    }
-}
-
-/* What is read after the K panels of head `local`: those of the next head, behind the last one V of
-   the first. Where plain K was packed, a share of V of the chunk, if V lies in one piece; else
-   NULL. */
-static const void *attn__ahead_of_k(const attn__block *block, const attn__band *band,
-                                     const attn__chunk_view *view, int local)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kv_source *source = view->source;
-    if (block->w->a->kv)
-        return local + 1 < band->end_head ? source[local + 1].k : source[band->first_head].v;
-    if (view->keys < ATTN__CHUNK || s->v[1] != block->kv_heads * (ptrdiff_t)s->v_head_dim)
-        return NULL;
-    return (const float *)source[0].v + (ptrdiff_t)local * ATTN__CHUNK * s->v_head_dim;
-}
-
-/* What is read after keys lo .. hi-1 of V of head `local` goes into g->ahead: with slices the same
-   keys of the next head or the next 16 keys; V of the next head of a cache; at last K of the next
-   chunk. */
-static void attn__ahead_of_v(const attn__block *block, const attn__band *band,
-                             const attn__chunk_view *view, int local, int lo, int hi, attn__gemm *g)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kv_source *source = view->source;
-    const int last = local + 1 == band->end_head, keys = block->entry.end - block->entry.start;
-    const int share = view->v_slices ? hi - lo : ATTN__CHUNK;    /* keys to ask for */
-    const int next = view->first + ATTN__CHUNK;             /* the next chunk */
-    const int more = next + share <= keys;
-    g->ahead = NULL;
-    g->ahead_row = 0;
-    if (block->w->a->kv) {
-        if (local + 1 < block->kv_heads)
-            g->ahead = last ? source[local + 1].k : source[local + 1].v;
-        else g->ahead = view->next;
-    } else if (view->v_slices && !ATTN__ALIASES(s->v[1])) {
-        g->ahead_row = s->v[1];
-        if (!last) g->ahead = (const float *)source[local + 1].v + lo * s->v[1];
-        else if (hi + share <= band->hi)
-            g->ahead = (const float *)source[band->first_head].v + hi * s->v[1];
-        else if (more && s->k[1] == s->v[1])
-            g->ahead = attn__plain(block->entry.k, s->k, block, 0, next);
-    } else if (block->direct && block->kv_heads == 1) {
-        /* a head alone: K asks for its own keys, and V is read as it lies, which the processor
-           itself runs ahead of */
-    } else if (hi < band->hi) {
-        /* rows 4 KB apart map to the same L1 set, so asking for the next 16 keys row by row would
-           evict the current ones: each head asks for a share of the memory that follows */
-        if (s->v[1] == block->kv_heads * (ptrdiff_t)s->v_head_dim &&
-            view->first + hi + share <= keys)
-            g->ahead = (const float *)source[0].v + hi * s->v[1]
-                     + (ptrdiff_t)local * share * s->v_head_dim;
-    } else if (more && s->k[1] == block->kv_heads * (ptrdiff_t)s->head_dim) {
-        g->ahead = attn__plain(block->entry.k, s->k, block, 0, next)
-            + (ptrdiff_t)local * share * s->head_dim;
     }
 }
 
@@ -6563,7 +6534,6 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
                 g.fold_a = band->fold_a + row;
                 g.fold_b = band->fold_b + row;
             }
-            attn__ahead_of_v(block, band, view, local, j, end, &g);
             attn__rows_outputs(block, band, view, local, row, j, end, &g);
         }
     }
@@ -6581,8 +6551,7 @@ static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, flo
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, &view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
-            attn__band_scores(block, band, &view, local,
-                              attn__ahead_of_k(block, band, &view, local));
+            attn__band_scores(block, band, &view, local);
         if (attn__band_fold(block, band, &view, state))
             attn__few_outputs(block, band, &view, state);
     }
@@ -10893,31 +10862,19 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
     if (n > 0) memcpy(p, part, (size_t)n * sizeof(float));
 }
 
-/* Prefetches n lines of memory, one at p and one every `row` floats behind it: 1, 2, 4 or 8. */
-ATTN__V void ATTN__FN(prefetch)(const float *p, ptrdiff_t row, const int n)
+/* Brings n lines (1, 2, 4 or 8) of one of so many streams: by reading, which from memory takes 0.7
+ * of the time; two streams with short vectors by prefetching, which takes 0.9 (Zen 4). */
+ATTN__V void ATTN__FN(read_ahead)(const int streams, const float *p, const int n)
 {
-    ATTN__FETCH(p);
-    if (n > 1) ATTN__FETCH(p + row);
-    if (n > 2) { ATTN__FETCH(p + 2 * row); ATTN__FETCH(p + 3 * row); }
-    if (n > 4) {
-        ATTN__FETCH(p + 4 * row);
-        ATTN__FETCH(p + 5 * row);
-        ATTN__FETCH(p + 6 * row);
-        ATTN__FETCH(p + 7 * row);
+#define ATTN__LINE(i) { \
+        if (ATTN__LANES < 16 && streams > 1) ATTN__FETCH(p + (i) * 16); \
+        else ATTN__TOUCH(p + (i) * 16); \
     }
-}
-
-/* Reads n lines that are soon read again. One stream from memory is a quarter faster so than by
- * prefetching: AMD's processors run ahead of what is read, not of what is prefetched, and have room
- * for more lines then. */
-ATTN__V void ATTN__FN(touch)(const float *p, const int n)
-{
-#define ATTN__TOUCH(i) (void)((const volatile float *)p)[(i) * 16]
-    ATTN__TOUCH(0);
-    if (n > 1) ATTN__TOUCH(1);
-    if (n > 2) { ATTN__TOUCH(2); ATTN__TOUCH(3); }
-    if (n > 4) { ATTN__TOUCH(4); ATTN__TOUCH(5); ATTN__TOUCH(6); ATTN__TOUCH(7); }
-#undef ATTN__TOUCH
+    ATTN__LINE(0)
+    if (n > 1) ATTN__LINE(1)
+    if (n > 2) { ATTN__LINE(2) ATTN__LINE(3) }
+    if (n > 4) { ATTN__LINE(4) ATTN__LINE(5) ATTN__LINE(6) ATTN__LINE(7) }
+#undef ATTN__LINE
 }
 
 /* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
@@ -11143,11 +11100,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
-/* Rows 4 KB apart map to the same set of L1, so a line of each of the next 16 keys would evict
- * the current ones; they are prefetched linearly instead. With short vectors it is as fast, and
- * simpler. */
-ATTN__V int ATTN__FN(linear)(ptrdiff_t row) { return ATTN__LANES < 16 || ATTN__ALIASES(row); }
-
 /* What the chains s0..s3 of score_tile, below, hold: to c, and to c1 for a second head. */
 ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int vecs, ptrdiff_t c_row,
                                    float *c, float *c1, attn__vec s0, attn__vec s1, attn__vec s2,
@@ -11175,31 +11127,22 @@ ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int ve
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const attn__gemm *g, const float *q, const float *q1,
                                   const float *k, const float *k1, float *c, float *c1, int last,
-                                  const float *next, const int alone)
+                                  const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While a few components of these keys are in work, `lines` lines of the next ones are fetched:
-       in 16 components, a line of memory, all have been asked for. Read linearly, the keys of all
-       heads may lie side by side. alone: of the only head, one behind the other; `next` may be
-       read. */
-    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
-    const int linear = ATTN__FN(linear)(row), mixed = linear && row != g->depth;
-    const ptrdiff_t fetch_row = linear ? 16 : row, on = (mixed ? heads : 1) * lines * 16;
-    const ptrdiff_t other = mixed ? (ptrdiff_t)lines * 16 : k1 - k;
+    /* While a few components of these keys are in work, as many lines of the next ones are brought,
+       in order of memory. */
+    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
+    const ptrdiff_t other = side ? lines * 16 : k1 - k, on = (side ? heads : 1) * lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
-        if (ATTN__LANES == 8 && rows == 1 && next && alone) {
-            ATTN__FN(touch)(next, lines);
+        if (next) {
+            ATTN__FN(read_ahead)(heads, next, lines);
+            if (heads > 1) ATTN__FN(read_ahead)(heads, next + other, lines);
             next += on;
-        } else if (next) {
-            const float *at = next
-                + (linear ? 0 : t / 16 * 16 + t % 16 / ATTN__TRANSPOSED * lines * row);
-            ATTN__FN(prefetch)(at, fetch_row, lines);
-            if (heads > 1) ATTN__FN(prefetch)(at + other, fetch_row, lines);
-            if (linear) next += on;
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
@@ -11250,60 +11193,47 @@ ATTN__V void ATTN__FN(score_rest)(const int heads, const attn__gemm *g, const fl
     }
     for (x = 0; x < n; x += ATTN__LANES)
         ATTN__FN(score_tile)(1, heads, 1, g, q, q1, k + x * g->b_step, k1 + x * g->b_step, c + x,
-                             c1 + x, attn__min(ATTN__LANES, n - x) - 1, NULL, 0);
+                             c1 + x, attn__min(ATTN__LANES, n - x) - 1, NULL);
 }
 
-/* All rows of a head against 16 keys: four at a time, then two, then one. */
+/* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  const float *next, const int alone)
+                                  const float *next)
 {
-    /* Each vector of keys prefetches its own part of the next 16: rows, or so much of the memory
-       that is read linearly. */
-    const ptrdiff_t next_row = ATTN__FN(linear)(g->b_step) ? g->depth : g->b_step;
     const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
     int r, x;
-    for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row)
+    for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
             ATTN__FN(score_tile)(4, 1, 1, g, q, q, k + x * g->b_step, k, c + x, c, full,
-                                 next ? next + x * next_row : NULL, 0);
-    for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row)
+                                 next ? next + x * g->depth : NULL);
+    for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += two)
             ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k,
-                                 c + x, c, full, next ? next + x * next_row : NULL, 0);
+                                 c + x, c, full, next ? next + x * g->depth : NULL);
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next, alone);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, c, c, full, next);
 }
 
-/* What a tile asks for while it takes `step` keys from key j of n on, of `pair` heads from head h
- * on. NULL: nobody knows what comes. */
+/* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
+ * on: the next keys of these heads, or behind the last ones those of the next heads. Where the rows
+ * of several heads lie side by side, one query with short vectors takes its share of what comes
+ * next (0.8 of the time from memory), others nothing (0.9 from everywhere: Zen 4). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
-    const ptrdiff_t row = g->b_step;
-    const int side = heads > 1 && b_head < row, more = j + 2 * step <= n, last = j + step == n;
-    const float *k = (const float *)g->b + j * row, *ahead = (const float *)g->ahead;
-    /* Rows of several heads are read from end to end: each tile asks for as much as it reads. Only
-       where all that is fetched will be read. */
-    if (ATTN__FN(linear)(row) && row != g->depth) {
-        const float *next = more ? k + step * row : last ? ahead : NULL;
-        if (!next || row != heads * (ptrdiff_t)g->depth) return NULL;
-        return next + h * step * (ptrdiff_t)g->depth;
-    }
-    /* Or the same keys of the next heads come first. */
-    if (side && h + 2 * pair <= heads) return k + (h + pair) * b_head;
-    /* The next keys of this head (a rest of fewer is not worth it), then the next head, or what
-       the caller reads after this product. */
-    if (more) return k + step * row + (side ? 0 : h * b_head);
-    if (!last) return NULL;
-    if (h + pair == heads) return ahead;
-    return h + 2 * pair <= heads ? (const float *)g->b + (h + pair) * b_head : NULL;
+    const ptrdiff_t row = g->b_step, depth = g->depth;
+    const float *k = (const float *)g->b, *next = j + 2 * step <= n ? k + (j + step) * row : NULL;
+    if (row == depth)
+        return next ? next + h * b_head : h + 2 * pair <= heads ? k + (h + pair) * b_head : NULL;
+    if (ATTN__LANES == 16 || g->rows > 1 || row != heads * depth || !next) return NULL;
+    return next + h * step * depth;
 }
 
 /* Keys j .. of n, 16 or at last fewer, against the queries of heads h .. end - 1. With one query a
  * head, two heads may be taken together, because one alone has too few chains. Where 16 long rows
  * of memory hold both, they would push each other out of L1: then a vector of keys at a time. */
-ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
-                                   ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, int heads, int h,
+                                   int end, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     const ptrdiff_t row = g->b_step;
     const int many = attn__min(n - j, 16), apart = b_head >= row;
@@ -11319,7 +11249,7 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
             pair = two && i + 1 < end ? 2 : 1;
             if (pair == 1) take = 16;
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
-            next = ATTN__FN(next_keys)(g, n, j + x, take, heads, i, pair, b_head);
+            next = ATTN__FN(next_keys)(g, n + more, j + x, take, heads, i, pair, b_head);
             /* A tile would read more keys, so the last ones are taken query by query. */
             if (many - x < take && pair > 1)
                 ATTN__FN(score_rest)(2, g, q, q + a_head, k, k + b_head, c, c + c_head, many - x,
@@ -11329,28 +11259,28 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
                     ATTN__FN(score_rest)(1, g, q + r * g->a_row, q, k, k, c + r * g->c_row, c,
                                          many - x, 16 - x);
             else if (pair == 1)
-                ATTN__FN(score_rows)(g, q, k, c, next, heads == 1 && row == g->depth);
+                ATTN__FN(score_rows)(g, q, k, c, next);
             else if (take == 16)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, c,
-                                     c + c_head, ATTN__LANES - 1, next, 0);
+                                     c + c_head, ATTN__LANES - 1, next);
             else
                 ATTN__FN(score_tile)(1, 2, 1, g, q, q + a_head, k, k + b_head, c, c + c_head,
-                                     ATTN__LANES - 1, next, 0);
+                                     ATTN__LANES - 1, next);
         }
 }
 
 /* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. Where they
  * lie side by side in a row, all of them take 16 keys before the next 16: memory is read from end
  * to end. */
-static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int heads, ptrdiff_t a_head,
-                                          ptrdiff_t b_head, ptrdiff_t c_head)
+static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads,
+                                          ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     const int some = heads > 1 && b_head < g->b_step ? heads : 2;
     int h, j;
     for (h = 0; h < heads; h += some)
         for (j = 0; j < n; j += 16)
-            ATTN__FN(score_slice)(g, n, j, heads, h, attn__min(h + some, heads), a_head, b_head,
-                                  c_head);
+            ATTN__FN(score_slice)(g, n, more, j, heads, h, attn__min(h + some, heads), a_head,
+                                  b_head, c_head);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
@@ -11399,23 +11329,6 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
         }
 }
 
-/* Where the prefetching of what comes after a product begins, for columns from x on; or NULL.
- * Floats are fetched as they will be read, `at` values behind what is returned. 16-bit values are
- * fetched from end to end: a step of a panel is only half a line of them. */
-ATTN__V const void *ATTN__FN(ahead)(const int how, const attn__gemm *g, int x, ptrdiff_t at)
-{
-    if (!g->ahead) return NULL;
-    if (how != ATTN_F32) return (const unsigned short *)g->ahead + (ptrdiff_t)x * g->depth;
-    return (const float *)g->ahead - at
-         + (g->ahead_row ? x / 16 * g->b_panel + x % 16 : (ptrdiff_t)x * g->depth);
-}
-
-/* How many values it goes on in a step, where a step has `step` of them. */
-ATTN__V ptrdiff_t ATTN__FN(ahead_step)(const int how, const attn__gemm *g, int step)
-{
-    return how == ATTN_F32 && g->ahead_row ? g->ahead_row : step;
-}
-
 /* ---- the register tile: the one matrix product --------------------------------------------------
  * `rows` rows x `vecs` vectors. cR0 and cR1 hold the two vectors of row R through the whole depth,
  * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
@@ -11454,9 +11367,9 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     const ptrdiff_t step = packed ? 16 : g->b_step;
     ptrdiff_t row = g->a_row;
 
-    /* What comes after this product is prefetched along the way, once: by the first rows. */
-    const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
-    const void *ahead = r == 0 ? ATTN__FN(ahead)(how, g, x, 0) : NULL;
+    /* once: by the first rows */
+    const void *ahead = r > 0 || !g->ahead ? NULL
+                      : ATTN__FN(at)(how, g->ahead, (ptrdiff_t)x * g->depth);
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -11509,13 +11422,11 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         if (ATTN__HAS(11)) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
         ATTN__BARRIER; \
     }
-/* what the i-th step from here asks for: a part of what comes next */
+/* the part of what comes next that the i-th step from here prefetches */
 #define ATTN__AHEAD(i) { \
-        if (how == ATTN_F32) \
-            ATTN__FN(prefetch)((const float *)ahead, second, vecs * ATTN__LANES / 16); \
-        else                                         /* 32 values to a line, or a part of one */ \
-            ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32); \
-        ahead = ATTN__FN(at)(how, ahead, ahead_row); \
+        ATTN__FETCH(ahead); \
+        if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)ahead + 16); \
+        ahead = ATTN__FN(at)(how, ahead, vecs * ATTN__LANES); \
     }
 #define ATTN__STEPS(n) \
     if (ahead) { ATTN__REPEAT(n, ATTN__AHEAD) } \
@@ -11618,9 +11529,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
     /* one pointer for three panels: the address of each is then within reach of one instruction */
     const float *b = (const float *)g->b + x / 16 * panel;
     const float *b3 = b + 3 * panel, *b6 = b3 + 3 * panel;
-    /* What comes after this product is prefetched along the way. Panels lie together. */
-    const ptrdiff_t ahead_row = in_rows && g->ahead_row ? g->ahead_row : 8 * ATTN__LANES;
-    const float *ahead = (const float *)g->ahead, *a = g->a;
+    const float *a = g->a;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
 #define ATTN__START(i) ATTN__FN(chain_start)(g, 0, x + (i) * ATTN__LANES)
@@ -11633,11 +11542,6 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
     c6 = ATTN__START(6);
     c7 = ATTN__START(7);
 #undef ATTN__START
-    if (ahead) ahead += in_rows && g->ahead_row ? x : (ptrdiff_t)x * g->depth;
-#define ATTN__AHEAD(i) { \
-        ATTN__FN(prefetch)(ahead, 16, 8 * ATTN__LANES / 16); \
-        ahead += ahead_row; \
-    }
 /* vector v of step i from here, and its chain */
 #define ATTN__VECTOR(c, v, i) \
     c = attn__vfma(q, attn__vload(((v) * ATTN__LANES < 48 || in_rows ? b \
@@ -11657,7 +11561,6 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
         if (in_rows) b += step; \
     }
 #define ATTN__STEPS(n) \
-    if (ahead) { ATTN__REPEAT(n, ATTN__AHEAD) } \
     if (!in_rows) ATTN__OPAQUE(panel); \
     ATTN__REPEAT(n, ATTN__STEP) \
     a += n; \
@@ -11667,7 +11570,6 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
 #undef ATTN__STEPS
 #undef ATTN__STEP
 #undef ATTN__VECTOR
-#undef ATTN__AHEAD
 #define ATTN__STORE(i, chain) ATTN__FN(chain_store)(g, 0, x + (i) * ATTN__LANES, chain)
     ATTN__STORE(0, c0);
     ATTN__STORE(1, c1);
@@ -11688,7 +11590,6 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                                  int r, const int *list, int x, const int left)
 {
-    const ptrdiff_t ahead_row = ATTN__FN(ahead_step)(how, g, vecs * ATTN__LANES);
     const ptrdiff_t step = g->b_step;
     const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
@@ -11704,7 +11605,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *b = g->b, *ahead = left ? NULL : ATTN__FN(ahead)(how, g, x, at0);
+    const void *b = g->b;
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
@@ -11721,23 +11622,6 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        /* what comes after this product, a part in each step */
-        if (ahead) {
-            if (how == ATTN_F32) {                   /* the same vectors, whole lines of them */
-                const float *line = (const float *)ahead;
-                ATTN__FETCH(line + at0);
-                if (vecs > 1 && ATTN__LANES == 16) ATTN__FETCH(line + at1);
-                if (vecs > 2 && ATTN__LANES >= 8) ATTN__FETCH(line + at2);
-                if (vecs > 3 && ATTN__LANES == 16) ATTN__FETCH(line + at3);
-                if (vecs > 4) ATTN__FETCH(line + at4);
-                if (vecs > 5 && ATTN__LANES == 16) ATTN__FETCH(line + at5);
-                if (vecs > 6 && ATTN__LANES >= 8) ATTN__FETCH(line + at6);
-                if (vecs > 7 && ATTN__LANES == 16) ATTN__FETCH(line + at7);
-            } else {
-                ATTN__FN(prefetch)((const float *)ahead, 16, vecs * ATTN__LANES / 32);
-            }
-            ahead = ATTN__FN(at)(how, ahead, ahead_row);
-        }
         if (list) b = ATTN__FN(at)(how, g->b, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = ATTN__LOAD(some0, at0);

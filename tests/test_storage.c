@@ -316,7 +316,6 @@ static void products(void)
                             g.c_row = 16 * panels;
                             if (k / 3) { g.fold_a = p.fold_a; g.fold_b = p.fold_b; }
                             g.ahead = rng_int(&r, 0, 2) ? p.ahead : NULL;
-                            g.ahead_row = rng_int(&r, 0, 1) ? 16 * panels : 0;
                             g.rows = rows;
                             g.panels = panels;
                             g.depth = depths[d];

@@ -8,6 +8,7 @@
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
  *   build/bench/bench --odd                        masks that leave little, and other odd calls (odd.c)
  *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
+ *   build/bench/bench --ahead                      what reading ahead buys here, and times reading alone (tables.c)
  *
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
  * them. Every peer must agree with attn.h within 1e-4 before it is timed. What counts is medians and ratios within a
@@ -41,7 +42,7 @@ static struct options {
     const char *shapes, *threads, *isa, *only, *csv;
     int quick, rounds, cpu, first, scaling, busy, walk;     /* MB */
     double seconds;                       /* for one shape */
-    int tables[BENCH_SMALL + 1];
+    int tables[BENCH_AHEAD + 1];
     int odd, count, loop;                 /* a table, lines of it */
 } opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0 };
 
@@ -467,7 +468,7 @@ static void tables(const char *folder)
     bench_setup s = { 1, opt.isa && !strcmp(opt.isa, "avx2"), NULL, folder };
     pin(1);
     bench_cpu_time = opt.busy;
-    for (int t = BENCH_COLD; t <= BENCH_SMALL; t++)
+    for (int t = BENCH_COLD; t <= BENCH_AHEAD; t++)
         if (opt.tables[t])
             bench_table_print((bench_table)t, &s, opt.rounds ? opt.rounds : opt.quick ? 5 : 0, (size_t)opt.walk << 20);
     if (opt.odd) bench_odd_print(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
@@ -478,7 +479,7 @@ static void usage(FILE *to)
 {
     fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
            "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n"
-           "      [--cold] [--half] [--small] [--walk MB] [--odd [--count line] [--loop line]]\n");
+           "      [--cold] [--half] [--small] [--ahead] [--walk MB] [--odd [--count line] [--loop line]]\n");
 }
 
 int main(int argc, char **argv)
@@ -498,6 +499,7 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "--cold")) opt.tables[BENCH_COLD] = 1;
         else if (!strcmp(o, "--half")) opt.tables[BENCH_HALF] = 1;
         else if (!strcmp(o, "--small")) opt.tables[BENCH_SMALL] = 1;
+        else if (!strcmp(o, "--ahead")) opt.tables[BENCH_AHEAD] = 1;
         else if (!strcmp(o, "--odd")) opt.odd = 1;
         else if (!strcmp(o, "--busy")) opt.busy = 1;
         else if (!strcmp(o, "--last")) last = 1;            /* one of several runs: rows are appended */
@@ -532,7 +534,8 @@ int main(int argc, char **argv)
         if (opt.scaling) scaling();
         return 0;
     }
-    if (opt.tables[BENCH_COLD] || opt.tables[BENCH_HALF] || opt.tables[BENCH_SMALL] || opt.odd) {
+    if (opt.tables[BENCH_COLD] || opt.tables[BENCH_HALF] || opt.tables[BENCH_SMALL] || opt.tables[BENCH_AHEAD] ||
+        opt.odd) {
         tables(folder);
         return 0;
     }

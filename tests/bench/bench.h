@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Which table a case belongs to: everybody's (bench.c), or one of attn.h's steps (tables.c). */
-typedef enum bench_table { BENCH_PEERS, BENCH_COLD, BENCH_HALF, BENCH_SMALL } bench_table;
+typedef enum bench_table { BENCH_PEERS, BENCH_COLD, BENCH_HALF, BENCH_SMALL, BENCH_AHEAD } bench_table;
 enum { LAYER_NONE, LAYER_SELF, LAYER_CROSS_STEP, LAYER_SELF_STEP };
 
 /* What is computed. a holds the attention, tensors packed as [batch][row][head][head_dim]; a.exec says how many threads.
@@ -107,6 +107,9 @@ float  yard_read(const float *x, size_t n, int streams);
 
 /* tables.c: prints one of them; rounds 0: as many as it takes. walked: bytes of a cold table, 0: by the last cache */
 void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walked);
+
+/* alone.c */
+attn_status bench_sdpa_alone(const attn_args *a);
 
 /* odd.c: calls whose masks leave little, against the loop that does the visible work alone. */
 void bench_odd_print(const bench_setup *s, int rounds);

@@ -13,7 +13,7 @@ fast="-O3 -ffast-math -fno-math-errno"
 mkdir -p $to
 
 $CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/attn_impl.c -o $to/attn.o
-for part in util cases ours compose blas openvino ort yardstick tables odd summary bench sweep shared; do
+for part in util cases ours compose blas openvino ort yardstick tables alone odd summary bench sweep shared; do
     $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
 done
 native=-march=native
@@ -26,7 +26,7 @@ case $(uname -m) in x86_64 | amd64)
 esac
 common="$to/attn.o $to/util.o $loops"
 peers="$to/compose.o $to/blas.o $to/openvino.o $to/ort.o"
-$CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/odd.o $to/summary.o $to/bench.o \
+$CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/alone.o $to/odd.o $to/summary.o $to/bench.o \
     -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call what is in util.c
 $CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
 $CC $common $to/shared.o -o $to/shared -lm -ldl -pthread

@@ -4,6 +4,7 @@
  *   build/bench/bench --cold [--walk 160]      before each call so many MB are walked, as a model's weights would be
  *   build/bench/bench --small
  *   build/bench/bench --half
+ *   build/bench/bench --ahead                  attn.h as it is and as alone.c has it, and reading the same bytes once
  *
  * One thread, medians; all who stand in a line take turns. ONNX Runtime was tried and is left out: a call of a model
  * takes it 4 microseconds before anything is computed, and it was the best of no line, hot or cold. */
@@ -272,9 +273,117 @@ static void half(const bench_setup *s, int rounds)
     half_linear("linear 4096 to 4096, one row", 4096, 4096, rounds);
 }
 
+/* ---- reading ahead ------------------------------------------------------------------------------------------------ */
+enum { ROWS_BSHD, ROWS_BHSD, IN_CACHE, IN_HALF, PLACES };
+enum { AS_IT_IS, ALONE, READING, AHEAD_TURNS };
+static const char *const places[PLACES] = { "[row][head]", "[head][row]", "`attn_kv`", "half" };
+static const struct step { int rows, keys, heads, kv_heads, head_dim; } steps[] = {
+    { 1, 128, 8, 8, 64 }, { 1, 256, 8, 8, 64 }, { 1, 512, 12, 12, 64 }, { 1, 1500, 8, 8, 64 }, { 1, 1500, 1, 1, 160 },
+    { 1, 1024, 32, 8, 128 }, { 1, 4096, 32, 8, 128 }, { 1, 65536, 8, 8, 64 }, { 4, 1500, 8, 8, 64 }, { 8, 1500, 8, 8, 64 }
+};
+
+typedef struct step_job {
+    attn_args a;
+    attn_kv kv;
+    const float *at[2];                   /* what is read: K and V, or the pages of the cache */
+    size_t floats[2];
+    volatile float sink;
+} step_job;
+
+static void as_it_is_run(void *job) { must(attn_sdpa(&((step_job *)job)->a)); }
+static void alone_run(void *job) { must(bench_sdpa_alone(&((step_job *)job)->a)); }
+static void reading_run(void *job)
+{
+    step_job *j = (step_job *)job;
+    for (int i = 0; i < 2; i++) j->sink = yard_read(j->at[i], j->floats[i], 1);
+}
+
+/* The call over k and v, which lie as `place` says or become a cache. */
+static void step_make(step_job *j, const struct step *s, int place, const float *k, const float *v)
+{
+    const size_t floats = (size_t)s->keys * (size_t)(s->kv_heads * s->head_dim);
+    attn_kv_args shape = { 0 };
+    for (int i = 0; i < 2; i++) {
+        j->at[i] = i ? v : k;
+        j->floats[i] = floats;
+    }
+    j->a.batch = 1;
+    j->a.n_q = s->rows;
+    j->a.heads = s->heads;
+    j->a.kv_heads = s->kv_heads;
+    j->a.head_dim = s->head_dim;
+    j->a.layout = place == ROWS_BHSD ? ATTN_BHSD : ATTN_BSHD;
+    if (place < IN_CACHE) {
+        j->a.n_k = s->keys;
+        j->a.k = k;
+        j->a.v = v;
+        return;
+    }
+    shape.batch = 1;
+    shape.kv_heads = s->kv_heads;
+    shape.head_dim = s->head_dim;
+    shape.capacity = s->keys;
+    shape.storage = place == IN_HALF ? ATTN_F16 : ATTN_F32;
+    must(attn_kv_init(&j->kv, &shape));
+    must(attn_kv_append(&j->kv, k, v, s->keys, NULL, 0));
+    j->a.kv = &j->kv;
+    j->at[0] = j->kv.memory;
+    j->floats[0] = place == IN_HALF ? floats : 2 * floats;
+    j->floats[1] = 0;
+}
+
+static void ahead_line(const struct step *s, int place, attn_backend backend, int rounds, int cold)
+{
+    static bench_turn t[AHEAD_TURNS];
+    static void (*const runs[AHEAD_TURNS])(void *) = { as_it_is_run, alone_run, reading_run };
+    const size_t floats = (size_t)s->keys * (size_t)(s->kv_heads * s->head_dim);
+    const size_t q_floats = (size_t)(s->rows * s->heads * s->head_dim);
+    float *x = (float *)bench_alloc((2 * floats + 2 * q_floats) * sizeof(float));
+    step_job j;
+    memset(&j, 0, sizeof j);
+    memset(t, 0, sizeof t);
+    bench_fill(x, 2 * floats + 2 * q_floats, 1);
+    step_make(&j, s, place, x, x + floats);
+    j.a.q = x + 2 * floats;
+    j.a.out = x + 2 * floats + q_floats;
+    j.a.backend = backend;
+    j.a.work_size = attn_sdpa_workspace(&j.a);
+    j.a.work = bench_alloc(j.a.work_size);
+    for (int i = 0; i < AHEAD_TURNS; i++) {
+        t[i].run = runs[i];
+        t[i].job = &j;
+    }
+    bench_turns(t, AHEAD_TURNS, rounds, 0.5e-3, cold ? walk : NULL);
+    printf("| %d x %d, %d%s%.0d x %d, %s%s | %.1f | %.1f | %.2f | %.1f | %.2f |\n", s->rows, s->keys, s->heads,
+           s->heads > s->kv_heads ? " on " : "", s->heads > s->kv_heads ? s->kv_heads : 0, s->head_dim, places[place],
+           cold ? ", cold" : "", t[AS_IT_IS].median * 1e6, t[ALONE].median * 1e6, t[AS_IT_IS].median / t[ALONE].median,
+           t[READING].median * 1e6, t[AS_IT_IS].median / t[READING].median);
+    fflush(stdout);
+    free(j.a.work);
+    attn_kv_free(&j.kv);
+    free(x);
+}
+
+static void ahead(const bench_setup *s, int rounds)
+{
+    attn_backend list[8];
+    const int n = attn_backends(list, 8);
+    for (int b = 0; b < n && b < 8 && (b == 0 || list[b] == ATTN_AVX2); b++) {
+        if (s->avx2 && list[b] == ATTN_AVX512) continue;
+        printf("\nReading ahead, %s, medians of %d, microseconds; reading: all of K and V once, in order:\n\n"
+               "| rows x keys, heads x head_dim | as it is | nothing ahead | of it | reading | times reading |\n"
+               "|---|---|---|---|---|---|\n", attn_backend_name(list[b]), rounds);
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+            for (int place = 0; place < PLACES; place++)
+                for (int cold = 0; cold < 2; cold++)
+                    if (!cold || steps[i].keys <= 1500) ahead_line(&steps[i], place, list[b], rounds, cold);
+    }
+}
+
 void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walk_bytes)
 {
     if (table != BENCH_SMALL && !walked.x) walk_begin(walk_bytes);
-    if (table == BENCH_HALF) half(s, rounds ? rounds : 15);
+    if (table == BENCH_AHEAD) ahead(s, rounds ? rounds : 25);
+    else if (table == BENCH_HALF) half(s, rounds ? rounds : 15);
     else compare(table, s, rounds ? rounds : table == BENCH_COLD ? 41 : 25);
 }
