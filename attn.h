@@ -10771,8 +10771,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
  * or different output columns, never parts of one sum: so their number cannot change a bit.
  * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
- * An instruction set is named three times: for how AVX2 writes fma, and where SSE2, being old, does
- * without a size of tile and without small calls. Where lanes are counted (#if, or an `if` that the
+ * An instruction set is named twice: for how AVX2 writes fma, and where SSE2, being old, does
+ * without a size of tile. Where lanes are counted (#if, or an `if` that the
  * compiler decides), it is because a panel of 16 is one, two or four vectors, because 4 lanes load
  * parts by way of memory, and in three places (8 lanes) because it is faster with these alone.
  * ============================================================================================== */
