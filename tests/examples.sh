@@ -9,15 +9,28 @@
 # the program. Everything happens in a copy under build/, where programs may leave nothing but a.out: the pictures they
 # write must be the committed ones.
 # Words after the script's name: only the examples whose name contains one of them.
+# QUICK=1: each has its cc line judged; but the first one and those that set up attn.h in a way of their own alone are built by
+# it. The others ask for the same implementation, which is compiled once, and are linked with that.
 cd "$(dirname "$0")/.." || exit 1
 here=$PWD
 copy=$here/build/examples-run
 rm -rf "$copy" && mkdir -p "$copy/tree" || exit 1
 cp attn.h "$copy/tree/" && cp -R examples "$copy/tree/" && cd "$copy/tree" || exit 1
-passed=0 failed=0
+passed=0 failed=0 shared=
 
 fail() { failed=$((failed + 1)); echo "examples: $1"; [ -z "$2" ] || sed 's/^/    /' "$2"; }
 
+# the implementation that examples without settings of their own ask for
+share()
+{
+    shared=../implementation.o
+    printf '#define ATTN_DEBUG\n#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > ../implementation.c
+    ${CC:-cc} -Wall -Wextra -O1 -I. -c ../implementation.c -o $shared > ../log 2>&1 && [ ! -s ../log ] ||
+        fail 'attn.h does not build in silence' ../log
+}
+alike() { [ "$(grep '^#define ATTN_' "$1" | sort | tr '\n' ' ')" = '#define ATTN_DEBUG #define ATTN_IMPLEMENTATION ' ]; }
+
+first=yes
 for c in examples/*.c; do
     [ -f "$c" ] || continue
     name=$(basename "$c" .c)
@@ -37,7 +50,14 @@ for c in examples/*.c; do
     [ "$build" = "cc -O2 -I. $c" ] || { fail "$c: one plain cc line is the promise, but it says: $build"; continue; }
     case "$run " in "./a.out "*) ;; *) fail "$c: does not run ./a.out: $line"; continue;; esac
     rm -f a.out
-    [ -z "$QUICK" ] || build=$(echo "$build" | sed 's/ -O[1-3s] / -O0 /')       # bits do not depend on it
+    if [ -n "$QUICK" ]; then                                            # bits do not depend on -O
+        build=$(echo "$build" | sed 's/ -O[1-3s] / -O0 /')
+        if [ $first = no ] && alike "$c"; then
+            [ -n "$shared" ] || share
+            build="$build -DATTN__IMPLEMENTED $shared"
+        fi
+        first=no
+    fi
     if ! sh -c "${CC:-cc} -Wall -Wextra ${build#cc }" > ../log 2>&1 || [ -s ../log ]; then
         fail "$c: does not build in silence: $build" ../log; continue
     fi
