@@ -7029,7 +7029,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
 
 /* ---- calls with little to do ----------------------------------------------------------------- */
 
-enum { ATTN__SMALL_TASKS = 128 };         /* of such a call at most */
+enum { ATTN__SMALL_TASKS = 32 };          /* of such a call at most */
 
 /* What the tasks of such a call share. */
 typedef struct attn__small_work {
@@ -7328,17 +7328,15 @@ static ATTN__NEAR ATTN__NOINLINE int attn__small_run(const attn_args *a, const a
     return 1;
 }
 
-/* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
-   NULL. */
-static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
-                                  size_t room_size, attn__why *why)
+/* The same for every other call, which is planned. */
+static ATTN__NOINLINE attn_status attn__plan_run(const attn_args *a, const attn__shape *s,
+                                                 char *room, size_t room_size, attn__why *why)
 {
     attn__plan plan;
     attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__small_run(a, s, &status, why)) return status;
     if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
     if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
     if (s->batch == 0 || s->n_q == 0) {
@@ -7355,6 +7353,16 @@ static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__sha
     }
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
+}
+
+/* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
+   NULL. */
+static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
+                                             size_t room_size, attn__why *why)
+{
+    attn_status status;
+    if (attn__small_run(a, s, &status, why)) return status;
+    return attn__plan_run(a, s, room, room_size, why);
 }
 
 /* Every public call that attends, but the steps, comes here and has opened `why`. */
@@ -7963,8 +7971,8 @@ enum {
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
-                                             and rows that share it: 4 KB of stack */
-    ATTN__LINEAR_SHARE = 36,
+                                             and rows that share it: 3.5 KB of stack */
+    ATTN__LINEAR_SHARE = 24,
     ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are, where
                                              widening is slow: more are worth a copy in floats */
 };
@@ -7997,12 +8005,15 @@ static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
 static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
                                               float *to, int first, int n, int at, int depth)
 {
-    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
-    int r;
-    for (r = 0; r < n; r++)
-        kernels->widen(rows + r * depth, (const unsigned short *)attn__linear_at(
-                           l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)depth, l->storage);
-    kernels->pack_k(to, rows, depth, n, depth);
+    float rows[ATTN__PANEL * ATTN__PANEL];
+    int r, wide;
+    for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
+        wide = attn__min(depth, ATTN__PANEL);
+        for (r = 0; r < n; r++)
+            kernels->widen(rows + r * wide, (const unsigned short *)attn__linear_at(
+                               l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)wide, l->storage);
+        kernels->pack_k(to, rows, wide, n, wide);
+    }
 }
 
 /* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
@@ -8357,7 +8368,7 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
 
 /* With room on the stack for a piece of a panel of floats, and for chains of as many rows as share
    it. It begins a cache line, because vectors across two of them take twice as long. It is a
-   function of its own that is not inlined, so that other linears do not need these 4 KB. */
+   function of its own that is not inlined, so that other linears do not need these 3.5 KB. */
 static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, int rows, int from,
                                              int to)
 {
@@ -8505,10 +8516,11 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
-                                    const attn_exec *exec)
+/* May it run? In a frame of its own, which is gone when it does. */
+static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const float *y,
+                                                     const float *x, int rows,
+                                                     const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
     attn__why why;
     attn__spans spans;
     attn_status status;
@@ -8537,9 +8549,16 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
     attn__span_linear(&spans, "w", "b", l);
-    if ((status = attn__check_overlap(&why, &spans)) != ATTN_OK) return status;
-    attn__project_run(exec, &p, 1);
-    return ATTN_OK;
+    return attn__check_overlap(&why, &spans);
+}
+
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
+                                    const attn_exec *exec)
+{
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
+    const attn_status status = attn__linear_ready(l, y, x, rows, exec);
+    if (status == ATTN_OK && rows > 0) attn__project_run(exec, &p, 1);
+    return status;
 }
 
 /* ---- rotary embedding ---------------------------------------------------------------------------
@@ -9124,8 +9143,9 @@ typedef struct attn__mha_run {
     attn_kv after;                        /* self step: the cache as it will be then */
     int *ints;                            /* workspace: the lengths of `after`, or k_from and
                                              k_to */
-    struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
+    struct { size_t q, k, v, heads, ints, weights, run, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
+    struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
 
 /* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
@@ -9289,7 +9309,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
-                       r->in.n_k);
+                       r->in.n_k) ||
+        attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
     /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
@@ -9326,7 +9347,17 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     r->weights = (float *)(void *)(at + r->at.weights);
     r->ints = (int *)(void *)(at + r->at.ints);
     r->in.work = at + r->at.inner;
+    r->kept = (attn__mha_run *)(void *)(at + r->at.run);
     return ATTN_OK;
+}
+
+/* Puts what has been checked into the workspace: the stack is free for the computation. */
+static attn__mha_run *attn__mha_keep(const attn__mha_run *r)
+{
+    attn__mha_run *kept = r->kept;
+    *kept = *r;
+    if (r->in.kv == &r->after) kept->in.kv = &kept->after;
+    return kept;
 }
 
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
@@ -9623,9 +9654,10 @@ static void attn__mean_task(void *arg, int i)
 /* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
    fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, const float *v_from, attn__why *why)
+                                     const float *k_from, attn__why *why)
 {
     const attn_mha *m = r->m;
+    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
     attn__project in[3] = {
         { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
         { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
@@ -9699,7 +9731,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     return ATTN_OK;
 }
 
-/* Checks what is left to check and computes. All that can go wrong goes wrong before anything is
+/* Checks what is left to check. All that can go wrong goes wrong before anything is
    written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
    inside, as they will be when it is called. */
 static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
@@ -9735,11 +9767,28 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
     }
     if ((status = attn__check(&r->in, &r->shape, why, ATTN__CALLS)) != ATTN_OK) return status;
     attn__mha_keys(r);
-    return attn__mha_compute(r, out, x, k_from, v_from, why);
+    return ATTN_OK;
 }
 
 /* Where queries and keys of a call come from. For self-attention the memory is x. */
 typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
+
+/* All that comes before the computation, in a frame of its own, which is gone then. */
+static ATTN__NOINLINE attn_status attn__mha_prepare(const attn_mha *m, attn_mha_call call,
+                                                    float *out, const attn__mha_source *in,
+                                                    attn_kv *to, const attn_kv *cache,
+                                                    const attn_mha_opts *o, attn__mha_run **run,
+                                                    attn__why *why)
+{
+    attn__mha_run r;
+    attn_status status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0,
+                                         why);
+    if (status != ATTN_OK) return status;
+    status = attn__mha_checked(&r, out, in->x, in->memory, to, why);
+    if (status == ATTN_OK) *run = attn__mha_keep(&r);
+    else if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+    return status;
+}
 
 /* Four of the five calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
@@ -9747,17 +9796,17 @@ static attn_status attn__mha_run_call(const char *function, const attn_mha *m, a
                                       const attn_kv *cache, const attn_mha_opts *o)
 {
     attn__why why;
-    attn__mha_run r;
+    attn__mha_run *r = NULL;
     attn_status status;
     attn__why_open(&why, function, o ? o->attn.user : NULL);
     if (call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP) why.n = "n";
     if ((call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP) && !attn__kv_live(cache))
         return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
                           0, 0);
-    status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0, &why);
+    status = attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why);
     if (status != ATTN_OK) return status;
-    status = attn__mha_checked(&r, out, in->x, in->memory, to, &why);
-    if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+    status = attn__mha_compute(r, out, in->x, in->memory, &why);
+    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
     return status;
 }
 
@@ -9843,9 +9892,12 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
     attn__kv_write(&put, r->in.exec);
 }
 
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
-                                        int batch, int n_k, const int *source_lengths,
-                                        const attn_mha_opts *o)
+/* attn__mha_prepare for a fill. */
+static ATTN__NOINLINE attn_status attn__mha_fill_prepare(const attn_mha *m, const attn_kv *c,
+                                                         const float *memory, int batch, int n_k,
+                                                         const int *source_lengths,
+                                                         const attn_mha_opts *o,
+                                                         attn__mha_run **run)
 {
     attn__why why;
     attn__mha_run r;
@@ -9874,9 +9926,22 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
         (status = attn__mha_memory(&r, &why)) != ATTN_OK)
         return status;
     status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
-    if (status == ATTN_OK) attn__mha_fill(&r, c, memory, memory_v);
-    if (r.own) ATTN_FREE(own.attn.user, r.own);
+    if (status == ATTN_OK) *run = attn__mha_keep(&r);
+    else if (r.own) ATTN_FREE(own.attn.user, r.own);
     return status;
+}
+
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
+                                        int batch, int n_k, const int *source_lengths,
+                                        const attn_mha_opts *o)
+{
+    attn__mha_run *r = NULL;
+    const attn_status status = attn__mha_fill_prepare(m, c, memory, batch, n_k, source_lengths, o,
+                                                      &r);
+    if (status != ATTN_OK) return status;
+    attn__mha_fill(r, c, memory, r->o.memory_v ? r->o.memory_v : memory);
+    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
+    return ATTN_OK;
 }
 
 ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
