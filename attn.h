@@ -51,7 +51,7 @@
                               slower than AVX2
        ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
-                              allocating.                                   Default: 24576
+                              allocating; 2048 for threads of 16 KB.        Default: 24576
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
@@ -123,6 +123,20 @@
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
    to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+
+   STACK, in KB of 1024 bytes, the deepest of all paths and backends (cc -O2, x86-64). Tasks that an
+   executor runs take no more on its threads. What ATTN_MALLOC, ATTN_REFUSED and an executor take is
+   not in it.
+       attn_self and attn_cross: ATTN_STACK and
+       attn_self       @    attn_mha_self        @    attn_kv_append    @
+       attn_cross      @    attn_mha_cross       @    attn_linear_run   @
+       attn_sdpa       @    attn_mha_self_step   @    attn_linear_init  @
+       attn_self_step  @    attn_mha_cross_step  @    attn_fold         @
+       attn_check      @    attn_mha_cross_fill  @    attn_finish       @
+       attn_bias_t5    @    attn_mha_workspace   @    attn_mha_init     @
+       attn_sdpa_workspace  @                        all others        @
+   With -DATTN_STACK=2048 everything runs in threads of 16 KB; other compilers and flags, -O0 and
+   sanitizers above all, take more.
 
    THREADS. No thread is started unless you give an executor. Every function may be called from many
    threads at once on different outputs; the contracts below say where objects are shared. The only
@@ -725,7 +739,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
    as much memory again as they take, until the originals are freed, and some 3 ms for a million
    weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every
    run packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed
-   weights would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after
+   weights would stay in L2), 64 rows 1.2 to 1.4 times. So it pays for a program that ends after
    some twenty tokens, for many rows at a time, and where memory for a second copy is missing. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
@@ -762,8 +776,7 @@ ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
-   Never allocates. In place, and for more than 12 rows of 16-bit weights, it takes 32 KB of the
-   stack of each thread that works; 48 KB for 16 bits in place.
+   Never allocates.
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
@@ -1193,8 +1206,7 @@ typedef struct attn__gemm {
     const void *b;                        /* right-hand panels; values from step to step, panel
                                              to panel */
     ptrdiff_t b_step, b_panel;
-    attn_storage stored;                  /* of the values of b; 16 bits: ATTN__STORED_ROWS rows at
-                                             most */
+    attn_storage stored;                  /* of the values of b */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
     float *c;                             /* 16 * panels columns of each row are written */
@@ -1209,8 +1221,8 @@ typedef struct attn__gemm {
                                              the values are floats */
 } attn__gemm;
 
-/* A product of so many rows widens 16-bit values in registers, as it reads them. For more rows the
-   caller widens a panel once and multiplies floats. */
+/* A product of so many rows with a cache widens 16-bit values in registers, as it reads them. For
+   more rows the caller widens a chunk once and multiplies floats. */
 enum { ATTN__STORED_ROWS = 16 };
 /* beside the values of attn_storage: half where the processor has no instruction for it */
 enum { ATTN__F16_SLOW = 3 };
@@ -7328,7 +7340,8 @@ static ATTN__NEAR ATTN__NOINLINE int attn__small_run(const attn_args *a, const a
     return 1;
 }
 
-/* The same for every other call, which is planned. */
+/* The same for every other call, which is planned. `room` is memory that may take the place of an
+   allocation, or NULL. */
 static ATTN__NOINLINE attn_status attn__plan_run(const attn_args *a, const attn__shape *s,
                                                  char *room, size_t room_size, attn__why *why)
 {
@@ -7355,40 +7368,47 @@ static ATTN__NOINLINE attn_status attn__plan_run(const attn_args *a, const attn_
     return ATTN_OK;
 }
 
-/* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
-   NULL. */
-static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
-                                             size_t room_size, attn__why *why)
+/* Runs a call that has been checked. */
+static ATTN__NEAR attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
+                                             attn__why *why)
 {
     attn_status status;
     if (attn__small_run(a, s, &status, why)) return status;
-    return attn__plan_run(a, s, room, room_size, why);
+    return attn__plan_run(a, s, NULL, 0, why);
 }
 
-/* Every public call that attends, but the steps, comes here and has opened `why`. */
-static ATTN__NEAR attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
-                                         attn__why *why)
+/* attn_sdpa's check, which has words for what is wrong where the short one finds something. */
+static ATTN__NEAR attn_status attn__sdpa_check(const attn_args *a, attn__shape *s, attn__why *why)
 {
-    attn__shape s;
-    const attn_status status = a && attn__check_plain(a, &s) ? ATTN_OK
-                             : attn__check(a, &s, why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
+    return a && attn__check_plain(a, s) ? ATTN_OK : attn__check(a, s, why, ATTN__CALLS);
 }
 
 ATTNDEF ATTN__NEAR attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
+    attn__shape s;
+    attn_status status;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
-    return attn__sdpa(a, NULL, 0, &why);
+    status = attn__sdpa_check(a, &s, &why);
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, &why) : status;
 }
 
-/* What attn_self and attn_cross have in common. The room on the stack saves small calls an
-   allocation; the double aligns it. */
+/* With room on the stack, which saves calls that are not large an allocation; the double aligns
+   it. */
+static ATTN__NOINLINE attn_status attn__room_run(const attn_args *a, const attn__shape *s,
+                                                 attn__why *why)
+{
+    union { double align; char bytes[ATTN_STACK]; } room;
+    return attn__plan_run(a, s, room.bytes, sizeof room, why);
+}
+
+/* What attn_self and attn_cross have in common. */
 static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
 {
-    union { double align; char bytes[ATTN_STACK]; } room;
+    attn__shape s;
+    attn_status status;
     a->out = out;
     a->q = q;
     a->k = k;
@@ -7402,7 +7422,9 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
         a->mask_shape[1] = 1;
         a->mask_shape[2] = a->n_q;
     }
-    return attn__sdpa(a, room.bytes, sizeof room, why);
+    status = attn__sdpa_check(a, &s, why);
+    if (status != ATTN_OK || attn__small_run(a, &s, &status, why)) return status;
+    return attn__room_run(a, &s, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7843,7 +7865,7 @@ static attn_status attn__step_run(attn__kv_rows *rows, attn_args *step, attn__sh
     step->k = step->v = NULL;
     memset(s->k, 0, sizeof s->k);
     memset(s->v, 0, sizeof s->v);
-    return attn__sdpa_run(step, s, NULL, 0, why);
+    return attn__sdpa_run(step, s, why);
 }
 
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
@@ -9677,7 +9699,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
         r->in.kv = r->put.to;
     }
     /* The arguments were checked, and they bring their memory: a part of the workspace. */
-    status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
+    status = attn__sdpa_run(&r->in, &r->shape, why);
     ATTN_ASSERT(status == ATTN_OK);
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
@@ -13084,12 +13106,12 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs_apart)(const attn
         ATTN__FN(small_output)(1, f, r, f->n, p, NULL, f->v[r], *sum);
 }
 
-/* Scores s to outputs, of rows that do not all see everything. There is room for `visible`. */
+/* Scores s to outputs, of rows that do not all see everything. */
 static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f,
                                                                              int first, int last,
-                                                                             float *s,
-                                                                             float *visible)
+                                                                             float *s)
 {
+    float visible[4 * ATTN__SMALL_KEYS];
     attn__softmax softmax = *f->softmax;
     const int end = (f->hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
     int r, j;
@@ -13111,33 +13133,42 @@ static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(con
     ATTN__FN(small_outputs)(f, first, last, s, softmax.visible, softmax.l);
 }
 
+/* Scores of rows first .. last-1, four at most; the queries times scale are gone when they are
+   there. */
+static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_all_scores)(const attn__small *f,
+                                                                              int first, int last,
+                                                                              float *s)
+{
+    float q[4 * ATTN__SMALL_DIM];
+    int r = first, key;
+    for (; r < last; r++)
+        ATTN__FN(scale)(q + (r - first) * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
+    r = first;
+    if (last - r == 4) {
+        key = ATTN__FN(small_panels)(4, f, r, q, s);
+        if (f->k[r] == f->k[r + 1] && f->k[r] == f->k[r + 2] && f->k[r] == f->k[r + 3])
+            ATTN__FN(small_scores)(4, 1, f, r, q, s, key);
+        else ATTN__FN(small_scores)(4, 0, f, r, q, s, key);
+        return;
+    }
+    for (; r < last; r++, s += ATTN__SMALL_KEYS) {
+        const float *q0 = q + (r - first) * ATTN__SMALL_DIM;
+        key = ATTN__FN(small_panels)(1, f, r, q0, s);
+        ATTN__FN(small_scores)(1, 0, f, r, q0, s, key);
+    }
+}
+
 /* Four rows at a time, wide ones alone, so that the stack needs little room. */
 static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 {
-    /* queries times scale, and behind the scores what is visible; scores */
-    float q[4 * ATTN__SMALL_DIM], s[4 * ATTN__SMALL_KEYS], sum[4];
+    float s[4 * ATTN__SMALL_KEYS], sum[4];
     const int most = f->head_dim <= ATTN__SMALL_DIM ? 4 : 1;
     int r, i, end;
     for (r = 0; r < f->rows; r = end) {
         end = f->rows - r < most ? f->rows : r + most;
-        for (i = r; i < end; i++)
-            ATTN__FN(scale)(q + (i - r) * ATTN__SMALL_DIM, 0, f->q[i], 0, 1, f->head_dim, f->scale);
-        if (end - r == 4) {
-            const int shared = f->k[r] == f->k[r + 1] && f->k[r] == f->k[r + 2] &&
-                               f->k[r] == f->k[r + 3];
-            const int key = ATTN__FN(small_panels)(4, f, r, q, s);
-            if (shared) ATTN__FN(small_scores)(4, 1, f, r, q, s, key);
-            else ATTN__FN(small_scores)(4, 0, f, r, q, s, key);
-        } else {
-            for (i = r; i < end; i++) {
-                const float *q0 = q + (i - r) * ATTN__SMALL_DIM;
-                float *s0 = s + (i - r) * ATTN__SMALL_KEYS;
-                const int key = ATTN__FN(small_panels)(1, f, i, q0, s0);
-                ATTN__FN(small_scores)(1, 0, f, i, q0, s0, key);
-            }
-        }
+        ATTN__FN(small_all_scores)(f, r, end, s);
         if (f->softmax) {
-            ATTN__FN(small_described)(f, r, end, s, q);
+            ATTN__FN(small_described)(f, r, end, s);
             continue;
         }
         for (i = r; i < end; i++)
