@@ -52,7 +52,7 @@
                               slower than AVX2
        ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
-                              allocating.                                   Default: 24576
+                              allocating; 2048 for threads of 16 KB.        Default: 24576
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
@@ -124,6 +124,20 @@
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
    to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+
+   STACK, in KB of 1024 bytes, the deepest of all paths and backends (cc -O2, x86-64). Tasks that an
+   executor runs take no more on its threads. What ATTN_MALLOC, ATTN_REFUSED and an executor take is
+   not in it.
+       attn_self and attn_cross: ATTN_STACK and
+       attn_self       @    attn_mha_self        @    attn_kv_append    @
+       attn_cross      @    attn_mha_cross       @    attn_linear_run   @
+       attn_sdpa       @    attn_mha_self_step   @    attn_linear_init  @
+       attn_self_step  @    attn_mha_cross_step  @    attn_fold         @
+       attn_check      @    attn_mha_cross_fill  @    attn_finish       @
+       attn_bias_t5    @    attn_mha_workspace   @    attn_mha_init     @
+       attn_sdpa_workspace  @                        all others        @
+   With -DATTN_STACK=2048 everything runs in threads of 16 KB; other compilers and flags, -O0 and
+   sanitizers above all, take more.
 
    THREADS. No thread is started unless you give an executor. Every function may be called from many
    threads at once on different outputs; the contracts below say where objects are shared. The only
@@ -732,7 +746,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
    as much memory again as they take, until the originals are freed, and some 3 ms for a million
    weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every
    run packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed
-   weights would stay in L2), 64 rows 1.1 to 1.2 times. So it pays for a program that ends after
+   weights would stay in L2), 64 rows 1.2 to 1.4 times. So it pays for a program that ends after
    some twenty tokens, for many rows at a time, and where memory for a second copy is missing. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
@@ -771,8 +785,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
    The best backend here runs it; another one runs linears inside a layer (attn.backend).
-   Never allocates. In place, and for more than 12 rows of 16-bit weights, it takes 32 KB of the
-   stack of each thread that works; 48 KB for 16 bits in place.
+   Never allocates.
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
@@ -1214,8 +1227,7 @@ typedef struct attn__gemm {
     const void *b;                        /* right-hand panels; values from step to step, panel
                                              to panel */
     ptrdiff_t b_step, b_panel;
-    attn_storage stored;                  /* of the values of b; 16 bits: ATTN__STORED_ROWS rows at
-                                             most */
+    attn_storage stored;                  /* of the values of b */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
     float *c;                             /* 16 * panels columns of each row are written */
@@ -1228,8 +1240,8 @@ typedef struct attn__gemm {
                                              the values are floats */
 } attn__gemm;
 
-/* A product of so many rows widens 16-bit values in registers, as it reads them. For more rows the
-   caller widens a panel once and multiplies floats. */
+/* A product of so many rows with a cache widens 16-bit values in registers, as it reads them. For
+   more rows the caller widens a chunk once and multiplies floats. */
 enum { ATTN__STORED_ROWS = 16 };
 /* beside the values of attn_storage: half where the processor has no instruction for it */
 enum { ATTN__F16_SLOW = 3 };
@@ -4069,22 +4081,56 @@ static void attn__stored_put(void *p, ptrdiff_t i, const float *from, int n, att
     else attn__table(ATTN_AUTO)->narrow((unsigned short *)p + i, from, (size_t)n, storage);
 }
 
-/* A panel has its 16th key: its rows are turned into place. Room for them is on the stack. */
-static ATTN__NOINLINE void attn__panel_turn(void *panel, int head_dim, attn_storage storage)
+/* Components of a panel that are turned at once: their rows take 4 KB of stack. */
+enum { ATTN__TURNED = 64 };
+
+/* The 16 rows of a panel lie one behind the other, `slices` slices of `bytes` bytes each. The first
+   slices of all rows move to the front, the second ones behind them, and so on. In place: along
+   each cycle of moves, from its lowest number on. */
+static ATTN__NOINLINE void attn__panel_slices(char *panel, int slices, size_t bytes)
 {
-    float rows[(int)ATTN__PANEL * (int)ATTN__GROWING_DIM];
-    const size_t values = (size_t)head_dim * ATTN__PANEL;
+    char kept[(int)ATTN__TURNED * (int)sizeof(float)];
+    int first, to, from;
+#define ATTN__FROM(to) ((to) % ATTN__PANEL * slices + (to) / ATTN__PANEL)
+    for (first = 1; first < slices * ATTN__PANEL - 1; first++) {
+        for (to = ATTN__FROM(first); to > first;) to = ATTN__FROM(to);
+        if (to < first) continue;
+        memcpy(kept, panel + (size_t)first * bytes, bytes);
+        for (; (from = ATTN__FROM(to)) != first; to = from)
+            memcpy(panel + (size_t)to * bytes, panel + (size_t)from * bytes, bytes);
+        memcpy(panel + (size_t)to * bytes, kept, bytes);
+    }
+#undef ATTN__FROM
+}
+
+/* Rows of n components each, 16 of them, are turned into place. */
+static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_storage storage)
+{
+    float rows[(int)ATTN__PANEL * (int)ATTN__TURNED];
     unsigned short *to = (unsigned short *)panel;
     int i, j;
-    memcpy(rows, panel, values * attn__stored_size(storage));
+    memcpy(rows, panel, (size_t)n * ATTN__PANEL * attn__stored_size(storage));
     if (storage == ATTN_F32) {  /* packing moves floats: the same bits on all backends */
-        attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, head_dim, ATTN__PANEL, head_dim);
+        attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, n, ATTN__PANEL, n);
         return;
     }
     for (j = 0; j < ATTN__PANEL; j++) {
-        const unsigned short *from = (const unsigned short *)(const void *)rows + j * head_dim;
-        for (i = 0; i < head_dim; i++) to[i * ATTN__PANEL + j] = from[i];
+        const unsigned short *from = (const unsigned short *)(const void *)rows + j * n;
+        for (i = 0; i < n; i++) to[i * ATTN__PANEL + j] = from[i];
     }
+}
+
+/* A panel has its 16th key: its rows are turned into place, in equal slices that the stack has room
+   for. */
+static ATTN__NOINLINE void attn__panel_turn(void *panel, int head_dim, attn_storage storage)
+{
+    const size_t cell = attn__stored_size(storage);
+    int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
+    while (head_dim % slices) slices++;
+    n = head_dim / slices;
+    if (slices > 1) attn__panel_slices((char *)panel, slices, (size_t)n * cell);
+    for (i = 0; i < slices; i++)
+        attn__panel_turn_slice((char *)panel + (size_t)(i * n) * ATTN__PANEL * cell, n, storage);
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
@@ -4820,7 +4866,10 @@ enum {
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
                                              cache */
     /* A state: m, l and seen, [ATTN__SPLIT] each; 1 where it is in use; the outputs from here. */
-    ATTN__STATE_O = 80
+    ATTN__STATE_O = 80,
+    /* Room in a slot for an attn__band and an attn__chunk_view, which are too large for a small
+       stack. */
+    ATTN__BAND_FLOATS = 960, ATTN__VIEW_FLOATS = 720
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
@@ -4841,6 +4890,7 @@ typedef struct attn__cut {
     size_t scores, visible;               /* [rows of a band][128] */
     size_t chains;                        /* rows of a band: outputs of a chunk between two
                                              slices, or runs of panels */
+    size_t band, view;                    /* the attn__band and the attn__chunk_view of the block */
     size_t growing;                       /* of a cache: the K panel that still grows, packed; with
                                              16 bits behind it as rows of floats */
     size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
@@ -4903,6 +4953,8 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     cut->ranges = attn__reserve(&at, rows, 3);
     cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
     cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
+    cut->band = attn__reserve(&at, 1, ATTN__BAND_FLOATS);
+    cut->view = attn__reserve(&at, 1, ATTN__VIEW_FLOATS);
     /* What a block does not need begins here, too, and is never touched. */
     cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
     if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
@@ -5177,6 +5229,7 @@ typedef struct attn__block {
     int *seen;                            /* [rows] 1: the row has seen a key */
     /* as in attn__cut */
     float *q, *o, *chains, *M, *L, *growing, *v_rows, *k, *v, *scores, *visible;
+    void *band_room, *view_room;
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
                                              to see */
 } attn__block;
@@ -5411,6 +5464,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->seen = block->to + cut->per_head;
     block->scores = at + cut->scores;
     block->visible = at + cut->visible;
+    block->band_room = at + cut->band;
+    block->view_room = at + cut->view;
     block->chains = at + cut->chains;
     block->growing = at + cut->growing;
     block->v_rows = at + cut->v_rows;
@@ -5509,6 +5564,7 @@ typedef struct attn__chunk_view {
     int k_slices, v_slices;               /* read 16 keys of every head, then the next 16: as
                                              memory lies */
 } attn__chunk_view;
+typedef char attn__view_fits[sizeof(attn__chunk_view) <= 4 * ATTN__VIEW_FLOATS ? 1 : -1];
 
 /* The keys lo <= j < hi. */
 static attn__keys attn__keys_between(int lo, int hi)
@@ -5920,6 +5976,7 @@ typedef struct attn__band {
     /* factors of the outputs so far, and of the chunk's */
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
+typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -1];
 
 /* What several rows prefetch while they read K of head `local`, or V up to key `of_v` (K: 0). Of a
    cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
@@ -6403,25 +6460,25 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
 static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
 {
     const int v_width = block->w->plan->v_width;
-    attn__chunk_view view;
+    attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
     attn__gemm g;
     int start;
-    if (!attn__chunk_open(block, chunk, &view)) return;
-    attn__many_source(block, &view);
-    if (view.row_from > 0) ATTN__COUNT(SKIP);
-    start = view.row_from / block->band * block->band;
-    for (; start < view.row_to; start += band->rows) {
-        if (!attn__band_open(block, band, &view, start)) continue;
+    if (!attn__chunk_open(block, chunk, view)) return;
+    attn__many_source(block, view);
+    if (view->row_from > 0) ATTN__COUNT(SKIP);
+    start = view->row_from / block->band * block->band;
+    for (; start < view->row_to; start += band->rows) {
+        if (!attn__band_open(block, band, view, start)) continue;
         if (band->softmax.row && (block->arrays || block->narrow) && !block->all_scores &&
-            attn__band_tiles(block, band, &view))
+            attn__band_tiles(block, band, view))
             continue;
-        attn__band_scores(block, band, &view, 0);
-        if (!attn__band_fold(block, band, &view, NULL)) continue;
+        attn__band_scores(block, band, view, 0);
+        if (!attn__band_fold(block, band, view, NULL)) continue;
         attn__band_product(block, band, &g);
         g.c = block->o + (ptrdiff_t)start * v_width;
         g.fold_a = band->fold_a;
         g.fold_b = band->fold_b;
-        attn__rows_outputs(block, band, &view, 0, 0, band->lo, band->hi, &g);
+        attn__rows_outputs(block, band, view, 0, 0, band->lo, band->hi, &g);
     }
 }
 
@@ -6542,18 +6599,18 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
 /* A chunk for a block of few rows. It is folded at once, or its state is kept when there is one. */
 static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, float *state)
 {
-    attn__chunk_view view;
+    attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
     int start, local;
-    if (!attn__chunk_open(block, chunk, &view)) return;
-    attn__few_sources(block, &view);
-    if (block->direct) attn__direct_scores(block, &view);
+    if (!attn__chunk_open(block, chunk, view)) return;
+    attn__few_sources(block, view);
+    if (block->direct) attn__direct_scores(block, view);
     for (start = 0; start < block->rows; start += band->rows) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
-        (void)attn__band_open(block, band, &view, start);
+        (void)attn__band_open(block, band, view, start);
         for (local = band->first_head; local < band->end_head && !block->direct; local++)
-            attn__band_scores(block, band, &view, local);
-        if (attn__band_fold(block, band, &view, state))
-            attn__few_outputs(block, band, &view, state);
+            attn__band_scores(block, band, view, local);
+        if (attn__band_fold(block, band, view, state))
+            attn__few_outputs(block, band, view, state);
     }
 }
 
@@ -6789,15 +6846,16 @@ static void attn__block_chunks(const attn__block *block, int *first, int *last)
 static void attn__item_block(const attn__work *w, int item, int slot)
 {
     attn__block block;
-    attn__band band;
+    attn__band *band;
     int chunk, last;
     ATTN__COUNT(ITEM);
     if (attn__block_open(&block, w, item, slot)) {
         attn__block_clear(&block);
         attn__block_before(&block, 0, w->s->n_k);
-        attn__band_for(&band, &block);
+        band = (attn__band *)block.band_room;
+        attn__band_for(band, &block);
         attn__block_chunks(&block, &chunk, &last);
-        for (; chunk < last; chunk++) attn__block_chunk(&block, &band, chunk, NULL);
+        for (; chunk < last; chunk++) attn__block_chunk(&block, band, chunk, NULL);
     }
     attn__block_close(&block);
 }
@@ -6822,11 +6880,12 @@ static void attn__item_part(const attn__work *w, int item, int slot)
 {
     const int parts = w->plan->parts, part = item % parts;
     attn__block block;
-    attn__band band;
+    attn__band *band;
     int chunk, first, last, lo, hi;
     item /= parts;
     if (!attn__block_open(&block, w, item, slot)) return;
-    attn__band_for(&band, &block);
+    band = (attn__band *)block.band_room;
+    attn__band_for(band, &block);
     attn__block_chunks(&block, &first, &last);
     lo = (int)((long long)w->plan->chunks * part / parts);
     hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
@@ -6836,7 +6895,7 @@ static void attn__item_part(const attn__work *w, int item, int slot)
     for (chunk = lo; chunk < hi; chunk++) {
         float *state = attn__state(w, item, chunk);
         state[3 * ATTN__SPLIT] = 0.0f;
-        if (chunk >= first && chunk < last) attn__block_chunk(&block, &band, chunk, state);
+        if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
     }
 }
 
@@ -6877,11 +6936,12 @@ static void attn__item_states(const attn__work *w, int item, int slot)
     /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
     const int chunks = attn__min(w->plan->chunks, w->a->parts);
     attn__block block;
-    attn__band band;
+    attn__band *band;
     int chunk, first, last, lo, hi;
     item /= parts;
     if (attn__block_open(&block, w, item, slot)) {
-        attn__band_for(&band, &block);
+        band = (attn__band *)block.band_room;
+        attn__band_for(band, &block);
         attn__block_chunks(&block, &first, &last);
         lo = (int)((long long)chunks * part / parts);
         hi = (int)((long long)chunks * (part + 1) / parts);
@@ -6892,7 +6952,7 @@ static void attn__item_states(const attn__work *w, int item, int slot)
             memset(block.seen, 0, (size_t)block.rows * sizeof(int));
             if (chunk >= first && chunk < last) {
                 attn__block_clear(&block);
-                attn__block_chunk(&block, &band, chunk, NULL);
+                attn__block_chunk(&block, band, chunk, NULL);
             }
             attn__block_store(&block, w->a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
         }
@@ -7111,7 +7171,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
-static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
+static ATTN__NOINLINE size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 {
     attn__plan plan;
     return attn__plan_make(a, s, &plan) ? (size_t)-1 : plan.bytes;
@@ -7151,8 +7211,8 @@ static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__
 
 /* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
    NULL. */
-static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char *room,
-                                  size_t room_size, attn__why *why)
+static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
+                                                 char *room, size_t room_size, attn__why *why)
 {
     attn__plan plan;
     attn_status status;
@@ -7176,29 +7236,32 @@ static attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s, char
     return ATTN_OK;
 }
 
-/* Every public call that attends, but the steps, comes here and has opened `why`. */
-static attn_status attn__sdpa(const attn_args *a, char *room, size_t room_size,
-                                         attn__why *why)
-{
-    attn__shape s;
-    const attn_status status = attn__check(a, &s, why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__sdpa_run(a, &s, room, room_size, why) : status;
-}
-
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
+    attn__shape s;
+    attn_status status;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
-    return attn__sdpa(a, NULL, 0, &why);
+    status = attn__check(a, &s, &why, ATTN__CALLS);
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, NULL, 0, &why) : status;
 }
 
-/* What attn_self and attn_cross have in common. The room on the stack saves small calls an
-   allocation; the double aligns it. */
+/* With room on the stack, which saves calls that are not large an allocation; the double aligns
+   it. */
+static ATTN__NOINLINE attn_status attn__room_run(const attn_args *a, const attn__shape *s,
+                                                 attn__why *why)
+{
+    union { double align; char bytes[ATTN_STACK]; } room;
+    return attn__sdpa_run(a, s, room.bytes, sizeof room, why);
+}
+
+/* What attn_self and attn_cross have in common. */
 static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
 {
-    union { double align; char bytes[ATTN_STACK]; } room;
+    attn__shape s;
+    attn_status status;
     a->out = out;
     a->q = q;
     a->k = k;
@@ -7212,7 +7275,8 @@ static attn_status attn__level_2(attn_args *a, float *out, const float *q, const
         a->mask_shape[1] = 1;
         a->mask_shape[2] = a->n_q;
     }
-    return attn__sdpa(a, room.bytes, sizeof room, why);
+    status = attn__check(a, &s, why, ATTN__CALLS);
+    return status == ATTN_OK ? attn__room_run(a, &s, why) : status;
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7779,10 +7843,12 @@ enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 24,               /* rows at a time where n_out ends inside a panel */
-    ATTN__LINEAR_HELD = 2,                /* panels packed at once from weights in place */
-    ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are: more rows
-                                             are worth a copy in floats */
+    ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
+    ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
+                                             and rows that share it: 3.5 KB of stack */
+    ATTN__LINEAR_SHARE = 24,
+    ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are, where
+                                             widening is slow: more are worth a copy in floats */
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -7813,29 +7879,28 @@ static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
 static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
                                               float *to, int first, int n, int at, int depth)
 {
-    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
-    int r;
-    for (r = 0; r < n; r++)
-        kernels->widen(rows + r * depth, (const unsigned short *)attn__linear_at(
-                           l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)depth, l->storage);
-    kernels->pack_k(to, rows, depth, n, depth);
+    float rows[ATTN__PANEL * ATTN__PANEL];
+    int r, wide;
+    for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
+        wide = attn__min(depth, ATTN__PANEL);
+        for (r = 0; r < n; r++)
+            kernels->widen(rows + r * wide, (const unsigned short *)attn__linear_at(
+                               l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)wide, l->storage);
+        kernels->pack_k(to, rows, wide, n, wide);
+    }
 }
 
-/* Inputs at .. at + depth - 1 (one chain) of n outputs from `first` on, from weights as they were
-   given, to panels of floats. */
+/* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
+   weights as they were given, to a panel of floats. */
 static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
                               int first, int n, int at, int depth)
 {
-    for (; n > 0 && l->storage != ATTN_F32; n -= ATTN__PANEL, first += ATTN__PANEL) {
-        attn__linear_widen(kernels, l, to, first, attn__min(n, ATTN__PANEL), at, depth);
-        to += depth * ATTN__PANEL;
-    }
-    if (n > 0)
-        kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
-                        l->n_in, n, depth);
+    if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
+    else kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
+                         l->n_in, n, depth);
 }
 
-/* Task: packs to 16 bits, one chain of one panel at a time. A task, because rounding is float
+/* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
    arithmetic. */
 typedef struct attn__linear_store {
     const attn_linear *given;             /* weights as they were given */
@@ -7849,12 +7914,12 @@ static void attn__linear_store_task(void *arg, int i)
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     const attn_linear *l = job->given;
     unsigned short *to = job->to;
-    float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_CHAIN];
+    float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
     int first, at, depth;
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
         for (at = 0; at < l->n_in; at += depth, to += depth * ATTN__PANEL) {
-            depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+            depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
             attn__linear_pack(kernels, l, panel, first, attn__min(l->n_out - first, ATTN__PANEL),
                               at, depth);
             kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
@@ -8011,26 +8076,90 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for panels of floats made on the way; NULL: the linear's own are read */
+    float *held;  /* room for a piece of a panel made on the way, and behind it for chains between
+                     two pieces; NULL: the linear's own panels are read */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Makes the panels of floats that g asks for, from weights in place, or from packed ones of 16
-   bits, which are widened once for many rows. */
+/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 bits,
+   which are widened once for many rows. */
 static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
 {
     const attn_linear *l = job->l;
-    const size_t panel = (size_t)(g->depth * ATTN__PANEL);
-    int p;
-    if (l->in_place) {
+    if (l->in_place)
         attn__linear_pack(job->kernels, l, job->held, first,
-                          attn__min(g->panels * ATTN__PANEL, l->n_out - first), at, g->depth);
-        return;
+                          attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
+    else
+        job->kernels->widen(job->held, (const unsigned short *)attn__linear_at(
+                                l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL),
+                            (size_t)(g->depth * ATTN__PANEL), l->storage);
+}
+
+/* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short for
+   a processor to see where they lead. */
+static void attn__linear_ask(const attn_linear *l, int first, int at)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    const size_t cell = attn__stored_size(l->storage);
+    int r;
+    if (!l->in_place || at >= l->n_in) return;
+    for (r = attn__min(ATTN__PANEL, l->n_out - first) - 1; r >= 0; r--) {
+        const char *row = (const char *)attn__linear_at(l, (ptrdiff_t)(first + r) * l->n_in + at);
+        __builtin_prefetch(row, 0, 2);
+        __builtin_prefetch(row + (size_t)attn__min(ATTN__LINEAR_PIECE, l->n_in - at) * cell - 1, 0, 2);
     }
-    for (p = 0; p < g->panels; p++)
-        job->kernels->widen(job->held + (size_t)p * panel, (const unsigned short *)attn__linear_at(
-                                l, (ptrdiff_t)(first + p * ATTN__PANEL) * l->n_in +
-                                       (ptrdiff_t)at * ATTN__PANEL), panel, l->storage);
+#else
+    (void)l; (void)first; (void)at;
+#endif
+}
+
+/* A product over a piece: a few rows at a time where rows of x would push each other out of L1. */
+static void attn__linear_piece(const attn__kernels *kernels, attn__gemm g)
+{
+    const int most = ATTN__ALIASES(g.a_row) ? 6 : (int)ATTN__LINEAR_SHARE;
+    int left = g.rows;
+    for (; left > 0; left -= g.rows) {
+        g.rows = attn__min(left, most);
+        kernels->gemm(&g);
+        g.a += g.rows * g.a_row;
+        g.c += g.rows * g.c_row;
+        if (g.from) g.from += g.rows * g.from_row;
+    }
+}
+
+/* The chain below for a panel that becomes floats on the way, in pieces that are not kept. Behind
+   them it goes on from piece to piece, for as many rows as have room there; the next ones find the
+   weights in cache. */
+static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *all, int p,
+                                int first)
+{
+    const int end = first + all->depth;
+    attn__gemm g = *all;
+    int r, at;
+    g.b = job->held;
+    for (r = 0; r < all->rows; r += ATTN__LINEAR_SHARE) {
+        g.rows = attn__min(all->rows - r, ATTN__LINEAR_SHARE);
+        g.from = all->from;               /* a bias, one row for all */
+        g.from_row = 0;
+        g.c = job->held + (int)ATTN__LINEAR_PIECE * (int)ATTN__PANEL;
+        g.c_row = ATTN__PANEL;
+        g.fold_a = g.fold_b = NULL;
+        for (at = first; at < end; at += g.depth) {
+            g.depth = attn__min(end - at, ATTN__LINEAR_PIECE);
+            g.a = all->a + r * all->a_row + (at - first);
+            if (at + g.depth == end) {
+                g.c = all->c + r * all->c_row;
+                g.c_row = all->c_row;
+                g.fold_a = all->fold_a;   /* ones, the same for all rows */
+                g.fold_b = all->fold_b;
+            }
+            attn__linear_hold(job, &g, p * ATTN__PANEL, at);
+            if (r == 0) attn__linear_ask(job->l, p * ATTN__PANEL, at + g.depth);
+            attn__linear_piece(job->kernels, g);
+            g.from = g.c;
+            g.from_row = g.c_row;
+        }
+    }
 }
 
 /* Adds the chain of inputs at .. at + 255 to the outputs of g->panels panels from panel p on, which
@@ -8046,18 +8175,15 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     g->from = at == 0 ? bias : NULL;
     g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
     if (job->held) {
-        /* These inputs of these panels become floats now, and are not kept. */
-        attn__linear_hold(job, g, first, at);
-        g->b = job->held;
-        g->b_panel = (ptrdiff_t)g->depth * ATTN__PANEL;
+        attn__linear_pieces(job, g, p, at);
     } else {
         g->b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL);
         g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
         g->stored = l->storage;
+        job->kernels->gemm(g);
     }
-    job->kernels->gemm(g);
     /* After the last chain the outputs are final. */
-    if (at + g->depth == l->n_in)
+    if (l->n_in - at <= ATTN__LINEAR_CHAIN)
         attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
 }
 
@@ -8091,8 +8217,8 @@ static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, in
 static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
 {
     const attn_linear *l = job->l;
+    const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
     const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;    /* n_out may end in the last */
-    const int most = job->held ? (int)ATTN__LINEAR_HELD : (int)ATTN__LINEAR_PANELS;
     attn__gemm g;
     int at, p;
     memset(&g, 0, sizeof g);
@@ -8114,20 +8240,24 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
-/* With room on the stack for a few panels of floats. It begins a cache line, because vectors across
-   two of them take twice as long. It is a function of its own that is not inlined, so that other
-   linears do not need these 32 KB. */
-static ATTN__NOINLINE void attn__linear_held(const attn__linear_job *job, float *y, int rows,
-                                             int from, int to)
+/* With room on the stack for a piece of a panel of floats, and for chains of as many rows as share
+   it. It begins a cache line, because vectors across two of them take twice as long. It is a
+   function of its own that is not inlined, so that other linears do not need these 3.5 KB. */
+static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, int rows, int from,
+                                             int to)
 {
-    float held[(int)ATTN__LINEAR_HELD * (int)ATTN__LINEAR_CHAIN * (int)ATTN__PANEL + 16];
-    attn__linear_job mine;
-    /* Member by member: `ones` is not set yet and may not be copied. */
-    mine.kernels = job->kernels;
-    mine.l = job->l;
-    mine.x = job->x;
-    mine.held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
-    attn__linear_block(&mine, y, rows, from, to);
+    float held[((int)ATTN__LINEAR_PIECE + (int)ATTN__LINEAR_SHARE) * (int)ATTN__PANEL + 16];
+    job->held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
+    attn__linear_block(job, y, rows, from, to);
+    job->held = NULL;                     /* it ends here, the job does not */
+}
+
+/* Are these rows worth a copy of the weights in floats? In place there is no other way. */
+static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
+{
+    if (l->in_place) return 1;
+    return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
+           (kernels->backend == ATTN_SSE2 || kernels->backend == ATTN_WASM);
 }
 
 /* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist (padding) are
@@ -8174,7 +8304,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (p->l->in_place || (p->l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW))
+        if (attn__linear_holds(p->kernels, p->l, rows))
             attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
@@ -8260,10 +8390,11 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
     return ATTN_OK;
 }
 
-ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
-                                    const attn_exec *exec)
+/* May it run? In a frame of its own, which is gone when it does. */
+static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const float *y,
+                                                     const float *x, int rows,
+                                                     const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
     attn__why why;
     attn__spans spans;
     attn_status status;
@@ -8292,9 +8423,16 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
     attn__span_linear(&spans, "w", "b", l);
-    if ((status = attn__check_overlap(&why, &spans)) != ATTN_OK) return status;
-    attn__project_run(exec, &p, 1);
-    return ATTN_OK;
+    return attn__check_overlap(&why, &spans);
+}
+
+ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
+                                    const attn_exec *exec)
+{
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
+    const attn_status status = attn__linear_ready(l, y, x, rows, exec);
+    if (status == ATTN_OK && rows > 0) attn__project_run(exec, &p, 1);
+    return status;
 }
 
 /* ---- rotary embedding ---------------------------------------------------------------------------
@@ -8878,8 +9016,9 @@ typedef struct attn__mha_run {
     attn_kv after;                        /* self step: the cache as it will be then */
     int *ints;                            /* workspace: the lengths of `after`, or k_from and
                                              k_to */
-    struct { size_t q, k, v, heads, ints, weights, inner; } at;    /* bytes into the workspace */
+    struct { size_t q, k, v, heads, ints, weights, run, inner; } at;    /* bytes into the workspace */
     void *own;                            /* the workspace, when it is ours to free */
+    struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
 
 /* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
@@ -9043,7 +9182,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
-                       r->in.n_k);
+                       r->in.n_k) ||
+        attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
     /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
@@ -9080,7 +9220,17 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     r->weights = (float *)(void *)(at + r->at.weights);
     r->ints = (int *)(void *)(at + r->at.ints);
     r->in.work = at + r->at.inner;
+    r->kept = (attn__mha_run *)(void *)(at + r->at.run);
     return ATTN_OK;
+}
+
+/* Puts what has been checked into the workspace: the stack is free for the computation. */
+static attn__mha_run *attn__mha_keep(const attn__mha_run *r)
+{
+    attn__mha_run *kept = r->kept;
+    *kept = *r;
+    if (r->in.kv == &r->after) kept->in.kv = &kept->after;
+    return kept;
 }
 
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
@@ -9377,9 +9527,10 @@ static void attn__mean_task(void *arg, int i)
 /* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
    fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, const float *v_from, attn__why *why)
+                                     const float *k_from, attn__why *why)
 {
     const attn_mha *m = r->m;
+    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
     attn__project in[3] = {
         { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
         { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
@@ -9453,7 +9604,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     return ATTN_OK;
 }
 
-/* Checks what is left to check and computes. All that can go wrong goes wrong before anything is
+/* Checks what is left to check. All that can go wrong goes wrong before anything is
    written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
    inside, as they will be when it is called. */
 static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
@@ -9489,11 +9640,28 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
     }
     if ((status = attn__check(&r->in, &r->shape, why, ATTN__CALLS)) != ATTN_OK) return status;
     attn__mha_keys(r);
-    return attn__mha_compute(r, out, x, k_from, v_from, why);
+    return ATTN_OK;
 }
 
 /* Where queries and keys of a call come from. For self-attention the memory is x. */
 typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
+
+/* All that comes before the computation, in a frame of its own, which is gone then. */
+static ATTN__NOINLINE attn_status attn__mha_prepare(const attn_mha *m, attn_mha_call call,
+                                                    float *out, const attn__mha_source *in,
+                                                    attn_kv *to, const attn_kv *cache,
+                                                    const attn_mha_opts *o, attn__mha_run **run,
+                                                    attn__why *why)
+{
+    attn__mha_run r;
+    attn_status status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0,
+                                         why);
+    if (status != ATTN_OK) return status;
+    status = attn__mha_checked(&r, out, in->x, in->memory, to, why);
+    if (status == ATTN_OK) *run = attn__mha_keep(&r);
+    else if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+    return status;
+}
 
 /* Four of the five calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
@@ -9501,17 +9669,17 @@ static attn_status attn__mha_run_call(const char *function, const attn_mha *m, a
                                       const attn_kv *cache, const attn_mha_opts *o)
 {
     attn__why why;
-    attn__mha_run r;
+    attn__mha_run *r = NULL;
     attn_status status;
     attn__why_open(&why, function, o ? o->attn.user : NULL);
     if (call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP) why.n = "n";
     if ((call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP) && !attn__kv_live(cache))
         return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
                           0, 0);
-    status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0, &why);
+    status = attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why);
     if (status != ATTN_OK) return status;
-    status = attn__mha_checked(&r, out, in->x, in->memory, to, &why);
-    if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+    status = attn__mha_compute(r, out, in->x, in->memory, &why);
+    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
     return status;
 }
 
@@ -9597,9 +9765,12 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
     attn__kv_write(&put, r->in.exec);
 }
 
-ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
-                                        int batch, int n_k, const int *source_lengths,
-                                        const attn_mha_opts *o)
+/* attn__mha_prepare for a fill. */
+static ATTN__NOINLINE attn_status attn__mha_fill_prepare(const attn_mha *m, const attn_kv *c,
+                                                         const float *memory, int batch, int n_k,
+                                                         const int *source_lengths,
+                                                         const attn_mha_opts *o,
+                                                         attn__mha_run **run)
 {
     attn__why why;
     attn__mha_run r;
@@ -9628,9 +9799,22 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
         (status = attn__mha_memory(&r, &why)) != ATTN_OK)
         return status;
     status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
-    if (status == ATTN_OK) attn__mha_fill(&r, c, memory, memory_v);
-    if (r.own) ATTN_FREE(own.attn.user, r.own);
+    if (status == ATTN_OK) *run = attn__mha_keep(&r);
+    else if (r.own) ATTN_FREE(own.attn.user, r.own);
     return status;
+}
+
+ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
+                                        int batch, int n_k, const int *source_lengths,
+                                        const attn_mha_opts *o)
+{
+    attn__mha_run *r = NULL;
+    const attn_status status = attn__mha_fill_prepare(m, c, memory, batch, n_k, source_lengths, o,
+                                                      &r);
+    if (status != ATTN_OK) return status;
+    attn__mha_fill(r, c, memory, r->o.memory_v ? r->o.memory_v : memory);
+    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
+    return ATTN_OK;
 }
 
 ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
@@ -11679,6 +11863,18 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, int 
     if (left > 0) ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
 }
 
+/* The same of one panel of 16-bit values, all columns of which exist. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *g, const int *list,
+                                                              int x)
+{
+    enum { VECS = 16 / ATTN__LANES };
+    const int how = attn__how(g->stored);
+    if (ATTN__SLOW && how == ATTN__F16_SLOW)
+        ATTN__FN(wide_tile)(ATTN__F16_SLOW, 1, VECS, g, 0, list, x, 0);
+    else if (how == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, 0, list, x, 0);
+    else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, 0, list, x, 0);
+}
+
 /* The product where the last panel is read in part: up to there as always. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
@@ -11692,8 +11888,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
     for (r = 0; r < g->rows; r++) ATTN__FN(part)(g, r, NULL, whole.panels * 16);
 }
 
-/* The product with 16-bit values, of at most ATTN__STORED_ROWS rows: fewer sizes of a tile than for
- * floats, since each is code of its own. */
+/* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
+ * own. */
 ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
@@ -11716,7 +11912,10 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
             const int left = g->rows - r;
             rows = left == 5 ? 3 : attn__min(left, 4);
-            if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
+            if (left >= ATTN__ROWS && left != ATTN__ROWS + 1) {
+                rows = ATTN__ROWS;
+                ATTN__FN(tile)(how, ATTN__ROWS, 2, g, r, b, second, x, 0);
+            } else if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
             else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x, 0);
             else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
         }
@@ -11732,43 +11931,48 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 }
 
 #if ATTN__SLOW
-/* Where widening takes many instructions, a few panels are widened on the stack, some
- * steps at a time, and multiplied as floats. The chains go on from piece to piece in `sums`. */
+/* Where widening takes many instructions, two panels are widened on the stack, some steps at a
+ * time, and multiplied as floats. There, too, the chains of eight rows go on from piece to piece:
+ * the fewer rows, the more steps have room. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
 {
-    enum { PANELS = 4, STEPS = 32, SIZE = STEPS * 16, ROW = PANELS * 16 };
-    float b[PANELS * SIZE], sums[(int)ATTN__STORED_ROWS * (int)ROW];
-    int p, i, j, t;
-    for (p = 0; p < g->panels; p += PANELS) {
-        attn__gemm part = *g;
-        part.stored = ATTN_F32;
-        part.ahead = NULL;
-        part.b = b;
-        part.b_step = 16;
-        part.b_panel = SIZE;
-        part.panels = attn__min(g->panels - p, PANELS);
-        if (g->from) part.from = g->from + p * 16;
-        t = 0;
-        do {
-            const unsigned short *at =
-                (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
-            const int last = g->depth - t <= STEPS;
-            part.a = g->a + t;
-            part.depth = last ? g->depth - t : (int)STEPS;
-            for (i = 0; i < part.panels; i++)
-                for (j = 0; j < part.depth; j++)
-                    ATTN__FN(widen)(b + i * SIZE + j * 16, at + i * g->b_panel + j * g->b_step, 16,
-                                    g->stored);
-            part.c = last ? g->c + p * 16 : sums;
-            part.c_row = last ? g->c_row : (ptrdiff_t)ROW;
-            part.fold_a = last ? g->fold_a : NULL;
-            part.fold_b = last ? g->fold_b : NULL;
-            ATTN__FN(gemm)(&part);
-            part.from = sums;
-            part.from_row = ROW;
-            t += part.depth;
-        } while (t < g->depth);
-    }
+    enum { PANELS = 2, ROW = PANELS * 16, ROWS = 8, ROOM = 24 };
+    float sums[ROOM * ROW], *b;
+    int r, p, i, j, t, steps;
+    for (r = 0; r < g->rows; r += ROWS)
+        for (p = 0; p < g->panels; p += PANELS) {
+            attn__gemm part = *g;
+            part.rows = attn__min(g->rows - r, ROWS);
+            part.panels = attn__min(g->panels - p, PANELS);
+            steps = ROOM - part.rows;
+            b = sums + part.rows * ROW;
+            part.stored = ATTN_F32;
+            part.ahead = NULL;
+            part.b = b;
+            part.b_step = 16;
+            part.b_panel = steps * 16;
+            if (g->from) part.from = g->from + r * g->from_row + p * 16;
+            t = 0;
+            do {
+                const unsigned short *at =
+                    (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
+                const int last = g->depth - t <= steps;
+                part.a = g->a + r * g->a_row + t;
+                part.depth = last ? g->depth - t : steps;
+                for (i = 0; i < part.panels; i++)
+                    for (j = 0; j < part.depth; j++)
+                        ATTN__FN(widen)(b + i * steps * 16 + j * 16,
+                                        at + i * g->b_panel + j * g->b_step, 16, g->stored);
+                part.c = last ? g->c + r * g->c_row + p * 16 : sums;
+                part.c_row = last ? g->c_row : (ptrdiff_t)ROW;
+                part.fold_a = last && g->fold_a ? g->fold_a + r : NULL;
+                part.fold_b = last && g->fold_a ? g->fold_b + r : NULL;
+                ATTN__FN(gemm)(&part);
+                part.from = sums;
+                part.from_row = ROW;
+                t += part.depth;
+            } while (t < g->depth);
+        }
 }
 #endif
 
@@ -11776,7 +11980,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
-    ATTN_ASSERT(g->rows <= ATTN__STORED_ROWS);
 #if ATTN__SLOW
     if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
 #endif
@@ -11823,16 +12026,15 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
  * key is not multiplied by 0, it is left out. For rows with holes over values that are not
  * finite. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_floats)(const attn__gemm *g,
-                                                                const float *visible,
-                                                                const unsigned char *step,
-                                                                int steps)
+static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
+                                          const unsigned char *step, int steps)
 {
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
     one.a_row = 0;
+    if (g->stored != ATTN_F32) one.ahead = NULL;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
         /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
@@ -11852,43 +12054,12 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_floats)(const attn__gemm
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
-            ATTN__FN(part)(&one, 0, list, x);
+        if (g->stored != ATTN_F32)
+            for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, list, x);
+        else
+            for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
+                ATTN__FN(part)(&one, 0, list, x);
     }
-}
-
-/* The same with 16-bit values: those that may take part are widened first, a panel at a time. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(select_stored)(const attn__gemm *g,
-                                                                const float *visible,
-                                                                const unsigned char *step,
-                                                                int steps)
-{
-    float b[ATTN__CHUNK * ATTN__PANEL];
-    attn__gemm part = *g;
-    int p, t;
-    part.stored = ATTN_F32;
-    part.ahead = NULL;
-    part.b = b;
-    part.b_step = 16;
-    part.panels = 1;
-    for (p = 0; p < g->panels; p++) {
-        const unsigned short *at = (const unsigned short *)g->b + p * g->b_panel;
-        const int n = step ? steps : g->depth;
-        for (t = 0; t < n; t++) {
-            const int j = step ? step[t] : t;
-            ATTN__FN(widen)(b + j * 16, at + j * g->b_step, 16, g->stored);
-        }
-        part.c = g->c + p * 16;
-        if (g->from) part.from = g->from + p * 16;
-        ATTN__FN(select_floats)(&part, visible, step, steps);
-    }
-}
-
-static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
-                                          const unsigned char *step, int steps)
-{
-    if (g->stored != ATTN_F32) ATTN__FN(select_stored)(g, visible, step, steps);
-    else ATTN__FN(select_floats)(g, visible, step, steps);
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */

@@ -1,0 +1,596 @@
+/* test_stack.c: how much stack every public function takes, held to the table of the manual (attn.h, STACK), and all of
+ * them in threads of 16 KB. An implementation of its own: the build for small stacks, ATTN_STACK 2048.
+ *
+ * A call is made on a stack of known place that was painted before; the deepest byte that lost its paint says how far it
+ * went. It is counted from the frame of the caller, so nothing of the C library is in it but what it takes where attn.h
+ * calls it (memcpy, malloc).
+ *
+ * Of the 16 KB of a thread the C library itself takes what lies above its first function: with glibc 2.3 KB for its
+ * description of the thread and the thread's own variables, and 0.2 KB that its start function needs. A first call of
+ * memcpy through a lazily bound table takes 3 KB more on processors with AVX-512, so a few calls on a deep stack come
+ * first. */
+#if !defined(_WIN32) && !defined(__wasm__)
+#define _DEFAULT_SOURCE
+#define STACK_THREADS
+#endif
+#define ATTN_STATIC
+#if defined(__GNUC__)
+#define ATTNDEF static __attribute__((noinline, unused))        /* as a linked library: nothing moves into the caller */
+#endif
+#define ATTN_STACK 2048
+#define ATTN_IMPLEMENTATION
+#include "hide.h"
+#include "attn.h"
+#undef ATTN_REFUSED
+#include "cases.h"
+
+#ifdef STACK_THREADS
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+#endif
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) || \
+    __has_feature(memory_sanitizer) || __has_feature(thread_sanitizer)
+#define STACK_SKIP "a sanitizer makes frames of its own size"
+#elif !defined(__GNUC__) || !defined(__OPTIMIZE__)
+#define STACK_SKIP "the figures are those of -O2: without it every variable has a place of its own"
+#elif !defined(STACK_THREADS)
+#define STACK_SKIP "no threads whose stack can be brought along"
+#endif
+
+enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 256 * KB };
+
+/* ---- what is called: arguments stand here, so that a call needs no more stack than its own ------------------- */
+static struct {
+    attn_args a;
+    attn_kv kv;
+    attn_kv_args kv_args;
+    attn_linear linear;
+    attn_linear_args linear_args;
+    attn_mha mha;
+    attn_mha_args mha_args;
+    attn_mha_call mha_call;
+    attn_mha_opts opts;
+    attn_rope_args rope;
+    const attn_exec *exec;
+    float *to, *x, *y, *z;
+    void *bytes;
+    const int *ints, *more;
+    const unsigned char *keep;
+    char *text;
+    size_t size, result;
+    int batch, n, n_k, heads, head_dim, k, causal, slow;
+    attn_storage storage;
+} now;
+
+#define CALLS(X)                                                                                                       \
+    X(attn_self, attn_self(now.to, now.x, now.y, now.z, now.batch, now.n, now.heads, now.head_dim, now.causal,         \
+                           now.ints, now.a.mask))                                                                      \
+    X(attn_cross, attn_cross(now.to, now.x, now.y, now.z, now.batch, now.n, now.n_k, now.heads, now.head_dim,          \
+                             now.ints, now.a.mask))                                                                    \
+    X(attn_sdpa, attn_sdpa(&now.a))                                                                                    \
+    X(attn_sdpa_workspace, attn_sdpa_workspace(&now.a))                                                                \
+    X(attn_check, attn_check(&now.a, now.text, now.size))                                                              \
+    X(attn_fold, attn_fold(&now.a, now.x, now.n))                                                                      \
+    X(attn_finish, attn_finish(&now.a))                                                                                \
+    X(attn_merge, attn_merge(now.to, now.x, now.size, now.n))                                                          \
+    X(attn_narrow, attn_narrow(now.bytes, now.x, now.size, now.storage))                                               \
+    X(attn_widen, attn_widen(now.to, now.bytes, now.size, now.storage))                                                \
+    X(attn_kv_init, attn_kv_init(&now.kv, &now.kv_args))                                                               \
+    X(attn_kv_append, attn_kv_append(&now.kv, now.x, now.y, now.n, NULL, 0))                                           \
+    X(attn_self_step, attn_self_step(&now.kv, &now.a))                                                                 \
+    X(attn_kv_truncate, attn_kv_truncate(&now.kv, now.k, now.n))                                                       \
+    X(attn_kv_forget, attn_kv_forget(&now.kv, now.k, 0, now.n))                                                        \
+    X(attn_kv_reorder, attn_kv_reorder(&now.kv, now.ints))                                                             \
+    X(attn_kv_copy, attn_kv_copy(&now.kv, now.k, 0, now.n))                                                            \
+    X(attn_kv_read, attn_kv_read(&now.kv, now.k, 0, now.n, now.to, now.to + now.size))                                 \
+    X(attn_kv_save, attn_kv_save(&now.kv, now.k, now.bytes, now.size))                                                 \
+    X(attn_kv_load, attn_kv_load(&now.kv, now.k, now.bytes, now.size))                                                 \
+    X(attn_linear_init, attn_linear_init(&now.linear, &now.linear_args))                                               \
+    X(attn_linear_run, attn_linear_run(&now.linear, now.to, now.x, now.n, now.exec))                                   \
+    X(attn_rope_table, attn_rope_table(now.to, now.n, now.k, NULL, 0.0))                                               \
+    X(attn_rope, attn_rope(&now.rope))                                                                                 \
+    X(attn_mha_init, attn_mha_init(&now.mha, &now.mha_args))                                                           \
+    X(attn_mha_self, attn_mha_self(&now.mha, now.to, now.x, now.batch, now.n, &now.opts))                              \
+    X(attn_mha_cross, attn_mha_cross(&now.mha, now.to, now.x, now.batch, now.n, now.y, now.n_k, &now.opts))            \
+    X(attn_mha_self_step, attn_mha_self_step(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))           \
+    X(attn_mha_cross_fill, attn_mha_cross_fill(&now.mha, &now.kv, now.y, now.batch, now.n_k, now.ints, &now.opts))     \
+    X(attn_mha_cross_step, attn_mha_cross_step(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))         \
+    X(attn_mha_workspace, attn_mha_workspace(&now.mha, now.mha_call, now.batch, now.n, now.n_k, &now.opts))            \
+    X(attn_mask_causal, attn_mask_causal(now.to, now.n, now.n_k, 0))                                                   \
+    X(attn_mask_window, attn_mask_window(now.to, now.n, now.n_k, 3, 2, 0))                                             \
+    X(attn_mask_padding, attn_mask_padding(now.to, now.ints, 0, now.batch, now.n))                                     \
+    X(attn_mask_cross, attn_mask_cross(now.to, now.ints, 0, now.batch, now.n, now.n_k))                                \
+    X(attn_mask_lengths, attn_mask_lengths(now.to, now.ints, now.batch, now.n, now.n_k))                               \
+    X(attn_mask_keep, attn_mask_keep(now.to, now.keep, now.size))                                                      \
+    X(attn_mask_merge, attn_mask_merge(now.to, now.batch, now.x, 1, now.n, now.n_k))                                   \
+    X(attn_mask_format, attn_mask_format(now.text, now.size, now.x, now.n, now.n_k, NULL, NULL))                       \
+    X(attn_lengths, attn_lengths((int *)now.bytes, now.ints, 0, now.batch, now.n))                                     \
+    X(attn_bias_t5, attn_bias_t5(now.to, now.x, 32, 128, 0, now.heads, now.n, now.n_k, 0))                             \
+    X(attn_kv_size, attn_kv_size(&now.kv_args))                                                                        \
+    X(attn_kv_saved, attn_kv_saved(&now.kv, now.k))                                                                    \
+    X(attn_linear_size, attn_linear_size(&now.linear_args))                                                            \
+    X(attn_mha_size, attn_mha_size(&now.mha_args))
+
+#define CALL_NAME(name, call) C_##name,
+#define CALL_RUN(name, call) static void run_##name(void) { now.result = (size_t)(call); }
+#define CALL_ENTRY(name, call) { #name, run_##name, 0 },
+enum { CALLS(CALL_NAME) CALL_COUNT };
+CALLS(CALL_RUN)
+static struct { const char *name; void (*run)(void); size_t deepest; } calls[] = { CALLS(CALL_ENTRY) };
+
+/* ---- a call on a painted stack ------------------------------------------------------------------------------- */
+enum { PAINT = 0xA5, NEAR = 256 };        /* so many bytes below the caller's frame belong to who paints */
+static size_t where;                      /* bytes of stack of the threads that call */
+
+#ifndef STACK_SKIP
+typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } trip;
+
+static __attribute__((noinline)) void paint(unsigned char *low)
+{
+    unsigned char *const end = (unsigned char *)__builtin_frame_address(0) - NEAR;
+    for (volatile unsigned char *p = low; p < end; p++) *p = PAINT;
+}
+
+static __attribute__((noinline)) size_t look(const unsigned char *low)
+{
+    const unsigned char *const end = (const unsigned char *)__builtin_frame_address(0);
+    const volatile unsigned char *p = low;
+    while (p < end && *p == PAINT) p++;
+    return (size_t)(end - (const unsigned char *)p);
+}
+
+static void *go(void *arg)
+{
+    trip *t = (trip *)arg;
+    paint(t->low);
+    t->run();
+    t->depth = look(t->low);
+    return NULL;
+}
+
+/* A thread on a stack of this size with a page below it that nobody may touch. */
+static size_t go_there(void (*run)(void), size_t size)
+{
+    static unsigned char *stack;          /* LARGE at most, once for all */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    pthread_attr_t attr;
+    pthread_t thread;
+    trip t = { run, NULL, 0 };
+    if (!stack) {
+        void *map = mmap(NULL, LARGE + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (map == MAP_FAILED) abort();
+        stack = (unsigned char *)map + page;
+    }
+    t.low = stack + LARGE - size;
+    if (mprotect(t.low - page, page, PROT_NONE) || pthread_attr_init(&attr) || pthread_attr_setstack(&attr, t.low, size) ||
+        pthread_create(&thread, &attr, go, &t)) { printf("no thread with %lu bytes of stack\n", (unsigned long)size); exit(3); }
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    if (mprotect(t.low - page, page, PROT_READ | PROT_WRITE)) abort();
+    return t.depth;
+}
+#else
+static size_t go_there(void (*run)(void), size_t size) { (void)run; return size * 0; }
+#endif
+
+static int call(int which)
+{
+    const size_t depth = go_there(calls[which].run, where);
+    if (depth > calls[which].deepest) calls[which].deepest = depth;
+    return (int)now.result;
+}
+#define FINE(name) CHECKF(call(C_##name) == ATTN_OK, #name " says %d", (int)now.result)
+
+/* Tasks one after the other on the stack of the caller: as deep as in a thread of a pool. */
+static void in_turn(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)pool;
+    for (int i = 0; i < n; i++) task(arg, i);
+}
+static const attn_exec exec_of_3 = { NULL, 3, in_turn };
+
+/* ---- calls of many shapes ------------------------------------------------------------------------------------ */
+enum { ROOM = 1 << 20 };
+static float *pool[4];                    /* ROOM normal numbers each; the last is written to */
+static unsigned short *pool16;            /* and 16 bits of them */
+
+static void pools_make(rng *r)
+{
+    for (int i = 0; i < 4; i++) {
+        if (!pool[i] && !(pool[i] = malloc(ROOM * sizeof(float)))) abort();
+        rng_fill(r, pool[i], ROOM);
+    }
+    if (!pool16 && !(pool16 = malloc(ROOM * sizeof *pool16))) abort();
+    CHECK(attn_narrow(pool16, pool[0], ROOM, ATTN_BF16) == ATTN_OK);
+    memset(&now, 0, sizeof now);
+}
+
+static void pools_free(void)
+{
+    for (int i = 0; i < 4; i++) { free(pool[i]); pool[i] = NULL; }
+    free(pool16);
+    pool16 = NULL;
+}
+
+/* Random calls of attn_sdpa with everything that can be drawn. */
+static void sdpa_calls(rng *r, attn_backend backend)
+{
+    for (int i = now.slow ? 40 : 0; i < 80 * test_scale; i++) {
+        sdpa_case c;
+        case_random_upto(r, &c, 65536.0);
+        now.a = c.a;
+        now.a.backend = backend;
+        now.a.work = NULL;
+        if (now.a.exec) now.a.exec = &exec_of_3;
+        now.text = (char *)pool[3];
+        now.size = 500;
+        FINE(attn_sdpa);
+        FINE(attn_check);
+        call(C_attn_sdpa_workspace);
+        case_free(&c);
+    }
+}
+
+/* A cache in every storage, filled in many ways; rows, masks with holes over values that are not finite. */
+static void cache_calls(rng *r, attn_backend backend)
+{
+    static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 }, rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
+    for (int i = 0; i < 11 * 9; i += now.slow ? 3 : 1) {
+        attn_kv_args *k = &now.kv_args;
+        const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
+        memset(k, 0, sizeof *k);
+        k->batch = 2;
+        k->kv_heads = rng_int(r, 1, 2);
+        k->head_dim = dims[i % 11];
+        k->v_head_dim = rng_int(r, 0, 1) ? 0 : dims[rng_int(r, 0, 10)];
+        k->capacity = n_q > 24 || rng_int(r, 0, 3) ? 300 : 100;
+        k->storage = (attn_storage)rng_int(r, 0, 2);
+        FINE(attn_kv_init);
+        now.x = pool[0];
+        now.y = pool[1];
+        for (now.n = 1; now.kv.lengths[0] < 18;) FINE(attn_kv_append);
+        now.n = n_q;
+        FINE(attn_kv_append);
+        if (what & 1) { pool[1][7] = INFINITY; pool[1][300] = NAN; }
+        for (now.n = 20; now.kv.lengths[0] < k->capacity - n_q - 40; ) FINE(attn_kv_append);
+        memset(&now.a, 0, sizeof now.a);
+        now.a = attn_args_for(2, n_q, now.kv.lengths[0], heads * k->kv_heads, k->head_dim);
+        now.a.kv_heads = k->kv_heads;
+        now.a.v_head_dim = now.kv.shape.v_head_dim;
+        now.a.kv = &now.kv;
+        now.a.q = pool[2];
+        now.a.out = pool[3];
+        now.a.backend = backend;
+        now.a.causal = (attn_causal)(what & 2);
+        if (what & 8) now.a.exec = &exec_of_3;
+        FINE(attn_sdpa);
+        if (what & 4) {
+            unsigned char *keep = malloc((size_t)n_q * (size_t)now.a.n_k);
+            if (!keep) abort();
+            for (int j = 0; j < n_q * now.a.n_k; j++) keep[j] = (unsigned char)(rng_int(r, 0, 5) == 0);
+            now.a.keep = keep;
+            FINE(attn_sdpa);
+            free(keep);
+            now.a.keep = NULL;
+        }
+        now.a.k = pool[0];
+        now.a.v = pool[1];
+        now.a.causal = ATTN_CAUSAL_NONE;
+        now.a.n_k = 0;
+        FINE(attn_self_step);
+        now.n = 20;
+        now.k = 1;
+        now.to = pool[3];
+        now.size = (size_t)(20 * k->kv_heads * k->head_dim);
+        FINE(attn_kv_read);
+        now.bytes = pool[3];
+        call(C_attn_kv_saved);
+        now.size = now.result;
+        FINE(attn_kv_save);
+        FINE(attn_kv_load);
+        FINE(attn_kv_copy);
+        { const int map[2] = { 1, 0 }; now.ints = map; FINE(attn_kv_reorder); }
+        now.n = 5;
+        FINE(attn_kv_truncate);
+        now.n = 1;
+        FINE(attn_kv_append);             /* a page that two entries share, a panel that has been cut */
+        FINE(attn_kv_forget);
+        call(C_attn_kv_size);
+        attn_kv_free(&now.kv);
+        pool[1][7] = pool[1][300] = 1.0f;
+    }
+}
+
+static void linear_calls(rng *r)
+{
+    static const int ins[] = { 1, 16, 80, 256, 257, 600 }, outs[] = { 1, 16, 17, 32, 40, 100, 160 };
+    static const int rows[] = { 1, 4, 12, 13, 40, 97 };
+    for (int i = rng_int(r, 0, 1); i < 7 * 6; i += 2)
+        for (int kind = 0; kind < 8; kind++) {          /* float, 16 bits; from floats or 16 bits; in place */
+            attn_linear_args *l = &now.linear_args;
+            memset(l, 0, sizeof *l);
+            l->n_in = ins[i / 7];
+            l->n_out = outs[i % 7];
+            l->storage = (attn_storage)(kind < 3 ? kind : kind < 5 ? kind - 2 : kind < 6 ? 0 : kind - 5);
+            if (kind < 3 || kind == 5) l->w = pool[0];
+            else l->w16 = pool16;
+            l->in_place = kind > 4;
+            l->b = rng_int(r, 0, 1) ? pool[1] : NULL;
+            FINE(attn_linear_init);
+            call(C_attn_linear_size);
+            now.to = pool[3];
+            now.x = pool[2];
+            for (int k = 0; k < (now.slow ? 5 : 6); k++) {
+                now.n = rows[k];
+                now.exec = rng_int(r, 0, 1) ? &exec_of_3 : NULL;
+                FINE(attn_linear_run);
+            }
+            attn_linear_free(&now.linear);
+        }
+}
+
+static void mha_calls(rng *r, attn_backend backend)
+{
+    static const int dims[] = { 4, 16, 20, 64, 72, 128, 160, 256 }, rows[] = { 1, 2, 5, 12, 13, 16, 40, 60 };
+    float *const table = malloc(400 * 256 * sizeof(float)), gate[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    if (!table) abort();
+    for (int i = 0; i < 8 * 8; i += now.slow ? 3 : 1) {
+        attn_mha_args *m = &now.mha_args;
+        attn_kv_args *k = &now.kv_args;
+        const int rope = rng_int(r, 0, 1);
+        memset(m, 0, sizeof *m);
+        memset(k, 0, sizeof *k);
+        memset(&now.opts, 0, sizeof now.opts);
+        m->kv_heads = rng_int(r, 1, 2);
+        m->heads = m->kv_heads * rng_int(r, 1, 2);
+        m->head_dim = dims[i % 8];
+        m->d_model = rng_int(r, 1, 300);
+        m->w_q = m->w_k = m->w_v = m->w_o = pool[0];
+        m->b_o = pool[1];
+        m->in_place = rng_int(r, 0, 2) == 0;
+        m->storage = (attn_storage)(m->in_place ? 0 : rng_int(r, 0, 2));
+        if (rng_int(r, 0, 1)) m->q_norm = m->k_norm = pool[1];
+        now.to = table;
+        now.n = 400;
+        now.k = m->head_dim;
+        FINE(attn_rope_table);
+        if (rope) {
+            m->rope_table = table;
+            m->rope_positions = 400;
+        }
+        FINE(attn_mha_init);
+        call(C_attn_mha_size);
+        now.to = pool[3];
+        now.x = pool[2];
+        now.y = pool[1];
+        now.batch = 2;
+        now.n = rows[i / 8];
+        now.n_k = rng_int(r, 1, 150);
+        now.ints = NULL;
+        now.opts.attn.backend = backend;
+        if (rng_int(r, 0, 1)) now.opts.attn.exec = &exec_of_3;
+        if (rng_int(r, 0, 2) == 0) {
+            now.opts.gate = gate;
+            now.opts.gate_n = rng_int(r, 0, 1) ? 1 : m->heads;
+        }
+        if (rng_int(r, 0, 3) == 0) {
+            now.opts.attn.weights = pool[3] + ROOM / 2;
+            now.opts.weights_mean = rng_int(r, 0, 1);
+        }
+        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_CROSS_STEP; now.mha_call++) call(C_attn_mha_workspace);
+        FINE(attn_mha_self);
+        k->batch = 2;
+        k->kv_heads = m->kv_heads;
+        k->head_dim = m->head_dim;
+        k->capacity = 300;
+        k->storage = (attn_storage)rng_int(r, 0, 2);
+        CHECK(attn_kv_init(&now.kv, k) == ATTN_OK);
+        for (int step = 0; step < 3; step++) FINE(attn_mha_self_step);
+        now.n = 1;
+        for (int step = 0; step < 17; step++) FINE(attn_mha_self_step);
+        now.n = rows[i / 8];
+        if (!rope) {
+            FINE(attn_mha_cross);
+            FINE(attn_mha_cross_fill);
+            FINE(attn_mha_cross_step);
+        }
+        attn_kv_free(&now.kv);
+        attn_mha_free(&now.mha);
+    }
+    free(table);
+}
+
+static void line_calls(rng *r)
+{
+    for (int i = 0; i < 60; i++) {
+        const int n = rng_int(r, 0, 2) ? rng_int(r, 1, 20) : rng_int(r, 1, 150);
+        now.to = pool[3];
+        now.x = pool[0];
+        now.y = pool[1];
+        now.z = pool[2];
+        now.ints = NULL;
+        now.batch = rng_int(r, 1, 3);
+        now.n = n;
+        now.n_k = rng_int(r, 1, 150);
+        now.heads = rng_int(r, 1, 4);
+        now.head_dim = rng_int(r, 1, 200);
+        now.causal = rng_int(r, 0, 1);
+        now.a.mask = rng_int(r, 0, 2) ? NULL : pool[2];
+        FINE(attn_self);
+        FINE(attn_cross);
+        now.a.mask = NULL;
+    }
+}
+
+/* What is left: masks, states, conversions, rotations. */
+static void other_calls(rng *r)
+{
+    int ids[200];
+    for (int i = 0; i < 200; i++) ids[i] = i % 50 < 40;
+    for (int i = 0; i < 30; i++) {
+        const int n = rng_int(r, 1, 50), n_k = rng_int(r, 1, 50);
+        memset(&now.a, 0, sizeof now.a);
+        now.to = pool[3];
+        now.x = pool[0];
+        now.n = n;
+        now.n_k = n_k;
+        now.batch = 2;
+        now.heads = 3;
+        now.ints = ids;
+        now.keep = (const unsigned char *)pool[1];
+        now.bytes = now.text = (char *)pool[3] + ROOM;
+        now.size = 1000;
+        FINE(attn_mask_causal);
+        FINE(attn_mask_window);
+        FINE(attn_mask_padding);
+        FINE(attn_mask_cross);
+        FINE(attn_mask_lengths);
+        FINE(attn_mask_keep);
+        FINE(attn_mask_merge);
+        call(C_attn_mask_format);
+        call(C_attn_lengths);
+        FINE(attn_bias_t5);
+        now.storage = (attn_storage)rng_int(r, 0, 2);
+        FINE(attn_narrow);
+        FINE(attn_widen);
+        now.rope.x = pool[3];
+        now.rope.batch = 2;
+        now.rope.n = n;
+        now.rope.heads = 3;
+        now.rope.head_dim = now.k = 2 * rng_int(r, 1, 64);
+        now.rope.table = pool[0];
+        now.rope.positions = 50;
+        now.rope.interleaved = rng_int(r, 0, 1);
+        FINE(attn_rope);
+        now.a = attn_args_for(2, n, n_k, 3, 1 + 10 * i);
+        for (size_t j = 0; j < 3 * 6 * (size_t)n; j++) pool[0][j * ATTN_STATE(now.a.head_dim) + 2] = 1.0f;
+        now.a.carry_out = pool[3];
+        now.n = 3;
+        if (rng_int(r, 0, 1)) now.a.exec = &exec_of_3;
+        FINE(attn_fold);
+        now.a.carry_in = pool[0];
+        now.a.carry_out = NULL;
+        now.a.out = pool[3];
+        now.a.lse = pool[2];
+        now.a.sinks = rng_int(r, 0, 1) ? pool[1] : NULL;
+        FINE(attn_finish);
+        now.n = now.a.head_dim;
+        FINE(attn_merge);
+    }
+}
+
+/* ---- on every backend ---------------------------------------------------------------------------------------- */
+/* Every function of the C library that is called is bound, on a deep stack; what that took is forgotten. */
+static void warm(void)
+{
+    rng r = rng_make(test_seed);
+    where = LARGE;
+    pools_make(&r);
+    now.slow = 1;
+    sdpa_calls(&r, ATTN_AUTO);
+    line_calls(&r);
+    other_calls(&r);
+    pools_free();
+    for (int i = 0; i < CALL_COUNT; i++) calls[i].deepest = 0;
+}
+
+/* AUTO becomes the backend (linears, attn_self and attn_cross cannot be asked for one). */
+static void every_call(size_t bytes)
+{
+    attn_backend backends[16];
+    const int n = attn_backends(backends, 16);
+    warm();
+    for (int i = 0; i <= n; i++) {
+        const attn_backend backend = i < n ? backends[i] : ATTN_AVX2;
+        rng r = rng_make(test_seed);
+#ifdef ATTN__X86
+        const unsigned before = attn__cpu_word, f16c = before & 1u << ATTN__CPU_F16C;
+        if (i == n && !(before >> ATTN_AVX2 & 1u)) break;
+        attn__cpu_word = 1u | 1u << ATTN_SCALAR | 1u << backend | (i < n ? f16c : 0);   /* at last without F16C */
+#else
+        if (i == n) break;
+#endif
+        where = bytes;
+        pools_make(&r);
+        now.slow = backend == ATTN_SCALAR;
+        sdpa_calls(&r, backend);
+        cache_calls(&r, backend);
+        linear_calls(&r);
+        mha_calls(&r, backend);
+        line_calls(&r);
+        other_calls(&r);
+        pools_free();
+        where = 0;
+#ifdef ATTN__X86
+        attn__cpu_word = before;
+#endif
+    }
+}
+
+/* "attn_xyz" in the table of the manual: its KB in tenths; what all others take where it is not there; 0: no table. */
+static int manual_tenths(const char *name)
+{
+    FILE *f = fopen("attn.h", "r");
+    char line[200];
+    int whole, tenth, inside = 0, others = 0, found = 0;
+    if (!f) return 0;
+    while (fgets(line, sizeof line, f) && !found) {
+        const char *at = strstr(line, name);
+        if (strstr(line, "   STACK, in KB")) inside = 1;
+        else if (inside && strlen(line) < 3) break;
+        if (!inside) continue;
+        if (at && (at[strlen(name)] == ' ') && sscanf(at + strlen(name), "%d.%d", &whole, &tenth) == 2)
+            found = 10 * whole + tenth;
+        at = strstr(line, "all others");
+        if (at && sscanf(at + 10, "%d.%d", &whole, &tenth) == 2) others = 10 * whole + tenth;
+    }
+    fclose(f);
+    return found ? found : others;
+}
+
+static void figures(void)
+{
+#ifdef STACK_SKIP
+    test_skip("stack of public functions: %s", STACK_SKIP);
+#else
+    every_call(LARGE);
+    for (int i = 0; i < CALL_COUNT; i++) {
+        const int tenths = manual_tenths(calls[i].name);
+        const int beside = i == C_attn_self || i == C_attn_cross ? ATTN_STACK : 0;
+        CHECKF(calls[i].deepest > 0, "%s was never called", calls[i].name);
+        CHECKF(calls[i].deepest <= (size_t)(MOST + beside), "%s takes %lu bytes of stack: more than 8 KB",
+               calls[i].name, (unsigned long)calls[i].deepest);
+        if (tenths == 0) test_skip("the table of the manual: attn.h is not in this folder");
+        else
+            CHECKF(calls[i].deepest * 10 <= (size_t)(tenths * KB + 10 * beside), "%s takes %lu bytes of stack, the manual says %d.%d KB",
+                   calls[i].name, (unsigned long)calls[i].deepest, tenths / 10, tenths % 10);
+        if (getenv("STACK_PRINT")) printf("%6lu %s\n", (unsigned long)calls[i].deepest, calls[i].name);
+    }
+#endif
+}
+
+/* A page that nobody may touch lies below these stacks: what is too deep ends the program. */
+static void small(void)
+{
+#ifdef STACK_SKIP
+    test_skip("calls in threads of 16 KB: %s", STACK_SKIP);
+#else
+    every_call(SMALL);
+    CHECK(calls[C_attn_mha_self].deepest > 1000);
+#endif
+}
+
+extern SUITE(stack);
+SUITE(stack) = {
+    { "figures", figures, "a function that takes more stack than the manual says, or than 8 KB" },
+    { "small", small, "a call that crashes in a thread of 16 KB, built with a small ATTN_STACK" },
+    { 0 }
+};
