@@ -1323,8 +1323,8 @@ typedef struct attn__kernels {
     /* the same against the n keys key[0] < key[1] < ... alone */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    /* One row against n rows of memory, b_step apart: chains go on from from[x], go to c[x], both of
-       whole panels. Of the rows at `ahead`, 16 * panels in one piece, as many are prefetched */
+    /* One row against n rows of memory, b_step apart. Chains go on from from[x] to c[x], both of
+       whole panels. As many of the rows at `ahead`, 16 * panels in one piece, are prefetched */
     void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
@@ -8197,9 +8197,6 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->stored = l->storage;
     }
     job->kernels->gemm(g);
-    /* After the last chain the outputs are final. */
-    if (at + g->depth == l->n_in)
-        attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
 }
 
 /* The last panel, where n_out ends inside it. A product writes whole panels, which would overwrite
@@ -8221,6 +8218,7 @@ static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, in
         g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             attn__linear_chain(job, g, p, at, bias);
+        attn__linear_nan(job->kernels, tile, ATTN__PANEL, g->rows, 1);
         for (i = 0; i < g->rows; i++)
             memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
                    (size_t)left * sizeof(float));
@@ -8255,7 +8253,11 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
                 g.panels = attn__min(attn__min(first + group, whole) - p, most);
                 g.c = y + p * ATTN__PANEL;
                 attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
+                /* After the last chain the outputs are final. */
+                if (rows > 1 && at + g.depth == l->n_in)
+                    attn__linear_nan(job->kernels, g.c, g.c_row, rows, g.panels);
             }
+    if (rows == 1) attn__linear_nan(job->kernels, y + from * ATTN__PANEL, 0, 1, whole - from);
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
@@ -8305,7 +8307,8 @@ static void attn__linear_row(const attn__linear_job *job, float *y, int from, in
 {
     const attn_linear *l = job->l;
     const int end = attn__min(to * ATTN__PANEL, l->n_out);
-    const int most = l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL : (int)ATTN__LINEAR_ROW_OUTPUTS;
+    const int most = l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL
+                                                  : (int)ATTN__LINEAR_ROW_OUTPUTS;
     float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[ATTN__PANEL];
     int first, n, at;
     for (first = from * ATTN__PANEL; first < end; first += n) {
