@@ -1090,20 +1090,25 @@ static long attn_counters[ATTN__C_COUNT];
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these four:
+   So memory is read in order, streams are left alone, and the exceptions are these five:
       attn__cache_sources   the first lines of each stream of a chunk
       attn__ahead           several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
-   ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
-   AMD's processors run ahead only of what is read. make bench ARGS=--ahead compares with none. */
+      attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
+   ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and is
+   soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
+   compares with none. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__FETCH(p) __builtin_prefetch(p)
+#define ATTN__FETCH_L2(p) __builtin_prefetch(p, 0, 2)
 #elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
 #define ATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
+#define ATTN__FETCH_L2(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
 #else
 #define ATTN__FETCH(p) ((void)(p))
+#define ATTN__FETCH_L2(p) ((void)(p))
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
@@ -1332,6 +1337,9 @@ typedef struct attn__kernels {
     /* the same against the n keys key[0] < key[1] < ... alone */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
+    /* One row against n rows of memory, b_step apart. Chains go on from from[x] to c[x], both of
+       whole panels. As many of the rows at `ahead`, 16 * panels in one piece, are prefetched */
+    void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
     /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0. Only the n steps
@@ -1934,7 +1942,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
@@ -7844,6 +7852,9 @@ enum {
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
+    ATTN__LINEAR_ROW_PANELS = 4,          /* panels of one row, twice as many of 16 bits: streams of
+                                             memory read at a time */
+    ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
                                              and rows that share it: 3.5 KB of stack */
     ATTN__LINEAR_SHARE = 24,
@@ -8182,9 +8193,6 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         g->stored = l->storage;
         job->kernels->gemm(g);
     }
-    /* After the last chain the outputs are final. */
-    if (l->n_in - at <= ATTN__LINEAR_CHAIN)
-        attn__linear_nan(job->kernels, g->c, g->c_row, g->rows, g->panels);
 }
 
 /* The last panel, where n_out ends inside it. A product writes whole panels, which would overwrite
@@ -8206,6 +8214,7 @@ static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, in
         g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             attn__linear_chain(job, g, p, at, bias);
+        attn__linear_nan(job->kernels, tile, ATTN__PANEL, g->rows, 1);
         for (i = 0; i < g->rows; i++)
             memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
                    (size_t)left * sizeof(float));
@@ -8219,8 +8228,10 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     const attn_linear *l = job->l;
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
     const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;    /* n_out may end in the last */
+    const int streams = (l->storage == ATTN_F32 ? 1 : 2) * (int)ATTN__LINEAR_ROW_PANELS;
+    const int group = rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams : to - from;
     attn__gemm g;
-    int at, p;
+    int first, at, p;
     memset(&g, 0, sizeof g);
     g.a_row = l->n_in;
     g.b_step = ATTN__PANEL;
@@ -8230,13 +8241,19 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
     /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
-       pass by. */
-    for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
-        for (p = from; p < whole; p += g.panels) {
-            g.panels = attn__min(whole - p, most);
-            g.c = y + p * ATTN__PANEL;
-            attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
-        }
+       pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
+       long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2. */
+    for (first = from; first < whole; first += group)
+        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
+            for (p = first; p < attn__min(first + group, whole); p += g.panels) {
+                g.panels = attn__min(attn__min(first + group, whole) - p, most);
+                g.c = y + p * ATTN__PANEL;
+                attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
+                /* After the last chain the outputs are final. */
+                if (rows > 1 && l->n_in - at <= ATTN__LINEAR_CHAIN)
+                    attn__linear_nan(job->kernels, g.c, g.c_row, rows, g.panels);
+            }
+    if (rows == 1) attn__linear_nan(job->kernels, y + from * ATTN__PANEL, 0, 1, whole - from);
     if (whole < to) attn__linear_last(job, &g, y, rows, whole);
 }
 
@@ -8258,6 +8275,55 @@ static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l
     if (l->in_place) return 1;
     return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
            (kernels->backend == ATTN_SSE2 || kernels->backend == ATTN_WASM);
+}
+
+/* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
+   place. They go on from what stands at `chain`. */
+static void attn__linear_dots(const attn__linear_job *job, float *chain, int first, int n, int at)
+{
+    const attn_linear *l = job->l;
+    /* Weights lie in one piece. What is prefetched is read 16 rows later, or so many more that
+       4096 weights lie between; as far as there are whole panels of them. */
+    const int rows = (int)attn__up((size_t)(4095 + l->n_in) / (size_t)l->n_in, ATTN__PANEL);
+    attn__gemm g;
+    memset(&g, 0, sizeof g);
+    g.a = job->x + at;
+    g.b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + at);
+    g.b_step = l->n_in;
+    g.stored = l->storage;
+    g.from = g.c = chain;
+    g.rows = 1;
+    g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+    g.panels = (l->n_out - first) / 16 - rows / 16;
+    if (g.panels > 0)
+        g.ahead = attn__linear_at(l, (ptrdiff_t)(first + rows) * l->n_in + (ptrdiff_t)at * 16);
+    job->kernels->dots(&g, n);
+}
+
+/* One row times weights in place, the output panels from <= p < to. Their rows are read as they
+   lie, 16 at a time through all inputs, and transposed in registers: on Zen 4 it takes half to two
+   thirds of the time of packing panels on the way. Rows of one chain are taken many in one go. */
+static void attn__linear_row(const attn__linear_job *job, float *y, int from, int to)
+{
+    const attn_linear *l = job->l;
+    const int end = attn__min(to * ATTN__PANEL, l->n_out);
+    const int most = l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL
+                                                  : (int)ATTN__LINEAR_ROW_OUTPUTS;
+    float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[ATTN__PANEL];
+    int first, n, at;
+    for (first = from * ATTN__PANEL; first < end; first += n) {
+        n = attn__min(end - first, most);
+        memset(sum, 0, attn__up((size_t)n, ATTN__PANEL) * sizeof(float));
+        if (l->b) memcpy(sum, l->b + first, (size_t)n * sizeof(float));
+        attn__linear_dots(job, sum, first, n, 0);
+        for (at = ATTN__LINEAR_CHAIN; at < l->n_in; at += ATTN__LINEAR_CHAIN) {
+            memset(chain, 0, sizeof chain);
+            attn__linear_dots(job, chain, first, n, at);
+            job->kernels->fold_out(sum, chain, 1.0f, 1.0f, ATTN__PANEL);
+        }
+        attn__linear_nan(job->kernels, sum, 0, 1, (n + ATTN__PANEL - 1) / ATTN__PANEL);
+        memcpy(y + first, sum, (size_t)n * sizeof(float));
+    }
 }
 
 /* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist (padding) are
@@ -8304,7 +8370,9 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
-        if (attn__linear_holds(p->kernels, p->l, rows))
+        if (p->l->in_place && rows == 1 && p->kernels->dots)
+            attn__linear_row(&job, y, from, to);
+        else if (attn__linear_holds(p->kernels, p->l, rows))
             attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
@@ -11513,6 +11581,111 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
         }
 }
 
+/* ---- one row of a linear, over weights where they lie ---------------------------------------- */
+/* The chains s go on over ATTN__LANES components of that many rows of memory, or over
+ * ATTN__TRANSPOSED of floats. 16-bit values are widened to a square on the stack first: it stays in
+ * L1, and rows of floats are transposed in one way only. Rows behind `last` repeat it. */
+ATTN__V attn__vec ATTN__FN(dot_rows)(const int how, attn__vec s, const float *q, const void *rows,
+                                     ptrdiff_t row, int last)
+{
+    float square[(int)ATTN__LANES * (int)ATTN__LANES];
+    attn__vec x[ATTN__TRANSPOSED];
+    int i;
+    if (how == ATTN_F32) {
+        attn__transpose(x, (const float *)rows, row, last);
+        return ATTN__FN(dot)(s, q, x, ATTN__TRANSPOSED);
+    }
+    for (i = 0; i < ATTN__LANES; i++)
+        attn__vstore(square + i * ATTN__LANES, ATTN__FN(load)(how, rows, attn__min(i, last) * row));
+    for (i = 0; i < ATTN__LANES; i += ATTN__TRANSPOSED) {
+        attn__transpose(x, square + i, ATTN__LANES, ATTN__LANES - 1);
+        s = ATTN__FN(dot)(s, q + i, x, ATTN__TRANSPOSED);
+    }
+    return s;
+}
+
+/* The chains of one vector at c go on over the last n components, fewer than dot_rows takes. */
+ATTN__V void ATTN__FN(dot_end)(const int how, int n, const float *q, const void *rows,
+                               ptrdiff_t row, int last, float *c)
+{
+    float square[(int)ATTN__LANES * (int)ATTN__LANES];
+    int i, t;
+    if (how == ATTN_F32) {
+        ATTN__FN(score_end)(n, 1, q, 0, (const float *)rows, row, last, c, 0);
+        return;
+    }
+    for (i = 0; i < ATTN__LANES; i++)
+        for (t = 0; t < n; t++)
+            square[i * ATTN__LANES + t] =
+                attn__widen_one(((const unsigned short *)rows)[attn__min(i, last) * row + t],
+                                how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16);
+    for (i = 0; i < n; i += ATTN__TRANSPOSED)
+        ATTN__FN(score_end)(attn__min(n - i, ATTN__TRANSPOSED), 1, q + i, 0, square + i,
+                            ATTN__LANES, ATTN__LANES - 1, c, 0);
+}
+
+/* `vecs` vectors of outputs from x on: 16 of them, or one vector. Lanes behind `last` repeat that
+ * row. Prefetched is what is read 16 KB later, in the order in which it lies, and to L2: on Zen 4
+ * that is worth 1.2 to 1.5 from memory and costs nothing from L2 (from 16 rows, which the processor
+ * follows as so many streams, 512 inputs: 24 GB/s instead of 16; merely reading: 28). */
+ATTN__V void ATTN__FN(dot_tile)(const int how, const int vecs, const attn__gemm *g, int x, int last)
+{
+    const int step = how == ATTN_F32 ? ATTN__TRANSPOSED : ATTN__LANES;
+    const int lines = vecs * ATTN__LANES * step / (how == ATTN_F32 ? 16 : 32);
+    const ptrdiff_t row = g->b_step, more = ATTN__LANES * row;
+    const float *q = g->a, *from = g->from + x;
+    const void *rows = ATTN__FN(at)(how, g->b, x * row);
+    const char *ahead = x < g->panels * 16
+                      ? (const char *)ATTN__FN(at)(how, g->ahead, (ptrdiff_t)x * g->depth) : NULL;
+    attn__vec s0 = attn__vload(from), s1 = s0, s2 = s0, s3 = s0;
+    int t, i;
+    if (vecs > 1) s1 = attn__vload(from + ATTN__LANES);
+    if (vecs > 2) {
+        s2 = attn__vload(from + 2 * ATTN__LANES);
+        s3 = attn__vload(from + 3 * ATTN__LANES);
+    }
+    for (t = 0; t + step <= g->depth; t += step, q += step) {
+        for (i = 0; i < lines && ahead; i++) ATTN__FETCH_L2(ahead + i * 64);
+        if (ahead) ahead += lines * 64;
+#define ATTN__ROWS_AT(v) ATTN__FN(at)(how, rows, (v) * more)
+        s0 = ATTN__FN(dot_rows)(how, s0, q, rows, row, last);
+        if (vecs > 1) s1 = ATTN__FN(dot_rows)(how, s1, q, ATTN__ROWS_AT(1), row, last);
+        if (vecs > 2) {
+            s2 = ATTN__FN(dot_rows)(how, s2, q, ATTN__ROWS_AT(2), row, last);
+            s3 = ATTN__FN(dot_rows)(how, s3, q, ATTN__ROWS_AT(3), row, last);
+        }
+        rows = ATTN__FN(at)(how, rows, step);
+    }
+    attn__vstore(g->c + x, s0);
+    if (vecs > 1) attn__vstore(g->c + x + ATTN__LANES, s1);
+    if (vecs > 2) {
+        attn__vstore(g->c + x + 2 * ATTN__LANES, s2);
+        attn__vstore(g->c + x + 3 * ATTN__LANES, s3);
+    }
+    for (i = 0; i < vecs && t < g->depth; i++)
+        ATTN__FN(dot_end)(how, g->depth - t, q, ATTN__ROWS_AT(i), row, last,
+                          g->c + x + i * ATTN__LANES);
+#undef ATTN__ROWS_AT
+}
+
+ATTN__V void ATTN__FN(dots_how)(const int how, const attn__gemm *g, int n)
+{
+    int x = 0;
+    for (; x + 16 <= n; x += 16)
+        ATTN__FN(dot_tile)(how, 16 / ATTN__LANES, g, x, ATTN__LANES - 1);
+    for (; x < n; x += ATTN__LANES)
+        ATTN__FN(dot_tile)(how, 1, g, x, attn__min(ATTN__LANES, n - x) - 1);
+}
+
+static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
+{
+    const int how = attn__how(g->stored);
+    if (how == ATTN_F32) ATTN__FN(dots_how)(ATTN_F32, g, n);
+    else if (how == ATTN_F16) ATTN__FN(dots_how)(ATTN_F16, g, n);
+    else if (ATTN__SLOW && how == ATTN__F16_SLOW) ATTN__FN(dots_how)(ATTN__F16_SLOW, g, n);
+    else ATTN__FN(dots_how)(ATTN_BF16, g, n);
+}
+
 /* ---- the register tile: the one matrix product --------------------------------------------------
  * `rows` rows x `vecs` vectors. cR0 and cR1 hold the two vectors of row R through the whole depth,
  * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
@@ -12405,7 +12578,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen)

@@ -173,6 +173,47 @@ static void linear_in_place(void)
     }
 }
 
+/* One row over weights in place is read as rows, not packed: odd sizes around a vector, a panel and a chain, weights that
+   begin anywhere and end at a guard page, in all storages, alone and by several threads. */
+static void linear_in_place_row(void)
+{
+    static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 127, 129, 255, 256, 257, 300, 511, 513};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    rng seeds = rng_make(test_seed + 23);
+    for (int i = 0; i < 2 * SIZES * SIZES * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_in = sizes[i % SIZES], n_out = sizes[i / SIZES % SIZES], width = rng_int(&r, 0, 3);
+        const attn_storage storage = (attn_storage)rng_int(&r, 0, 2);
+        const size_t n = (size_t)(n_in * n_out);
+        float *w = guard_floats(n), *x = guard_floats((size_t)n_in), *b = guard_floats((size_t)n_out);
+        float *y = floats((size_t)n_out), *z = guard_floats((size_t)n_out);
+        unsigned short *w16 = (unsigned short *)guard_alloc(n * sizeof *w16);
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .storage = storage, .b = i % 2 ? b : NULL};
+        attn_exec exec = test_exec(width > 0 ? width : 1);
+        attn_linear packed, placed;
+        rng_fill(&r, w, n);
+        rng_fill(&r, x, (size_t)n_in);
+        rng_fill(&r, b, (size_t)n_out);
+        if (rng_int(&r, 0, 5) == 0) w[rng_int(&r, 0, (int)n - 1)] = rng_int(&r, 0, 1) ? INFINITY : -NAN;
+        if (storage == ATTN_F32) a.w = w;
+        else {
+            CHECK(attn_narrow(w16, w, n, storage) == ATTN_OK);
+            a.w16 = w16;
+        }
+        CHECK(attn_linear_init(&packed, &a) == ATTN_OK);
+        a.in_place = 1;
+        CHECK(attn_linear_init(&placed, &a) == ATTN_OK);
+        CHECK(attn_linear_run(&packed, y, x, 1, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&placed, z, x, 1, width > 0 ? &exec : NULL) == ATTN_OK);
+        CHECKF(same_bits(y, z, (size_t)n_out), "seed %llu: %d to %d, storage %d", seed, n_in, n_out, (int)storage);
+        attn_linear_free(&packed);
+        attn_linear_free(&placed);
+        guard_free(w); guard_free(x); guard_free(b); guard_free(z); guard_free(w16);
+        free(y);
+    }
+}
+
 static void linear_wrong(void)
 {
     float w[6] = {0}, x[3] = {0}, y[2], b[2] = {0};
@@ -252,5 +293,7 @@ SUITE(linear) = {
     {"digits", linear_digits, "one chain over all inputs, which loses digits"},
     {"chains", linear_chains, "chains cut elsewhere, begun with something else, or added in another order"},
     {"in place", linear_in_place, "weights in place that give other bits, or are read beyond their end"},
+    {"in place row", linear_in_place_row,
+     "one row over weights in place: sizes beside a vector, a panel or a chain, a read past the end of any row"},
     {"wrong", linear_wrong, "bad sizes, NULL, overlapping output, a zeroed linear"},
     {0}};
