@@ -1291,7 +1291,7 @@ typedef struct attn__softmax {
 } attn__softmax;
 
 /* A few rows of queries over a few keys: everything at once. */
-enum { ATTN__SMALL_ROWS = 8, ATTN__SMALL_KEYS = ATTN__CHUNK };
+enum { ATTN__SMALL_ROWS = 4, ATTN__SMALL_KEYS = ATTN__CHUNK };
 enum { ATTN__SMALL_DIM = 128, ATTN__SMALL_WIDE = 256 };     /* of rows together, of a row alone */
 enum { ATTN__SMALL_NEAR = 16 };           /* up to so many keys nothing is asked for ahead */
 typedef struct attn__small {
@@ -7072,7 +7072,7 @@ static ATTN__NEAR int attn__small_fits(const attn_args *a, const attn__shape *s,
 {
     const long long rows = (long long)s->n_q * s->group;
     const int most = rows <= 4 ? ATTN__SMALL_KEYS
-                   : rows <= ATTN__SMALL_ROWS || w->described || w->ranges ? 16 : 8;
+                   : rows <= 8 || w->described || w->ranges ? 16 : 8;
     return s->n_q >= 1 && s->batch >= 1 && s->n_k >= 1 && s->n_k <= most &&
            s->head_dim <= ATTN__SMALL_WIDE && w->kernels->at_once && !a->weights && !a->sinks &&
            !a->carry_in && !a->carry_out &&              /* and so no parts of it */
@@ -7311,8 +7311,8 @@ static void attn__nothing_to_do(const attn__shape *s, attn__why *why)
 /* Runs a call with little to do, on one thread, or on several when there are entries for each.
    Returns 0 when it is no such call. Its memory is on the stack, but what the caller gave is
    checked. */
-static ATTN__NEAR ATTN__NOINLINE int attn__small_run(const attn_args *a, const attn__shape *s,
-                                                     attn_status *status, attn__why *why)
+static ATTN__NEAR int attn__small_run(const attn_args *a, const attn__shape *s,
+                                      attn_status *status, attn__why *why)
 {
     attn__small_work w;
     size_t empty = 0;
@@ -12157,6 +12157,19 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
     for (r = 0; r < g->rows; r++) ATTN__FN(part)(g, r, NULL, whole.panels * 16);
 }
 
+/* The largest tile of 16-bit values, out of the way of the others. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(strip_f16)(const attn__gemm *g, int r,
+                                                            const void *b, ptrdiff_t second, int x)
+{
+    ATTN__FN(tile)(ATTN_F16, ATTN__ROWS, 2, g, r, b, second, x, ATTN__LANES == 8);
+}
+
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(strip_bf16)(const attn__gemm *g, int r,
+                                                             const void *b, ptrdiff_t second, int x)
+{
+    ATTN__FN(tile)(ATTN_BF16, ATTN__ROWS, 2, g, r, b, second, x, ATTN__LANES == 8);
+}
+
 /* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
  * own. */
 ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
@@ -12181,9 +12194,10 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
             const int left = g->rows - r;
             rows = left == 5 ? 3 : attn__min(left, 4);
-            if (left >= ATTN__ROWS && left != ATTN__ROWS + 1) {
+            if (left >= ATTN__ROWS && left != ATTN__ROWS + 1 && how != ATTN__F16_SLOW) {
                 rows = ATTN__ROWS;
-                ATTN__FN(tile)(how, ATTN__ROWS, 2, g, r, b, second, x, 0);
+                if (how == ATTN_F16) ATTN__FN(strip_f16)(g, r, b, second, x);
+                else ATTN__FN(strip_bf16)(g, r, b, second, x);
             } else if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
             else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x, 0);
             else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
@@ -13080,103 +13094,85 @@ ATTN__V void ATTN__FN(small_output)(const int asks, const attn__small *f, int r,
         ATTN__FN(small_columns)(1, 0, n, p, NULL, v + x, row, out + x, end - x, by);
 }
 
-/* The outputs of rows r .. end-1, from their probabilities p and the sums of these. */
+/* The outputs of all rows, from their probabilities p and the sums of these. */
 static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs)(const attn__small *f,
-                                                                           int r, int end,
                                                                            const float *p,
                                                                            const float *visible,
                                                                            const float *sum)
 {
-    for (; r < end; r++, p += ATTN__SMALL_KEYS, sum++) {
+    int r;
+    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS) {
         const attn__softmax *softmax = f->softmax;
         const int lo = softmax ? softmax->row[r].lo : 0, hi = softmax ? softmax->row[r].hi : f->n;
-        if (!softmax || softmax->seen[r])
-            ATTN__FN(small_output)(0, f, r, hi - lo, p + lo, visible ? visible + lo : NULL,
-                                   f->v[r] + lo * f->v_row, *sum);
-        if (visible) visible += ATTN__SMALL_KEYS;
+        if (softmax && !softmax->seen[r]) continue;
+        ATTN__FN(small_output)(0, f, r, hi - lo, p + lo,
+                               visible ? visible + r * ATTN__SMALL_KEYS + lo : NULL,
+                               f->v[r] + lo * f->v_row, sum[r]);
     }
 }
 
 /* The same of rows that see everything, where V is that of one head among many. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs_apart)(const attn__small *f, int r,
-                                                                      int end, const float *p,
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_outputs_apart)(const attn__small *f,
+                                                                      const float *p,
                                                                       const float *sum)
 {
-    for (; r < end; r++, p += ATTN__SMALL_KEYS, sum++)
-        ATTN__FN(small_output)(1, f, r, f->n, p, NULL, f->v[r], *sum);
+    int r;
+    for (r = 0; r < f->rows; r++, p += ATTN__SMALL_KEYS)
+        ATTN__FN(small_output)(1, f, r, f->n, p, NULL, f->v[r], sum[r]);
 }
 
-/* Scores s to outputs, of rows that do not all see everything. */
+/* Scores s to outputs, of rows that do not all see everything. There is room for `visible`. */
 static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_described)(const attn__small *f,
-                                                                             int first, int last,
-                                                                             float *s)
+                                                                             float *s,
+                                                                             float *visible)
 {
-    float visible[4 * ATTN__SMALL_KEYS];
     attn__softmax softmax = *f->softmax;
     const int end = (f->hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
     int r, j;
-    softmax.rows = last - first;
     /* The soft-max takes whole panels; the last one may have a vector without scores. */
-    for (r = 0; r < softmax.rows; r++)
+    for (r = 0; r < f->rows; r++)
         for (j = end - ATTN__PANEL; j < end; j += ATTN__LANES)
             if (j >= f->hi) attn__vstore(s + r * ATTN__SMALL_KEYS + j, attn__vset(0.0f));
-    softmax.row += first;
-    softmax.seen += first;
-    softmax.m += first;
-    softmax.l += first;
     softmax.scores = s;
     softmax.visible = softmax.arrays ? visible : NULL;
+    softmax.rows = f->rows;
     softmax.runs.n = 1;
     softmax.runs.lo[0] = f->lo;
     softmax.runs.hi[0] = end;
     ATTN__FN(softmax)(&softmax);
-    ATTN__FN(small_outputs)(f, first, last, s, softmax.visible, softmax.l);
+    ATTN__FN(small_outputs)(f, s, softmax.visible, softmax.l);
 }
 
-/* Scores of rows first .. last-1, four at most; the queries times scale are gone when they are
-   there. */
-static ATTN__NEAR ATTN__NOINLINE ATTN__TARGET void ATTN__FN(small_all_scores)(const attn__small *f,
-                                                                              int first, int last,
-                                                                              float *s)
-{
-    float q[4 * ATTN__SMALL_DIM];
-    int r = first, key;
-    for (; r < last; r++)
-        ATTN__FN(scale)(q + (r - first) * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
-    r = first;
-    if (last - r == 4) {
-        key = ATTN__FN(small_panels)(4, f, r, q, s);
-        if (f->k[r] == f->k[r + 1] && f->k[r] == f->k[r + 2] && f->k[r] == f->k[r + 3])
-            ATTN__FN(small_scores)(4, 1, f, r, q, s, key);
-        else ATTN__FN(small_scores)(4, 0, f, r, q, s, key);
-        return;
-    }
-    for (; r < last; r++, s += ATTN__SMALL_KEYS) {
-        const float *q0 = q + (r - first) * ATTN__SMALL_DIM;
-        key = ATTN__FN(small_panels)(1, f, r, q0, s);
-        ATTN__FN(small_scores)(1, 0, f, r, q0, s, key);
-    }
-}
-
-/* Four rows at a time, wide ones alone, so that the stack needs little room. */
 static ATTN__NEAR ATTN__TARGET void ATTN__FN(at_once)(const attn__small *f)
 {
-    float s[4 * ATTN__SMALL_KEYS], sum[4];
-    const int most = f->head_dim <= ATTN__SMALL_DIM ? 4 : 1;
-    int r, i, end;
-    for (r = 0; r < f->rows; r = end) {
-        end = f->rows - r < most ? f->rows : r + most;
-        ATTN__FN(small_all_scores)(f, r, end, s);
-        if (f->softmax) {
-            ATTN__FN(small_described)(f, r, end, s);
-            continue;
+    /* queries times scale, of all rows or of a wide one, and behind the scores what is visible */
+    float q[ATTN__SMALL_ROWS * ATTN__SMALL_DIM], s[ATTN__SMALL_ROWS * ATTN__SMALL_KEYS];
+    float sum[ATTN__SMALL_ROWS];
+    int r, key;
+    if (f->rows == 4 && f->head_dim <= ATTN__SMALL_DIM) {
+        const int shared = f->k[0] == f->k[1] && f->k[0] == f->k[2] && f->k[0] == f->k[3];
+        for (r = 0; r < 4; r++)
+            ATTN__FN(scale)(q + r * ATTN__SMALL_DIM, 0, f->q[r], 0, 1, f->head_dim, f->scale);
+        key = ATTN__FN(small_panels)(4, f, 0, q, s);
+        if (shared) ATTN__FN(small_scores)(4, 1, f, 0, q, s, key);
+        else ATTN__FN(small_scores)(4, 0, f, 0, q, s, key);
+    } else {
+        for (r = 0; r < f->rows; r++) {
+            float *s0 = s + r * ATTN__SMALL_KEYS;
+            ATTN__FN(scale)(q, 0, f->q[r], 0, 1, f->head_dim, f->scale);
+            key = ATTN__FN(small_panels)(1, f, r, q, s0);
+            ATTN__FN(small_scores)(1, 0, f, r, q, s0, key);
         }
-        for (i = r; i < end; i++)
-            sum[i - r] = ATTN__FN(small_softmax)(s + (i - r) * ATTN__SMALL_KEYS, f->n);
-        if (f->n > ATTN__SMALL_NEAR && f->v_row > f->v_head_dim && !ATTN__ALIASES(f->v_row))
-            ATTN__FN(small_outputs_apart)(f, r, end, s, sum);
-        else ATTN__FN(small_outputs)(f, r, end, s, NULL, sum);
     }
+    if (f->softmax) {
+        ATTN__FN(small_described)(f, s, q);
+        return;
+    }
+    for (r = 0; r < f->rows; r++)
+        sum[r] = ATTN__FN(small_softmax)(s + r * ATTN__SMALL_KEYS, f->n);
+    if (f->n > ATTN__SMALL_NEAR && f->v_row > f->v_head_dim && !ATTN__ALIASES(f->v_row))
+        ATTN__FN(small_outputs_apart)(f, s, sum);
+    else ATTN__FN(small_outputs)(f, s, NULL, sum);
 }
 
 #endif
