@@ -1090,14 +1090,15 @@ static long attn_counters[ATTN__C_COUNT];
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these five:
+   So memory is read in order, streams are left alone, and the exceptions are these six:
       attn__cache_sources   the first lines of each stream of a chunk
       attn__ahead           several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
-   ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and is
-   soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
+      attn__linear_ask      several: the piece of a panel that is packed next
+   ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
+   is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
@@ -8106,22 +8107,18 @@ static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, 
                             (size_t)(g->depth * ATTN__PANEL), l->storage);
 }
 
-/* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short for
-   a processor to see where they lead. */
+/* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short
+   for a processor to see where they lead. */
 static void attn__linear_ask(const attn_linear *l, int first, int at)
 {
-#if defined(__GNUC__) || defined(__clang__)
-    const size_t cell = attn__stored_size(l->storage);
+    const ptrdiff_t last = attn__min(ATTN__LINEAR_PIECE, l->n_in - at) - 1;
     int r;
     if (!l->in_place || at >= l->n_in) return;
     for (r = attn__min(ATTN__PANEL, l->n_out - first) - 1; r >= 0; r--) {
-        const char *row = (const char *)attn__linear_at(l, (ptrdiff_t)(first + r) * l->n_in + at);
-        __builtin_prefetch(row, 0, 2);
-        __builtin_prefetch(row + (size_t)attn__min(ATTN__LINEAR_PIECE, l->n_in - at) * cell - 1, 0, 2);
+        const ptrdiff_t row = (ptrdiff_t)(first + r) * l->n_in + at;
+        ATTN__FETCH_L2(attn__linear_at(l, row));
+        ATTN__FETCH_L2(attn__linear_at(l, row + last));
     }
-#else
-    (void)l; (void)first; (void)at;
-#endif
 }
 
 /* A product over a piece: a few rows at a time where rows of x would push each other out of L1. */
@@ -8303,7 +8300,8 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 /* One row times weights in place, the output panels from <= p < to. Their rows are read as they
    lie, 16 at a time through all inputs, and transposed in registers: on Zen 4 it takes half to two
    thirds of the time of packing panels on the way. Rows of one chain are taken many in one go. */
-static void attn__linear_row(const attn__linear_job *job, float *y, int from, int to)
+static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from,
+                                            int to)
 {
     const attn_linear *l = job->l;
     const int end = attn__min(to * ATTN__PANEL, l->n_out);
@@ -9084,7 +9082,7 @@ typedef struct attn__mha_run {
     attn_kv after;                        /* self step: the cache as it will be then */
     int *ints;                            /* workspace: the lengths of `after`, or k_from and
                                              k_to */
-    struct { size_t q, k, v, heads, ints, weights, run, inner; } at;    /* bytes into the workspace */
+    struct { size_t q, k, v, heads, ints, weights, run, inner; } at;    /* bytes into the work */
     void *own;                            /* the workspace, when it is ours to free */
     struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
