@@ -125,8 +125,8 @@
    to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
 
    STACK, in KB of 1024 bytes: the deepest on any path and backend (x86-64, cc -O2, the larger of
-   gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC, ATTN_REFUSED
-   and an executor take comes on top; so does ATTN_STACK for attn_self and attn_cross.
+   gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC,
+   ATTN_REFUSED and an executor take comes on top; so does ATTN_STACK for attn_self and attn_cross.
        attn_self             7.5    attn_mha_self         7.7    attn_kv_append        5.4
        attn_cross            7.5    attn_mha_cross        7.6    attn_linear_run       7.5
        attn_sdpa             8.8    attn_mha_self_step    9.0    attn_linear_init      4.2
