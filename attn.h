@@ -52,7 +52,7 @@
                               slower than AVX2
        ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
-                              allocating; 2048 for threads of 16 KB.        Default: 24576
+                              allocating (STACK below).                     Default: 24576
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
@@ -125,19 +125,18 @@
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
    to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
 
-   STACK, in KB of 1024 bytes, the deepest of all paths and backends (cc -O2, x86-64). Tasks that an
-   executor runs take no more on its threads. What ATTN_MALLOC, ATTN_REFUSED and an executor take is
-   not in it.
-       attn_self and attn_cross: ATTN_STACK and
-       attn_self       @    attn_mha_self        @    attn_kv_append    @
-       attn_cross      @    attn_mha_cross       @    attn_linear_run   @
-       attn_sdpa       @    attn_mha_self_step   @    attn_linear_init  @
-       attn_self_step  @    attn_mha_cross_step  @    attn_fold         @
-       attn_check      @    attn_mha_cross_fill  @    attn_finish       @
-       attn_bias_t5    @    attn_mha_workspace   @    attn_mha_init     @
-       attn_sdpa_workspace  @                        all others        @
-   With -DATTN_STACK=2048 everything runs in threads of 16 KB; other compilers and flags, -O0 and
-   sanitizers above all, take more.
+   STACK, in KB of 1024 bytes: the deepest on any path and backend (x86-64, cc -O2, the larger of
+   gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC,
+   ATTN_REFUSED and an executor take comes on top; so does ATTN_STACK for attn_self and attn_cross.
+       attn_self             7.5    attn_mha_self         7.7    attn_kv_append        5.4
+       attn_cross            7.5    attn_mha_cross        7.6    attn_linear_run       7.5
+       attn_sdpa             8.8    attn_mha_self_step    9.0    attn_linear_init      4.2
+       attn_self_step        6.9    attn_mha_cross_step   7.6    attn_fold             3.6
+       attn_check            3.2    attn_mha_cross_fill   6.6    attn_finish           3.8
+       attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
+       attn_sdpa_workspace   2.8                                 all others            2.0
+   gcc alone stays below 7.6 everywhere. With -DATTN_STACK=2048 all of them run in threads of 16 KB.
+   Without optimising, and under sanitizers, frames are larger.
 
    THREADS. No thread is started unless you give an executor. Every function may be called from many
    threads at once on different outputs; the contracts below say where objects are shared. The only

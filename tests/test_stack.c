@@ -1,5 +1,6 @@
 /* test_stack.c: how much stack every public function takes, held to the table of the manual (attn.h, STACK), and all of
- * them in threads of 16 KB. An implementation of its own: the build for small stacks, ATTN_STACK 2048.
+ * them in threads of 16 KB. An implementation of its own: the build for small stacks, ATTN_STACK 2048. STACK_PRINT=1
+ * prints what was measured.
  *
  * A call is made on a stack of known place that was painted before; the deepest byte that lost its paint says how far it
  * went. It is counted from the frame of the caller, so nothing of the C library is in it but what it takes where attn.h
@@ -45,7 +46,12 @@
 #define STACK_SKIP "no threads whose stack can be brought along"
 #endif
 
+/* clang keeps the constants of exp on the stack where gcc reads them again */
+#ifdef __clang__
+enum { KB = 1024, MOST = 9 * KB, SMALL = 16 * KB, LARGE = 256 * KB };
+#else
 enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 256 * KB };
+#endif
 
 /* ---- what is called: arguments stand here, so that a call needs no more stack than its own ------------------- */
 static struct {
@@ -170,8 +176,11 @@ static size_t go_there(void (*run)(void), size_t size)
         stack = (unsigned char *)map + page;
     }
     t.low = stack + LARGE - size;
-    if (mprotect(t.low - page, page, PROT_NONE) || pthread_attr_init(&attr) || pthread_attr_setstack(&attr, t.low, size) ||
-        pthread_create(&thread, &attr, go, &t)) { printf("no thread with %lu bytes of stack\n", (unsigned long)size); exit(3); }
+    if (mprotect(t.low - page, page, PROT_NONE) || pthread_attr_init(&attr) ||
+        pthread_attr_setstack(&attr, t.low, size) || pthread_create(&thread, &attr, go, &t)) {
+        printf("no thread with %lu bytes of stack\n", (unsigned long)size);
+        exit(3);
+    }
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attr);
     if (mprotect(t.low - page, page, PROT_READ | PROT_WRITE)) abort();
@@ -566,12 +575,13 @@ static void figures(void)
         const int tenths = manual_tenths(calls[i].name);
         const int beside = i == C_attn_self || i == C_attn_cross ? ATTN_STACK : 0;
         CHECKF(calls[i].deepest > 0, "%s was never called", calls[i].name);
-        CHECKF(calls[i].deepest <= (size_t)(MOST + beside), "%s takes %lu bytes of stack: more than 8 KB",
-               calls[i].name, (unsigned long)calls[i].deepest);
-        if (tenths == 0) test_skip("the table of the manual: attn.h is not in this folder");
-        else
-            CHECKF(calls[i].deepest * 10 <= (size_t)(tenths * KB + 10 * beside), "%s takes %lu bytes of stack, the manual says %d.%d KB",
-                   calls[i].name, (unsigned long)calls[i].deepest, tenths / 10, tenths % 10);
+        CHECKF(calls[i].deepest <= (size_t)(MOST + beside), "%s takes %lu bytes of stack: more than %d KB",
+               calls[i].name, (unsigned long)calls[i].deepest, MOST / KB);
+        if (tenths == 0 && i == 0) test_skip("the table of the manual: attn.h is not in this folder");
+        if (tenths > 0)
+            CHECKF(calls[i].deepest * 10 <= (size_t)(tenths * KB + 10 * beside),
+                   "%s takes %lu bytes of stack, the manual says %d.%d KB", calls[i].name,
+                   (unsigned long)calls[i].deepest, tenths / 10, tenths % 10);
         if (getenv("STACK_PRINT")) printf("%6lu %s\n", (unsigned long)calls[i].deepest, calls[i].name);
     }
 #endif
