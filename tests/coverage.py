@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What gcov counted in attn.h, against what tests/coverage.txt excuses. Called by coverage.sh, which explains.
 
-    coverage.py [-a] pass ... : file.json ...      -a: show what is excused, too"""
+    coverage.py [-a] pass ... : file.json ...      -a: show what is excused, too
+
+A pass with + behind its name does not run here but is played: its lines are those of the files under played/."""
 import json
 import re
 import sys
@@ -19,7 +21,7 @@ def sections(text):
     return found
 
 
-def counted(files, text):
+def counted(files, text, played):
     """{(function, line): [times, [times of each branch]]}, the sum of all implementations. Where their macros make them
     differ in branches, the first file that has the line is right."""
     lines = {}
@@ -30,6 +32,8 @@ def counted(files, text):
             here = {}
             for x in f["lines"]:
                 if text[x["line_number"] - 1].lstrip().startswith("ATTN_ASSERT("):
+                    continue
+                if pass_of(x["function_name"], played) and "/played/" not in name:
                     continue
                 at = here.setdefault((x["function_name"], x["line_number"]), [0, []])
                 at[0] += x["count"]
@@ -102,7 +106,9 @@ def main():
     passes, files = arguments[:arguments.index(":")], arguments[arguments.index(":") + 1:]
     text = open(SOURCE).read().split("\n")
     heads = sections(text)
-    own = counted(files, text)
+    played = [p[:-1] for p in passes if p.endswith("+")]
+    passes = [p.rstrip("+") for p in passes]
+    own = counted(files, text, played)
     lines = by_lines(own, passes)
 
     untaken = {}                                   # (function, line): "line", or how many branches

@@ -51,22 +51,22 @@ long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|company|hos
 all=$($out/test -l | sed 's/^\([a-z]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
 names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
-# those that say something of the kernels and do not take a minute in plain C
+# those that say something of the kernels, or of what the driver does with them, and do not take a minute in plain C
 played=$(echo "$all" | grep -vxE "$long" |
-    grep -E '^(masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage)/|^args/backends|^mha/backends and threads' |
-    grep -vxE 'sparse/all keys|bits/in place|sdpa/more_to_see|step/two calls|rope/far|storage/(products|boundaries)')
+    grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^mha/backends and threads' |
+    grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far|storage/(products|boundaries)|pages/histories')
 
 play() # builds a program, once, and runs it, without the instructions that convert half, too
 {
     if [ ! -f $out/played/test ]; then
-        for b in attn_impl test_storage; do
+        for b in attn_impl test_storage test_paths; do
             echo "tests/$b.c -std=gnu99 -Wno-psabi -o $out/played/$b.o $(echo $count) -fprofile-filter-files=attn[.]h$" \
                 '-Itests/cross/simde -DATTN__MSAN -DHIDE_PLAYED'
         done | compile
-        $gcc --coverage $out/played/*.o $(ls $out/*.o | grep -vE '/(attn_impl|test_storage)\.o$') \
+        $gcc --coverage $out/played/*.o $(ls $out/*.o | grep -vE '/(attn_impl|test_storage|test_paths)\.o$') \
             -o $out/played/test -lm -pthread || stop
     fi
-    run $out/played/test p "$played" &
+    run $out/played/test p "$(echo "$played" | sed -n 'p;n')" & run $out/played/test r "$(echo "$played" | sed -n 'n;p')" &
     (ATTN_HIDE=f16c; export ATTN_HIDE; run $out/played/test q 'storage/widen all
 storage/ways agree') &
     wait
@@ -95,7 +95,8 @@ judge() # options: what the tests take on the processor that ATTN_HIDE leaves
     for o in $out/*.gcda $out/played/*.gcda; do
         [ ! -f "$o" ] || $gcov -b -c -j -t "${o%.gcda}.o" > "${o%.gcda}.json" 2> $out/gcov.log || { cat $out/gcov.log; stop; }
     done
-    LC_ALL=C.UTF-8 python3 tests/coverage.py "$@" $passes : $out/attn_impl.json \
+    marked=$(for p in $passes; do case " $backends " in *" $p "*) echo $p ;; *) echo $p+ ;; esac; done)
+    LC_ALL=C.UTF-8 python3 tests/coverage.py "$@" $marked : $out/attn_impl.json \
         $(ls $out/*.json $out/played/*.json 2> /dev/null | grep -v $out/attn_impl) > $out/judged
     grep -v '^coverage: ' $out/judged
     n=$(sed -n 's/^coverage: //p' $out/judged)
