@@ -128,14 +128,14 @@
    STACK, in KB of 1024 bytes: the deepest on any path and backend (x86-64, cc -O2, the larger of
    gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC,
    ATTN_REFUSED and an executor take comes on top; so does ATTN_STACK for attn_self and attn_cross.
-       attn_self             7.5    attn_mha_self         7.7    attn_kv_append        5.4
-       attn_cross            7.5    attn_mha_cross        7.6    attn_linear_run       7.5
-       attn_sdpa             8.8    attn_mha_self_step    9.0    attn_linear_init      4.2
-       attn_self_step        6.9    attn_mha_cross_step   7.6    attn_fold             3.6
-       attn_check            3.2    attn_mha_cross_fill   6.6    attn_finish           3.8
+       attn_self             7.4    attn_mha_self         7.1    attn_kv_append        5.4
+       attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
+       attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
+       attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
+       attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
        attn_sdpa_workspace   2.8                                 all others            2.0
-   gcc alone stays below 7.6 everywhere. With -DATTN_STACK=2048 all of them run in threads of 16 KB.
+   With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
 
    THREADS. No thread is started unless you give an executor. Every function may be called from many

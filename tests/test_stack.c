@@ -46,12 +46,7 @@
 #define STACK_SKIP "no threads whose stack can be brought along"
 #endif
 
-/* clang keeps the constants of exp on the stack where gcc reads them again */
-#ifdef __clang__
-enum { KB = 1024, MOST = 9 * KB, SMALL = 16 * KB, LARGE = 256 * KB };
-#else
-enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 256 * KB };
-#endif
+enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 64 * KB };
 
 /* ---- what is called: arguments stand here, so that a call needs no more stack than its own ------------------- */
 static struct {
@@ -133,23 +128,25 @@ CALLS(CALL_RUN)
 static struct { const char *name; void (*run)(void); size_t deepest; } calls[] = { CALLS(CALL_ENTRY) };
 
 /* ---- a call on a painted stack ------------------------------------------------------------------------------- */
-enum { PAINT = 0xA5, NEAR = 256 };        /* so many bytes below the caller's frame belong to who paints */
+#define PAINT UINT64_C(0xA5A5A5A5A5A5A5A5)
+enum { NEAR = 256 };                      /* so many bytes below the caller's frame belong to who paints */
 static size_t where;                      /* bytes of stack of the threads that call */
 
 #ifndef STACK_SKIP
 typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } trip;
 
+/* Painted and looked at in words, since every call of this file waits for both. */
 static __attribute__((noinline)) void paint(unsigned char *low)
 {
-    unsigned char *const end = (unsigned char *)__builtin_frame_address(0) - NEAR;
-    for (volatile unsigned char *p = low; p < end; p++) *p = PAINT;
+    const unsigned char *const end = (unsigned char *)__builtin_frame_address(0) - NEAR;
+    for (volatile uint64_t *p = (volatile uint64_t *)(void *)low; (const unsigned char *)(p + 1) <= end; p++) *p = PAINT;
 }
 
 static __attribute__((noinline)) size_t look(const unsigned char *low)
 {
     const unsigned char *const end = (const unsigned char *)__builtin_frame_address(0);
-    const volatile unsigned char *p = low;
-    while (p < end && *p == PAINT) p++;
+    const volatile uint64_t *p = (const volatile uint64_t *)(const void *)low;
+    while ((const volatile unsigned char *)p < end && *p == PAINT) p++;
     return (size_t)(end - (const unsigned char *)p);
 }
 
@@ -252,7 +249,7 @@ static void sdpa_calls(rng *r, attn_backend backend)
 static void cache_calls(rng *r, attn_backend backend)
 {
     static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 }, rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
-    for (int i = 0; i < 11 * 9; i += now.slow ? 3 : 1) {
+    for (int i = 0; i < 11 * 9; i += now.slow ? 5 : 2) {
         attn_kv_args *k = &now.kv_args;
         const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
         memset(k, 0, sizeof *k);
@@ -351,7 +348,7 @@ static void mha_calls(rng *r, attn_backend backend)
     static const int dims[] = { 4, 16, 20, 64, 72, 128, 160, 256 }, rows[] = { 1, 2, 5, 12, 13, 16, 40, 60 };
     float *const table = malloc(400 * 256 * sizeof(float)), gate[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     if (!table) abort();
-    for (int i = 0; i < 8 * 8; i += now.slow ? 3 : 1) {
+    for (int i = 0; i < 8 * 8; i += now.slow ? 5 : 2) {
         attn_mha_args *m = &now.mha_args;
         attn_kv_args *k = &now.kv_args;
         const int rope = rng_int(r, 0, 1);
@@ -529,7 +526,7 @@ static void every_call(size_t bytes)
 #endif
         where = bytes;
         pools_make(&r);
-        now.slow = backend == ATTN_SCALAR;
+        now.slow = backend == ATTN_SCALAR || bytes == SMALL;
         sdpa_calls(&r, backend);
         cache_calls(&r, backend);
         linear_calls(&r);
