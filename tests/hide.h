@@ -6,9 +6,8 @@
  *
  * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it.
  *
- * HIDE_PLAYED: the other way round, for tests/coverage.sh. AVX2 and AVX-512 are there whatever the processor says, and what
- * ATTN_HIDE says of them is not looked at: an implementation that is compiled so has their instructions from
- * cross/simde/immintrin.h. */
+ * HIDE_PLAYED: the other way round, for tests/coverage.sh. AVX2 and AVX-512 are there whatever the processor and
+ * ATTN_HIDE say: an implementation that is compiled so has their instructions from cross/simde/immintrin.h. */
 #ifndef HIDE_H
 #define HIDE_H
 
