@@ -11627,8 +11627,9 @@ ATTN__V void ATTN__FN(dot_end)(const int how, int n, const float *q, const void 
  * follows as so many streams, 512 inputs: 24 GB/s instead of 16; merely reading: 28). */
 ATTN__V void ATTN__FN(dot_tile)(const int how, const int vecs, const attn__gemm *g, int x, int last)
 {
-    const int step = how == ATTN_F32 ? ATTN__TRANSPOSED : ATTN__LANES;
-    const int lines = vecs * ATTN__LANES * step / (how == ATTN_F32 ? 16 : 32);
+    const int floats = how == ATTN_F32, square = ATTN__LANES;
+    const int step = floats ? ATTN__TRANSPOSED : square;
+    const int lines = vecs * ATTN__LANES * step / (floats ? 16 : 32);
     const ptrdiff_t row = g->b_step, more = ATTN__LANES * row;
     const float *q = g->a, *from = g->from + x;
     const void *rows = ATTN__FN(at)(how, g->b, x * row);

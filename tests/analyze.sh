@@ -56,10 +56,12 @@ core.UndefinedBinaryOperatorResult  CHECKF(seen_again[j] == 0         by_steps w
 core.UndefinedBinaryOperatorResult  plan->slot_floats * (size_t)plan  attn__plan_work writes both, or the call is refused
 core.NullDereference                if (!r->step && s->rope_table     whoever calls has asked for the layer, m
 core.DivideZero                     INT_MAX / s->kv_heads             attn__check_all lets pass what is at least 1
+core.DivideZero                     4 * plan->slots / items           who writes states has an item for every row
 core.CallAndMessage                 kv_model_become(m, b, &old        `map` has one of `batch` for each
 core.CallAndMessage                 q_cum, s->batch                   attn__check_sizes writes the batch or refuses
 core.CallAndMessage                 k_cum, s->batch                   the same
 core.UndefinedBinaryOperatorResult  b < s->batch                      the same
+core.UndefinedBinaryOperatorResult  if (y[x] != y[x])                 a product has written these panels
 core.UndefinedBinaryOperatorResult  first[bucket + 1]                 attn__t5_boundaries writes `side` of them
 core.UndefinedBinaryOperatorResult  mask[at] == -INFINITY             attn_mask_padding writes every cell
 core.UndefinedBinaryOperatorResult  most = n[b] > most                a cache keeps the batch it was made with
