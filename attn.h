@@ -9888,7 +9888,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
     attn__why why;
     attn__mha_run r;
     attn_kv cache;                        /* stands for the one that steps will bring */
-    size_t need;
+    size_t need = 0;
     int step, lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
     if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)

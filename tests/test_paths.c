@@ -469,7 +469,7 @@ SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
     {"items", test_items,
      "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
-    {"little", test_little, "a call with little to do that gives other bits, reads too far, or takes too little memory"},
+    {"little", test_little, "a call with little to do with other bits, reads too far, or asks for too little memory"},
     {"shared", test_shared, "keys that are read again for each entry that reads them"},
     {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
     {0},

@@ -2,9 +2,9 @@
  * them in threads of 16 KB. An implementation of its own: the build for small stacks, ATTN_STACK 2048. STACK_PRINT=1
  * prints what was measured.
  *
- * A call is made on a stack of known place that was painted before; the deepest byte that lost its paint says how far it
- * went. It is counted from the frame of the caller, so nothing of the C library is in it but what it takes where attn.h
- * calls it (memcpy, malloc).
+ * A call is made on a stack of known place that was painted before; the deepest byte that lost its paint says how far
+ * it went. It is counted from the frame of the caller, so nothing of the C library is in it but what it takes where
+ * attn.h calls it (memcpy, malloc).
  *
  * Of the 16 KB of a thread the C library itself takes what lies above its first function: with glibc 2.3 KB for its
  * description of the thread and the thread's own variables, and 0.2 KB that its start function needs. A first call of
@@ -141,7 +141,8 @@ typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } tri
 static __attribute__((noinline)) void paint(unsigned char *low)
 {
     const unsigned char *const end = (unsigned char *)__builtin_frame_address(0) - NEAR;
-    for (volatile uint64_t *p = (volatile uint64_t *)(void *)low; (const unsigned char *)(p + 1) <= end; p++) *p = PAINT;
+    volatile uint64_t *p = (volatile uint64_t *)(void *)low;
+    for (; (const volatile unsigned char *)(p + 1) <= end; p++) *p = PAINT;
 }
 
 static __attribute__((noinline)) size_t look(const unsigned char *low)
@@ -250,7 +251,8 @@ static void sdpa_calls(rng *r, attn_backend backend)
 /* A cache in every storage, filled in many ways; rows, masks with holes over values that are not finite. */
 static void cache_calls(rng *r, attn_backend backend)
 {
-    static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 }, rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
+    static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 };
+    static const int rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
     for (int i = 0; i < 11 * 9; i += now.slow ? 7 : 4) {
         attn_kv_args *k = &now.kv_args;
         const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
@@ -393,7 +395,8 @@ static void mha_calls(rng *r, attn_backend backend)
             now.opts.attn.weights = pool[3] + ROOM / 2;
             now.opts.weights_mean = rng_int(r, 0, 1);
         }
-        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_CROSS_STEP; now.mha_call++) call(C_attn_mha_workspace);
+        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_CROSS_STEP; now.mha_call++)
+            call(C_attn_mha_workspace);
         FINE(attn_mha_self);
         k->batch = 2;
         k->kv_heads = m->kv_heads;
@@ -567,6 +570,7 @@ static int manual_tenths(const char *name)
 static void figures(void)
 {
 #ifdef STACK_SKIP
+    (void)manual_tenths;
     test_skip("stack of public functions: %s", STACK_SKIP);
 #else
     every_call(LARGE);
@@ -590,6 +594,7 @@ static void figures(void)
 static void small(void)
 {
 #ifdef STACK_SKIP
+    (void)every_call;
     test_skip("calls in threads of 16 KB: %s", STACK_SKIP);
 #else
     every_call(SMALL);

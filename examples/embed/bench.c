@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     memset(&w, 0, sizeof w);
     w.nearest = w.batch = w.threads = 1;
     if (!wish_parse(&w, argc, argv)) refuse("usage", "bench folder - [options of embed]");
-    if (w.help) return puts("usage: bench folder - [options of embed]    batches to compute come on standard input") < 0;
+    if (w.help) return puts("usage: bench folder - [options of embed]    batches come on standard input") < 0;
     model_open(&m, &weights, &w);
     attn_pool *pool = attn_pool_create(w.threads);
     if (!pool) refuse("-j", "the system does not give so many threads");

@@ -270,20 +270,20 @@ static void read_run(void *job)
 /* Microseconds of reading, and the multiples of it that linears take; half against reading half as much. */
 static void row_linear_line(int n_in, int n_out, int rounds, int cold)
 {
-    enum { READ, PACKED, PLACED, READ_HALF, HALF, HALF_PLACED, TURNS };
-    static bench_turn t[TURNS];
+    enum { READ, PACKED, PLACED, READ_HALF, HALF, HALF_PLACED, LINEAR_TURNS };
+    static bench_turn t[LINEAR_TURNS];
     const size_t weights = (size_t)n_in * (size_t)n_out;
     float *w = (float *)bench_alloc(weights * sizeof(float)), *x = (float *)bench_alloc((size_t)n_in * sizeof(float));
     float *y = (float *)bench_alloc((size_t)n_out * sizeof(float));
     unsigned short *w16 = (unsigned short *)bench_alloc(weights * sizeof *w16);
     read_job reads[2] = { { w, weights, 0 }, { NULL, weights / 2, 0 } };
-    linear_job jobs[TURNS];
+    linear_job jobs[LINEAR_TURNS];
     bench_fill(w, weights, 1);
     bench_fill(x, (size_t)n_in, 2);
     must(attn_narrow(w16, w, weights, ATTN_F16));
     reads[1].x = w;
     memset(t, 0, sizeof t);
-    for (int i = 0; i < TURNS; i++) {
+    for (int i = 0; i < LINEAR_TURNS; i++) {
         attn_linear_args f = { 0 };
         const int half = i >= READ_HALF;
         t[i].run = i == READ || i == READ_HALF ? read_run : linear_run;
@@ -299,13 +299,13 @@ static void row_linear_line(int n_in, int n_out, int rounds, int cold)
         jobs[i].x = x;
         jobs[i].y = y;
     }
-    bench_turns(t, TURNS, rounds, 2e-3, cold ? walk : NULL);
+    bench_turns(t, LINEAR_TURNS, rounds, 2e-3, cold ? walk : NULL);
     printf("| %d to %d%s | %.1f us | %.2f | %.2f | %.1f us | %.2f | %.2f |\n", n_in, n_out, cold ? ", caches cold" : "",
            t[READ].median * 1e6, t[PACKED].median / t[READ].median, t[PLACED].median / t[READ].median,
            t[READ_HALF].median * 1e6, t[HALF].median / t[READ_HALF].median,
            t[HALF_PLACED].median / t[READ_HALF].median);
     fflush(stdout);
-    for (int i = 0; i < TURNS; i++) if (t[i].run == linear_run) attn_linear_free(&jobs[i].l);
+    for (int i = 0; i < LINEAR_TURNS; i++) if (t[i].run == linear_run) attn_linear_free(&jobs[i].l);
     free(w); free(x); free(y); free(w16);
 }
 
