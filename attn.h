@@ -4988,7 +4988,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
 static int attn__is_little(unsigned long long rows, unsigned long long each)
 {
     const unsigned long long limit = (unsigned long long)(ATTN_SERIAL_FLOPS);
-    return limit > 0 && (each == 0 || rows <= (limit - 1) / each);
+    return limit > 0 && rows <= (limit - 1) / (each | 1u);     /* each may be 0 */
 }
 
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
@@ -5118,8 +5118,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
              ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
         if (many > plan->slot_floats) plan->slot_floats = many;
         if (attn__mul(many, slots, &many) ||
-            (attn__may_share(a, s) && attn__add(many, states, &many)))
-            return 1;
+            attn__add(many, attn__may_share(a, s) ? states : 0, &many)) return 1;
         if (many > bytes) bytes = many;
     }
     if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
@@ -8270,7 +8269,7 @@ static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l
 {
     if (l->in_place) return 1;
     return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
-           (kernels->backend == ATTN_SSE2 || kernels->backend == ATTN_WASM);
+           (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
@@ -9240,15 +9239,17 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     size_t total = 0, inner = 0;
     attn__shape shape;
     attn_status status;
-    int too_large =
+    int too_large;
+    /* First the copy of all this, which always fits. */
+    (void)attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
+    too_large =
         attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
         attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
         attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, m->v.n_out, 1) ||
         attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
-                       r->in.n_k) ||
-        attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
+                       r->in.n_k);
     /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
@@ -9865,7 +9866,7 @@ static ATTN__NOINLINE attn_status attn__mha_fill_prepare(const attn_mha *m, cons
         return status;
     status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
     if (status == ATTN_OK) *run = attn__mha_keep(&r);
-    else if (r.own) ATTN_FREE(own.attn.user, r.own);
+    else attn__drop(&r, sizeof r, own.attn.user, r.own);
     return status;
 }
 

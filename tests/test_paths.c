@@ -462,6 +462,10 @@ static void test_shared(void)
     shared_call(&a, "pages of their own", 0, B);
     for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, b < 3 ? N : N - 200) == ATTN_OK);
     shared_call(&a, "pages in common", 1, 1);
+    /* the same first page, but other keys forgotten; nothing but forgotten keys */
+    CHECK(attn_kv_copy(&kv, 1, 0, N) == ATTN_OK && attn_kv_forget(&kv, 1, 128, 256) == ATTN_OK);
+    CHECK(attn_kv_copy(&kv, 2, 0, 256) == ATTN_OK && attn_kv_forget(&kv, 2, 0, 256) == ATTN_OK);
+    shared_call(&a, "other keys forgotten", 1, 3);
     attn_kv_free(&kv);
 }
 
