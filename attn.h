@@ -9240,8 +9240,6 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     attn__shape shape;
     attn_status status;
     int too_large;
-    /* First the copy of all this, which always fits. */
-    (void)attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
     too_large =
         attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
         attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
@@ -9250,6 +9248,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
                        r->in.n_k);
+    too_large |= attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
     /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {

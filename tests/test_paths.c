@@ -464,8 +464,9 @@ static void test_shared(void)
     shared_call(&a, "pages in common", 1, 1);
     /* the same first page, but other keys forgotten; nothing but forgotten keys */
     CHECK(attn_kv_copy(&kv, 1, 0, N) == ATTN_OK && attn_kv_forget(&kv, 1, 128, 256) == ATTN_OK);
+    shared_call(&a, "other keys forgotten", 1, 2);
     CHECK(attn_kv_copy(&kv, 2, 0, 256) == ATTN_OK && attn_kv_forget(&kv, 2, 0, 256) == ATTN_OK);
-    shared_call(&a, "other keys forgotten", 1, 3);
+    shared_call(&a, "no keys left", 1, 3);
     attn_kv_free(&kv);
 }
 
