@@ -158,9 +158,8 @@ for part in ${*:-tidy cppcheck gcc}; do
         command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
         # style: scopes and const of variables, a matter of taste. Not understood by this tool, and looked at by gcc,
         # MemorySanitizer and valgrind: structs filled through a pointer (uninitvar, ctuuninitvar), a loop that is left
-        # before its second turn (nullPointerArithmeticRedundantCheck), functions named by a macro: attn__reduce_four, whose
-        # second argument is 0, is taken for attn__transpose (ctunullpointer), and attn__quarters, which reads four pointers,
-        # for another of them (ctuArrayIndex). `j % 16 < ATTN__LANES` is always true where
+        # before its second turn (nullPointerArithmeticRedundantCheck) and functions named by
+        # a macro (ctunullpointer, ctuArrayIndex). `j % 16 < ATTN__LANES` is always true where
         # a backend has 16 lanes, and only there (moduloAlwaysTrueFalse)
         result 'cppcheck: attn.h' "$(cppcheck -q --std=c99 --enable=warning,performance,portability --inline-suppr \
             --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \
