@@ -1091,7 +1091,7 @@ static long attn_counters[ATTN__C_COUNT];
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
    So memory is read in order, streams are left alone, and the exceptions are these six:
       attn__cache_sources   the first lines of each stream of a chunk
-      attn__ahead           several rows over panels: a head ahead
+      attn__prefetch_of           several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
@@ -1238,18 +1238,17 @@ typedef struct attn__gemm {
     float *c;                             /* 16 * panels columns of each row are written */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const void *ahead;                    /* what comes next, as many values as b has from end to
+    const void *prefetch;                 /* what comes next, as many values as b has from end to
                                              end: several rows prefetch it. NULL: no prefetch */
     int rows, panels, depth;
-    int part;                             /* columns of the last panel to be read, 0: all; then
-                                             the values are floats */
+    int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
 /* A product of so many rows with a cache widens 16-bit values in registers, as it reads them. For
    more rows the caller widens a chunk once and multiplies floats. */
 enum { ATTN__STORED_ROWS = 16 };
 /* beside the values of attn_storage: half where the processor has no instruction for it */
-enum { ATTN__F16_SLOW = 3 };
+enum { ATTN__F16_SOFT = 3 };
 
 /* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
    cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
@@ -1298,7 +1297,7 @@ typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; NULL: not
                                              wanted */
-    ptrdiff_t ahead;                      /* floats from a row's mask to what is read after it,
+    ptrdiff_t prefetch_stride;            /* floats from a row's mask to what is read after it,
                                              or 0 */
     const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
     int *seen;                            /* [rows] set to 1 where the row sees a key of this
@@ -1338,7 +1337,7 @@ typedef struct attn__kernels {
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     /* One row against n rows of memory, b_step apart. Chains go on from from[x] to c[x], both of
-       whole panels. As many of the rows at `ahead`, 16 * panels in one piece, are prefetched */
+       whole panels. As many of the rows at `prefetch`, 16 * panels in one piece, are prefetched */
     void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
@@ -1347,7 +1346,7 @@ typedef struct attn__kernels {
     void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
     /* which of the first n keys of the chunk do mask, bias and keep of a row leave visible? Nothing
        behind cell n - 1 is read */
-    void (*look)(const attn__row *row, int n, attn__keys *seen);
+    void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
     /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
@@ -3251,7 +3250,7 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
     memset(object, 0, size);
 }
 
-ATTN__INLINE const float *attn__at(const float *p, ptrdiff_t offset)
+ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
 {
     return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
 }
@@ -3267,7 +3266,7 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
     const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
 
     e->rows = attn__rows_of(a, s, b);
-    e->q = attn__at(a->q, first * s->q[d]);
+    e->q = attn__offset_or_null(a->q, first * s->q[d]);
     e->out = a->out ? a->out + first * s->out[d] : NULL;
 
     e->kv = a->k_map ? a->k_map[b] : b;
@@ -3282,11 +3281,11 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
         e->gap_to = gap[1];
     } else if (a->k_cum) {
         e->end = a->k_cum[b + 1] - a->k_cum[b];
-        e->k = attn__at(a->k, a->k_cum[b] * s->k[1]);
-        e->v = attn__at(a->v, a->k_cum[b] * s->v[1]);
+        e->k = attn__offset_or_null(a->k, a->k_cum[b] * s->k[1]);
+        e->v = attn__offset_or_null(a->v, a->k_cum[b] * s->v[1]);
     } else {
-        e->k = attn__at(a->k, e->kv * s->k[0]);
-        e->v = attn__at(a->v, e->kv * s->v[0]);
+        e->k = attn__offset_or_null(a->k, e->kv * s->k[0]);
+        e->v = attn__offset_or_null(a->v, e->kv * s->v[0]);
     }
     if (a->k_lengths) e->end = e->start + a->k_lengths[b];
 
@@ -3294,6 +3293,9 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
         e->pos += e->end - e->rows;
 }
+
+static const char *attn__way_name(int rows);                                     /* section 8 */
+static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);
 
 /* What a call with these (valid) arguments will do, in one line. */
 static void attn__describe(const attn_args *a, const attn__shape *s, size_t work, attn__text *t)
@@ -3328,8 +3330,9 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     }
     /* The best backend comes first, and is what AUTO will take. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__tell(t, ": $, # at once, batch #", attn_backend_name(backend),
-               a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__tell(t, ": $", attn_backend_name(backend), 0, 0, 0);
+    if (backend != ATTN_SCALAR) attn__tell(t, ", $", attn__way_name(s->group * s->n_q), 0, 0, 0);
+    attn__tell(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, s->batch, 0);
     attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
     attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
@@ -3338,7 +3341,6 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
                (long long)work, 0, 0);
 }
 
-static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);        /* section 8 */
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
@@ -3529,18 +3531,18 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
 }
 
 /* A merge of masks, entry by entry. */
-typedef struct attn__merge {
+typedef struct attn__mask_merge {
     float *m;
     const float *by;
     size_t cells;                                         /* of one entry */
     int by_batch;
-} attn__merge;
+} attn__mask_merge;
 
 /* Task: one entry. It is a task because attn__run rounds sums as IEEE 754 does, whatever the host
    has set. */
 static void attn__merge_task(void *arg, int b)
 {
-    const attn__merge *job = (const attn__merge *)arg;
+    const attn__mask_merge *job = (const attn__mask_merge *)arg;
     const float hidden = attn__mask_cell(0);
     const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
     float *m = job->m + (size_t)b * job->cells;
@@ -3554,7 +3556,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
                                     int n_k)
 {
     const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    attn__merge job = { m, by, 0, by_batch };
+    attn__mask_merge job = { m, by, 0, by_batch };
     attn__why why;
     attn_status status;
     size_t bytes, by_bytes;
@@ -4130,7 +4132,7 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
 
 /* A panel has its 16th key: its rows are turned into place, in equal slices that the stack has room
    for. */
-static ATTN__NOINLINE void attn__panel_turn(void *panel, int head_dim, attn_storage storage)
+static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn_storage storage)
 {
     const size_t cell = attn__stored_size(storage);
     int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
@@ -4185,7 +4187,7 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
             attn__page_put_lane(panel, lane, k, head_dim, storage);
         } else {
             attn__stored_put(panel, (ptrdiff_t)lane * head_dim, k, head_dim, storage);
-            if (lane == ATTN__PANEL - 1) attn__panel_turn(panel, head_dim, storage);
+            if (lane == ATTN__PANEL - 1) attn__panel_transpose(panel, head_dim, storage);
         }
     }
 }
@@ -4841,11 +4843,12 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *       attn__work_all
  *         attn__share             entries that read the same keys count as one
  *         attn__task              takes items until there are none
- *           attn__item_block      an item is a block (or _part and _fold: a part of its chunks)
+ *           attn__item_block      an item is a block (_split, _fold: a part of its chunks)
  *             attn__block_open    which rows and keys; q times scale
  *             attn__block_chunk   each chunk in key order; readers of other pages apart
- *               attn__chunk_few     up to 40 rows: V is read where it lies; up to 4: K, too
- *               attn__chunk_many    more rows: K and V as panels, tiles
+ *               attn__chunk_thin    up to 40 rows of a K/V head: V is read where it lies; up to
+ *                                   4: K, too
+ *               attn__chunk_thick   more rows: K and V as panels, tiles (attn__ways has both)
  *                 attn__chunk_open    which keys of it some row sees
  *                 attn__band_scores   q . k
  *                 attn__band_fold     scores to probabilities; (m, l) is folded
@@ -4860,12 +4863,13 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
     ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most */
-    ATTN__FEW = 40,                       /* up to so many rows of a K/V head read V where it
+    ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it
                                              lies */
-    ATTN__DIRECT = 4,                     /* up to so many read K where it lies, too */
+    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
-    ATTN__SPLIT = 24,                     /* rows of a block whose chunks can be dealt out */
+    ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
+    ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__SHARED_ROWS = 192,              /* rows of a K/V head, of entries that read the same keys,
                                              that stand side by side */
@@ -4873,8 +4877,6 @@ enum {
                                              V of a chunk stay in L1 or near it */
     ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
                                              cache */
-    /* A state: m, l and seen, [ATTN__SPLIT] each; 1 where it is in use; the outputs from here. */
-    ATTN__STATE_O = 80,
     /* Room in a slot for an attn__band and an attn__chunk_view, which are too large for a small
        stack. */
     ATTN__BAND_FLOATS = 960, ATTN__VIEW_FLOATS = 720
@@ -4883,6 +4885,45 @@ enum {
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
    q' and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
+
+/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand behind it,
+   [rows][v_width]. */
+typedef struct attn__chunk_state {
+    float m[ATTN__SPLIT_ROWS], l[ATTN__SPLIT_ROWS];
+    int seen[ATTN__SPLIT_ROWS];
+    int used;                             /* 0: no row sees the chunk, and nothing else is set */
+    int whole_lines[7];                   /* so that outputs begin with a line of the cache */
+} attn__chunk_state;
+
+/* The ways through a chunk. A block takes the first that its rows of a K/V head fit in. */
+struct attn__block;
+struct attn__band;
+typedef struct attn__way {
+    const char *name;
+    int rows;                             /* so many fit in */
+    /* folds the chunk, or keeps what it leaves in *state when there is one (thin alone) */
+    void (*run)(struct attn__block *block, struct attn__band *band, int chunk,
+                attn__chunk_state *state);
+} attn__way;
+
+static void attn__chunk_thin(struct attn__block *block, struct attn__band *band, int chunk,
+                             attn__chunk_state *state);
+static void attn__chunk_thick(struct attn__block *block, struct attn__band *band, int chunk,
+                              attn__chunk_state *state);
+
+static const attn__way attn__ways[] = {
+    { "thin", ATTN__THIN, attn__chunk_thin },
+    { "thick", INT_MAX, attn__chunk_thick }
+};
+
+static const attn__way *attn__way_of(int rows)
+{
+    const attn__way *way = attn__ways;
+    while (rows > way->rows) way++;
+    return way;
+}
+
+static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
 
 /* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
 
@@ -4908,12 +4949,12 @@ typedef struct attn__cut {
 } attn__cut;
 
 typedef struct attn__plan {
-    attn__cut few, many;                  /* for entries of up to ATTN__FEW rows, and of more
+    attn__cut thin, thick;                /* for entries of up to ATTN__THIN rows, and of more
                                              (attn__cut_of) */
     int entries;                          /* that have blocks of their own: the batch, but those
                                              that read the same keys count as one */
     int slots;                            /* tasks at once */
-    int parts;                            /* items that share the chunks of a block; 1: blocks
+    int splits;                           /* items that share the chunks of a block; 1: blocks
                                              are not split */
     int chunks;                           /* of the longest entry, those that are there */
     int chunk_keys;                       /* room for keys in a packed chunk */
@@ -4943,7 +4984,7 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
 static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
                                           const attn__plan *plan, attn__cut *cut, int kv_heads)
 {
-    const int few = cut->per_head <= ATTN__FEW;
+    const int thin = cut->per_head <= ATTN__THIN;
     const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
         band = attn__min(rows, ATTN__BAND);
     const int keys = plan->chunk_keys;
@@ -4970,12 +5011,12 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     if (stored && cut->per_head > ATTN__STORED_ROWS)
         cut->v_rows = attn__reserve(&at, ATTN__CHUNK, v_width * (unsigned)attn__clamp(
             ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if ((!a->kv || stored) && cut->per_head > ATTN__DIRECT)
+    if ((!a->kv || stored) && cut->per_head > ATTN__K_IN_PLACE)
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
-    cut->v_head = (size_t)ATTN__CHUNK * (few ? 16 : v_width);
-    /* few rows pack the columns behind the last whole panel; many rows all of V */
-    if (!few || (!a->kv && s->v_head_dim % 16))
+    cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
+    /* thin: the columns behind the last whole panel are packed; thick: all of V */
+    if (!thin || (!a->kv && s->v_head_dim % 16))
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
        same place of its pages. */
@@ -5003,28 +5044,28 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Cuts entries of few rows: `all` rows of each K/V head. K/V heads share a block, as long as no
-   thread idles because of it. */
-static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
+/* Cuts entries whose rows go the thin way: `all` rows of each K/V head. K/V heads share a block, as
+   long as no thread idles because of it. */
+static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
                            int threads)
 {
-    attn__cut *cut = &plan->few;
+    attn__cut *cut = &plan->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__FEW), 1, sharing);
+    const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
     /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
        Panels of a cache need neither, but in 16 bits they are widened for more than a few. */
     const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
     const int fit = a->kv && (!stored || all <= ATTN__STORED_ROWS) ? most
                   : stored ? ATTN__WIDENED_WIDTH / s->head_dim
-                  : all <= ATTN__DIRECT ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
+                  : all <= ATTN__K_IN_PLACE ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
-    cut->per_head = attn__min(all, ATTN__FEW);
+    cut->per_head = attn__min(all, ATTN__THIN);
     /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__FEW && cut->kv_heads * all <= ATTN__SPLIT && plan->chunks > 1 &&
+        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && plan->chunks > 1 &&
                 plan->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)plan->entries * cut->head_blocks * (split ? plan->chunks : 1) >=
@@ -5034,17 +5075,17 @@ static void attn__plan_few(const attn_args *a, const attn__shape *s, attn__plan 
     /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
     if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
-        plan->parts = parts < plan->chunks ? (int)parts : plan->chunks;
+        plan->splits = parts < plan->chunks ? (int)parts : plan->chunks;
     }
     cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
 }
 
-/* Cuts entries of many rows, one K/V head to a block: smaller blocks when threads would idle, and
-   blocks of equal size, so that no thread waits for the largest. */
-static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
+/* Cuts entries whose rows go the thick way, one K/V head to a block: smaller blocks when threads
+   would idle, and blocks of equal size, so that no thread waits for the largest. */
+static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
                             int threads)
 {
-    attn__cut *cut = &plan->many;
+    attn__cut *cut = &plan->thick;
     const long long pairs = (long long)plan->entries * s->kv_heads;
     int blocks;
 
@@ -5056,9 +5097,10 @@ static void attn__plan_many(const attn_args *a, const attn__shape *s, attn__plan
         while (cut->per_head > 2 * ATTN__BAND &&
                ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
             cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
-        /* As many blocks, of equal size: multiples of 24 rows are whole tiles everywhere. */
+        /* As many blocks, of equal size: whole tiles. */
         blocks = (all - 1) / cut->per_head + 1;
-        cut->per_head = attn__min((all / blocks / ATTN__SPLIT + 1) * ATTN__SPLIT, cut->per_head);
+        cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
+                                  cut->per_head);
     }
     cut->size = attn__cut_layout(a, s, plan, cut, 1);
 }
@@ -5073,8 +5115,8 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 static int attn__plan_rows(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                            int all)
 {
-    const int few = attn__min(all, ATTN__FEW), rows = attn__clamp(all, 1, plan->block_rows);
-    const long long together = (long long)s->batch * few;
+    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, plan->block_rows);
+    const long long together = (long long)s->batch * each;
     const int most = attn__min(ATTN__SHARED_ROWS, plan->block_rows);
     if (!attn__may_share(a, s) || together <= rows) return rows;
     return most < rows ? rows : together < most ? (int)together : most;
@@ -5097,10 +5139,10 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     attn__cut cut;
 
     plan->slots = (int)slots;
-    cut.per_head = attn__min(rows, ATTN__FEW);  /* what few rows need; only they have states */
-    plan->slot_floats = all <= ATTN__FEW && cut.per_head == plan->few.per_head &&
-                        plan->few.kv_heads == sharing
-                      ? plan->few.size : attn__cut_layout(a, s, plan, &cut, sharing);
+    cut.per_head = attn__min(rows, ATTN__THIN);  /* thin blocks; only they have states */
+    plan->slot_floats = all <= ATTN__THIN && cut.per_head == plan->thin.per_head &&
+                        plan->thin.kv_heads == sharing
+                      ? plan->thin.size : attn__cut_layout(a, s, plan, &cut, sharing);
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
@@ -5110,12 +5152,12 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
 
     /* A call with many rows has larger slots, and no states; ragged it may have rows of both
-       kinds. Where entries share keys few rows may become many, and there may be states. */
-    if (rows > ATTN__FEW) {
+       kinds. Where entries share keys, thin becomes thick, and there may be states. */
+    if (rows > ATTN__THIN) {
         size_t many;
         cut.per_head = rows;
-        many = all > ATTN__FEW && plan->many.per_head == rows
-             ? plan->many.size : attn__cut_layout(a, s, plan, &cut, 1);
+        many = all > ATTN__THIN && plan->thick.per_head == rows
+             ? plan->thick.size : attn__cut_layout(a, s, plan, &cut, 1);
         if (many > plan->slot_floats) plan->slot_floats = many;
         if (attn__mul(many, slots, &many) ||
             attn__add(many, attn__may_share(a, s) ? states : 0, &many)) return 1;
@@ -5164,19 +5206,20 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->q_row = attn__plan_q_row(s);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = attn__plan_chunk_keys(n_k);
-    plan->state_floats = ATTN__STATE_O + (size_t)ATTN__SPLIT * (size_t)plan->v_width;
+    plan->state_floats = sizeof(attn__chunk_state) / sizeof(float) +
+                         (size_t)ATTN__SPLIT_ROWS * (size_t)plan->v_width;
     plan->table_floats = attn__plan_table(a, s);
     plan->entries = s->batch;
-    plan->parts = 1;
+    plan->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
     /* Entries that bring their own numbers of rows may be of both kinds. */
-    if (all <= ATTN__FEW || a->q_cum || a->q_lengths)
-        attn__plan_few(a, s, plan, all > 0 ? (int)all : 1, threads);
-    if (all > ATTN__FEW) {
-        attn__plan_many(a, s, plan, (int)all, threads);
-        if (((all - 1) / plan->many.per_head + 1) * pairs > INT_MAX / 4) return 1;
+    if (all <= ATTN__THIN || a->q_cum || a->q_lengths)
+        attn__plan_thin(a, s, plan, all > 0 ? (int)all : 1, threads);
+    if (all > ATTN__THIN) {
+        attn__plan_thick(a, s, plan, (int)all, threads);
+        if (((all - 1) / plan->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
     }
     if (attn__plan_work(a, s, plan, (int)all)) return 1;
     plan->slots = attn__min(plan->slots, threads);
@@ -5200,7 +5243,7 @@ typedef struct attn__work {
     float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
-    int parts;                            /* of attn__item_states: items that share the chunks of a
+    int splits;                           /* of attn__item_states: items that share the chunks of a
                                              block */
 } attn__work;
 
@@ -5222,13 +5265,14 @@ typedef struct attn__block {
                                              one reader after those of the other */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
-    int few, direct;                      /* V is read where it lies; K is, too (not with a
-                                             cache) */
+    const struct attn__way *way;          /* in which it goes through a chunk */
+    int thin;                             /* V is read where it lies */
+    int k_in_place;                       /* K is, too (not with a cache) */
     int band;                             /* rows of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
-    int narrow;                           /* a window: tiles of rows may see few panels */
+    int has_window;                       /* tiles of rows may see few panels */
     int lo, hi;                           /* keys that some row may see by position, counted from
                                              entry.start */
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
@@ -5255,7 +5299,7 @@ ATTN__INLINE int attn__readers_at(const attn__work *w, int place)
 /* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
 {
-    return rows <= ATTN__FEW ? &plan->few : &plan->many;
+    return rows <= ATTN__THIN ? &plan->thin : &plan->thick;
 }
 
 /* Counts the items of every place. It has blocks for the rows that exist, and at least one when
@@ -5415,7 +5459,7 @@ static void attn__block_ranges(attn__block *block)
     attn__entry room;
     int r, h, i;
     block->sees_all = 1;
-    block->narrow = a->window_left > 0 || a->window_right > 0;
+    block->has_window = a->window_left > 0 || a->window_right > 0;
     block->lo = 0;
     block->hi = keys;
     if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
@@ -5435,14 +5479,15 @@ static void attn__block_ranges(attn__block *block)
     }
 }
 
-/* Which way rows of the block go. The last block of an entry may have few rows in a slot that was
-   laid out for many. */
-static void attn__block_ways(attn__block *block)
+/* Which way the block goes. The last one of an entry may be thin in a slot that was laid out for
+   thick ones. */
+static void attn__block_way(attn__block *block)
 {
-    block->few = block->per_head <= ATTN__FEW;
-    block->direct = block->per_head <= ATTN__DIRECT && block->rows <= ATTN__BAND &&
+    block->way = attn__way_of(block->per_head);
+    block->thin = block->way == attn__ways;
+    block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
                     !block->w->a->kv;
-    block->band = block->few ? ATTN__BAND : 4 * block->w->kernels->rows;
+    block->band = block->thin ? ATTN__BAND : 4 * block->w->kernels->rows;
 }
 
 /* Opens a block: lays out the slot, copies q * scale, finds what each row may see by position.
@@ -5458,7 +5503,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 
     attn__block_at(block, w, item);
     cut = block->cut;
-    attn__block_ways(block);
+    attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->all_scores = attn__wants_raw(w->a);
     block->empty = (size_t *)(void *)at;
@@ -5494,7 +5539,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 /* How many rows from `start` on make a band: whole K/V heads, or rows of one. */
 static int attn__band_rows(const attn__block *block, int start)
 {
-    if (block->few)
+    if (block->thin)
         return attn__min(block->band / block->per_head * block->per_head, block->rows - start);
     return attn__min(block->band, block->rows - start);
 }
@@ -5535,7 +5580,7 @@ typedef struct attn__kv_source {
     const void *v;                        /* panels of V, or its first row where it lies */
     const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
                                              packed */
-    int panels, part;                     /* of v; columns of the last one to be read, 0: all 16 */
+    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
     ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
                                              next */
     int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
@@ -5555,15 +5600,15 @@ typedef struct attn__chunk_view {
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
                                              wanted */
-    int gaps;                             /* some of lo..hi are hidden from every row of a K/V
+    int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
                                              head */
-    unsigned char needed[ATTN__CHUNK];    /* with gaps, many rows: is the key needed? */
+    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
                                              from lo */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
     unsigned panels;                      /* those with a key that some row sees; without arrays
                                              all there are */
-    int holes;                            /* some panels between lo and hi are not among them */
+    int hidden_panels;                    /* some panels between lo and hi are not among them */
     unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
                                              of rows */
     int row_from, row_to;                 /* rows of each K/V head that may see keys of it by
@@ -5655,7 +5700,7 @@ ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn
 }
 
 /* What is asked of mask, bias and keep about a chunk. */
-typedef struct attn__look {
+typedef struct attn__visibility {
     attn__row row;                        /* the cells that were looked at last */
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
@@ -5664,11 +5709,11 @@ typedef struct attn__look {
                                              keys when they are ATTN__LISTED or fewer */
     int bytes;                            /* keep bytes alone, for each row its own, and no row
                                              hides more by position */
-} attn__look;
+} attn__visibility;
 
 /* Keep bytes of rows first .. last-1 of a K/V head, one behind the other in a group of one: a key
    that one of them keeps. Returns 0 where they keep none. */
-static int attn__merge_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
+static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
 {
     const ptrdiff_t step = block->w->s->keep[2];
@@ -5695,47 +5740,47 @@ static int attn__merge_keep(const attn__block *block, const unsigned char *keep,
 /* Looks at rows first .. last-1 of a K/V head, and returns the keys that they see. The last row is
    asked first, because it often sees all of them; the search ends when it cannot find more. Cells
    that heads or rows share are asked once for all of them. */
-static attn__keys attn__look_at_rows(const attn__block *block, const attn__chunk_view *view,
-                                     attn__look *look, int local, int first, int last)
+static attn__keys attn__rows_visibility(const attn__block *block, const attn__chunk_view *view,
+                                     attn__visibility *seeing, int local, int first, int last)
 {
     const unsigned all = attn__panels_between(view->lo, view->hi);
     unsigned char merged[ATTN__CHUNK];
     attn__keys seen = { { 0, 0 } };
-    attn__row row = look->row;
+    attn__row row = seeing->row;
     int r, b, h, i;
     for (r = last - 1; r >= first; r--) {
-        attn__keys range = look->all;
+        attn__keys range = seeing->all;
         if (!block->sees_all)
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
         b = attn__row_at(block, local, r, &h, &i);
         attn__row_cells(block->w->a, block->w->s, &row, b, h, i, block->entry.start + view->first);
         /* All but the last row at once, where nothing but their bytes decides. */
-        if (look->bytes && r == last - 2) {
+        if (seeing->bytes && r == last - 2) {
             row.keep -= (r - first) * block->w->s->keep[2];
-            if (!attn__merge_keep(block, row.keep, r - first + 1, view->hi, merged)) break;
+            if (!attn__join_keep(block, row.keep, r - first + 1, view->hi, merged)) break;
             row.keep = merged;
             r = first;
         }
-        if (row.mask != look->row.mask || row.bias != look->row.bias || row.keep != look->row.keep)
-        {
-            block->w->kernels->look(&row, view->hi, &look->cells);
-            look->row = row;
+        if (row.mask != seeing->row.mask || row.bias != seeing->row.bias ||
+            row.keep != seeing->row.keep) {
+            block->w->kernels->find_visible(&row, view->hi, &seeing->cells);
+            seeing->row = row;
         }
-        if (row.keep == merged) look->row.keep = NULL;      /* nobody else's cells */
-        range.word[0] &= look->cells.word[0];
-        range.word[1] &= look->cells.word[1];
-        if (attn__keys_within(&look->all, &range)) {        /* it sees all there is */
-            look->needed = look->all;
+        if (row.keep == merged) seeing->row.keep = NULL;      /* nobody else's cells */
+        range.word[0] &= seeing->cells.word[0];
+        range.word[1] &= seeing->cells.word[1];
+        if (attn__keys_within(&seeing->all, &range)) {        /* it sees all there is */
+            seeing->needed = seeing->all;
             return range;
         }
         if (!(range.word[0] | range.word[1])) continue;
         seen.word[0] |= range.word[0];
         seen.word[1] |= range.word[1];
-        look->needed.word[0] |= range.word[0];
-        look->needed.word[1] |= range.word[1];
+        seeing->needed.word[0] |= range.word[0];
+        seeing->needed.word[1] |= range.word[1];
         if (attn__panels_of(&seen) != all) continue;
-        if (look->exact ? attn__keys_within(&look->all, &look->needed)
-                        : attn__keys_count(&look->needed) > ATTN__LISTED) break;
+        if (seeing->exact ? attn__keys_within(&seeing->all, &seeing->needed)
+                        : attn__keys_count(&seeing->needed) > ATTN__LISTED) break;
     }
     return seen;
 }
@@ -5754,53 +5799,53 @@ static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
     while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
 }
 
-/* Finds the keys of a chunk that some row of the block sees, and the panels: of all rows together
-   where there are few, else of each tile of rows. */
-static void attn__chunk_needs(const attn__block *block, attn__chunk_view *view)
+/* Finds the keys of a chunk that some row of the block sees, and the panels: thin, of all rows
+   together; thick, of each tile of rows. */
+static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
-    const int tile = block->few ? block->per_head : block->w->kernels->rows;
+    const int tile = block->thin ? block->per_head : block->w->kernels->rows;
     attn__keys some = { { 0, 0 } }, every, between;
-    attn__look look;
+    attn__visibility seeing;
     int local, r, j, n;
 
-    memset(&look.row, 0, sizeof look.row);
-    look.all = every = attn__keys_between(view->lo, view->hi);
-    look.cells = look.needed = some;
+    memset(&seeing.row, 0, sizeof seeing.row);
+    seeing.all = every = attn__keys_between(view->lo, view->hi);
+    seeing.cells = seeing.needed = some;
     /* One to four rows always leave out what they do not see (attn__must_select), and need not
        know which keys others need, unless they are few. */
-    look.exact = block->per_head > ATTN__DIRECT;
-    look.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
+    seeing.exact = block->per_head > ATTN__K_IN_PLACE;
+    seeing.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
                  !block->w->a->mask && !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        if (look.exact || block->per_head == 1) memset(&look.needed, 0, sizeof look.needed);
+        if (seeing.exact || block->per_head == 1) memset(&seeing.needed, 0, sizeof seeing.needed);
         for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
-            const attn__keys seen = attn__look_at_rows(block, view, &look, local, r,
+            const attn__keys seen = attn__rows_visibility(block, view, &seeing, local, r,
                                                        attn__min(r + tile, block->per_head));
             view->tile_panels[r / tile] |= (unsigned char)attn__panels_of(&seen);
         }
         for (j = 0; j < 2; j++) {
-            some.word[j] |= look.needed.word[j];
-            every.word[j] &= look.needed.word[j];
+            some.word[j] |= seeing.needed.word[j];
+            every.word[j] &= seeing.needed.word[j];
         }
     }
 
     /* Inside the range that is left some keys may still be needed by nobody. */
     view->panels = attn__panels_of(&some);
-    n = look.exact ? 0 : attn__keys_count(&some);
+    n = seeing.exact ? 0 : attn__keys_count(&some);
     if (n > ATTN__LISTED) some = attn__keys_in(view->panels);
     attn__view_shrink(view, &some);
-    view->holes = view->panels != attn__panels_between(view->lo, view->hi);
+    view->hidden_panels = view->panels != attn__panels_between(view->lo, view->hi);
     /* a single row of a list leaves out the keys between */
-    view->gaps = 1;
-    if (look.exact || (block->per_head == 1 && n > ATTN__LISTED)) {
+    view->hidden_keys = 1;
+    if (seeing.exact || (block->per_head == 1 && n > ATTN__LISTED)) {
         between = attn__keys_between(view->lo, view->hi);
-        view->gaps = !attn__keys_within(&between, &every);
+        view->hidden_keys = !attn__keys_within(&between, &every);
     }
-    if (look.exact) {
-        if (!view->gaps || block->few) return;
+    if (seeing.exact) {
+        if (!view->hidden_keys || block->thin) return;
         for (j = view->lo; j < view->hi; j++)
             view->needed[j] = (unsigned char)attn__keys_has(&some, j);
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
@@ -5821,7 +5866,7 @@ static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
     const long long group = block->w->s->group, pos = block->entry.pos;
     const long long key = block->entry.start + view->first;
     long long top = 0, bottom = block->per_head;            /* positions, then rows */
-    if (block->few || block->all_scores || block->readers > 1) return;
+    if (block->thin || block->all_scores || block->readers > 1) return;
     if (a->causal != ATTN_CAUSAL_NONE) top = key - pos;
     if (a->window_right > 0 && top < key - pos - a->window_right + 1)
         top = key - pos - a->window_right + 1;
@@ -5845,14 +5890,14 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->finished = ATTN__CHUNK;
     view->first = first;
     view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
-    view->gaps = 0;
+    view->hidden_keys = 0;
     view->n_listed = 0;
     view->lo = 0;
     view->hi = view->keys;
     view->row_from = 0;
     view->row_to = block->per_head;
     view->panels = ATTN__ALL_PANELS;
-    view->holes = 0;
+    view->hidden_panels = 0;
     if (!block->sees_all) {
         int lo = view->keys, hi = 0;
         attn__chunk_rows(block, view);
@@ -5865,19 +5910,19 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
         view->lo = lo < 0 ? 0 : lo;
         view->hi = attn__min(hi, view->keys);
     }
-    if (block->arrays && view->lo < view->hi) attn__chunk_needs(block, view);
+    if (block->arrays && view->lo < view->hi) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
     view->score_lo = view->lo;
     view->score_hi = view->hi;
     if (block->all_scores) {
         view->score_hi = view->keys;
-        view->n_listed = view->score_lo = view->holes = 0;
+        view->n_listed = view->score_lo = view->hidden_panels = 0;
         view->panels = ATTN__ALL_PANELS;
     }
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
-    view->v_slices = block->direct && block->per_head > 1 && block->kv_heads > 1 &&
+    view->v_slices = block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
                      s->v[2] < s->v[1];
     return view->score_lo < view->score_hi;
 }
@@ -5936,7 +5981,7 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->v_panel = 16;
         source->panels = v_width / 16;
         source->v_tail = NULL;
-        source->part = 0;
+        source->last_columns = 0;
         source->not_finite = -1;
         /* Heads lie kilobytes apart, where no prefetching of the processor follows: asked for
            together, their first lines and the translations of their addresses come together. */
@@ -5952,7 +5997,7 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
 static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    const int most = view->k_slices || view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int most = view->k_slices || view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     int local, j, n;
     for (j = view->score_lo / 16 * 16; j < view->score_hi; j += n) {
         n = attn__min(most, view->score_hi - j);
@@ -5989,17 +6034,17 @@ typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -
    cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
    that lie one behind the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
    read as it lies a share of the next slice of V: 32 heads on 8 take 0.3 from memory. */
-static const void *attn__ahead(const attn__block *block, const attn__band *band,
+static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                const attn__chunk_view *view, int local, int of_v)
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source, *next = source + local + 1;
-    const int last = local + 1 == band->end_head, v = !of_v || block->direct;
+    const int last = local + 1 == band->end_head, v = !of_v || block->k_in_place;
     const int dim = v ? s->v_head_dim : s->head_dim;
     const int keys = view->v_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
-    const int first = view->first + (block->direct ? of_v : of_v ? ATTN__CHUNK : 0);
+    const int first = view->first + (block->k_in_place ? of_v : of_v ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
-    if (!block->few || block->per_head == 1 || view->holes) return NULL;
+    if (!block->thin || block->per_head == 1 || view->hidden_panels) return NULL;
     if (block->w->a->kv) {
         if (!of_v) return last ? source[band->first_head].v : next->k;
         return local + 1 == block->kv_heads ? view->next : last ? next->k : next->v;
@@ -6022,7 +6067,7 @@ static void attn__band_for(attn__band *band, const attn__block *block)
     softmax->scores = block->scores;
     softmax->m = band->m;
     softmax->l = band->l;
-    softmax->ahead = 0;
+    softmax->prefetch_stride = 0;
     softmax->alibi = a->alibi_slopes != NULL;
     softmax->stage = a->weights_stage;
     softmax->softcap = a->softcap;
@@ -6037,7 +6082,7 @@ static void attn__band_for(attn__band *band, const attn__block *block)
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
-    int r, i = block->few ? 0 : band->start;                /* few: a band begins with a K/V head */
+    int r, i = block->thin ? 0 : band->start;     /* thin: a band begins with a K/V head */
     band->lo = view->keys;
     band->hi = 0;
     band->uneven = 0;
@@ -6068,9 +6113,9 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     int lo, hi;
     band->start = start;
     band->rows = attn__band_rows(block, start);
-    band->first_head = block->few ? start / block->per_head : 0;
-    band->end_head = block->few ? band->first_head + band->rows / block->per_head : 1;
-    band->per_head = block->few ? block->per_head : band->rows;
+    band->first_head = block->thin ? start / block->per_head : 0;
+    band->end_head = block->thin ? band->first_head + band->rows / block->per_head : 1;
+    band->per_head = block->thin ? block->per_head : band->rows;
     band->lo = view->lo;
     band->hi = view->hi;
     band->uneven = 0;
@@ -6081,7 +6126,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    if (view->holes) {
+    if (view->hidden_panels) {
         attn__runs_of(&band->softmax.runs, view->panels);
     } else {
         band->softmax.runs.n = 1;
@@ -6092,7 +6137,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->softmax.rows = band->rows;
     band->softmax.seen = block->seen + start;
     /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were. */
-    band->softmax.visible = block->few || view->source->not_finite ? block->visible : NULL;
+    band->softmax.visible = block->thin || view->source->not_finite ? block->visible : NULL;
     return 1;
 }
 
@@ -6103,15 +6148,15 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
-    int r, in_head = block->few ? 0 : band->start, local = band->first_head, b, h, i;
+    int r, in_head = block->thin ? 0 : band->start, local = band->first_head, b, h, i;
     attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
        away. */
-    band->softmax.ahead = 0;
+    band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
-        band->softmax.ahead = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
+        band->softmax.prefetch_stride = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
         if (in_head == block->per_head) { in_head = 0; local++; }
@@ -6144,7 +6189,7 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     }
     g->stored = ATTN_F32;
     g->c += view->finished;
-    g->ahead = NULL;
+    g->prefetch = NULL;
     if (g->rows == 1) {
         g->b = rows;
         g->b_step = head_dim;
@@ -6178,9 +6223,9 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
-    g.ahead = attn__ahead(block, band, view, local, 0);
+    g.prefetch = attn__prefetch_of(block, band, view, local, 0);
     g.rows = rows;
-    g.part = 0;
+    g.last_columns = 0;
     g.panels = (finished - lo) / 16;
     g.depth = s->head_dim;
     if (g.panels > 0) block->w->kernels->gemm(&g);
@@ -6204,7 +6249,7 @@ ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *
 /* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
    (the band is the whole block then). Returns 0 when no row sees a key. */
 static int attn__band_fold(const attn__block *block, attn__band *band, const attn__chunk_view *view,
-                           float *state)
+                           attn__chunk_state *state)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int at = band->start;
@@ -6218,13 +6263,12 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
                       band->rows);
         return 1;
     }
-    memcpy(state, band->m, ATTN__SPLIT * sizeof(float));
-    memcpy(state + ATTN__SPLIT, band->l, ATTN__SPLIT * sizeof(float));
+    memcpy(state->m, band->m, sizeof state->m);
+    memcpy(state->l, band->l, sizeof state->l);
     /* `seen` also remembers the chunks before this one. That does no harm: all that is asked later
        is whether a row has seen any key at all. */
-    for (r = 0; r < ATTN__SPLIT; r++)
-        state[2 * ATTN__SPLIT + r] = r < band->rows && block->seen[r] ? 1.0f : 0.0f;
-    state[3 * ATTN__SPLIT] = 1.0f;
+    for (r = 0; r < ATTN__SPLIT_ROWS; r++) state->seen[r] = r < band->rows && block->seen[r];
+    state->used = 1;
     return 1;
 }
 
@@ -6232,7 +6276,7 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
 
 /* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
    right-hand side of a product, so that is all that g describes. */
-static int attn__look_at_v(const attn__block *block, const attn__chunk_view *view,
+static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
                            const attn__kv_source *source)
 {
     const attn__kernels *kernels = block->w->kernels;
@@ -6261,9 +6305,9 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     if (!band->uneven && !block->arrays) return 0;
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
        one may see all that it needs. */
-    if (block->per_head <= ATTN__DIRECT) return block->per_head > 1 || view->gaps;
-    if (view->gaps && block->few) return 1;
-    if (source->not_finite < 0) source->not_finite = attn__look_at_v(block, view, source);
+    if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
+    if (view->hidden_keys && block->thin) return 1;
+    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, source);
     return source->not_finite;
 }
 
@@ -6303,9 +6347,9 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->b_step = source->v_step;
     g->b_panel = source->v_panel;
     g->panels = source->panels;
-    g->part = source->part;
+    g->last_columns = source->last_columns;
     g->depth = hi - lo;
-    g->ahead = attn__ahead(block, band, view, local, hi);
+    g->prefetch = attn__prefetch_of(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
@@ -6316,22 +6360,22 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->b_step = 16;
     g->c += source->panels * 16;
     if (g->from) g->from += source->panels * 16;
-    g->ahead = NULL;
+    g->prefetch = NULL;
     g->panels = 1;
-    g->part = 0;
+    g->last_columns = 0;
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
 
-/* ---- many rows: K and V packed, one K/V head ------------------------------------------------- */
+/* ---- thick: K and V packed, one K/V head ----------------------------------------------------- */
 
 /* Packs K and V of the chunk; K of a cache is packed already. V of keys that no row needs is not
    read: it is 0. */
-static void attn__many_source(const attn__block *block, attn__chunk_view *view)
+static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
-    const unsigned char *needed = view->gaps ? view->needed : NULL;
+    const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
     const int v_width = block->w->plan->v_width;
     attn__kv_source *source = view->source;
     int run_lo, run_hi;
@@ -6355,7 +6399,7 @@ static void attn__many_source(const attn__block *block, attn__chunk_view *view)
     }
     source->v = block->v;
     source->v_tail = NULL;
-    source->part = 0;
+    source->last_columns = 0;
     source->panels = v_width / 16;
     source->v_step = 16;
     source->v_panel = ATTN__CHUNK * 16;
@@ -6445,7 +6489,7 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
         seen += attn__panel_count(panels[t]);
     }
     /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
-    if (!view->holes &&
+    if (!view->hidden_panels &&
         4 * seen > 3 * t * attn__panel_count(attn__panels_between(band->lo, band->hi)))
         return 0;
     ATTN__COUNT(SKIP);
@@ -6462,21 +6506,24 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
     return 1;
 }
 
-/* A chunk for a block of many rows. A band goes all the way from scores to outputs before the next
+/* A chunk of a thick block. A band goes all the way from scores to outputs before the next
    one begins, so its scores stay in L1 while packed K and V stay in L2. */
-static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
+static void attn__chunk_thick(attn__block *block, attn__band *band, int chunk,
+                              attn__chunk_state *state)
 {
     const int v_width = block->w->plan->v_width;
     attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
     attn__gemm g;
     int start;
+    ATTN_ASSERT(!state);                  /* only thin blocks are split */
+    (void)state;
     if (!attn__chunk_open(block, chunk, view)) return;
-    attn__many_source(block, view);
+    attn__thick_source(block, view);
     if (view->row_from > 0) ATTN__COUNT(SKIP);
     start = view->row_from / block->band * block->band;
     for (; start < view->row_to; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        if (band->softmax.row && (block->arrays || block->narrow) && !block->all_scores &&
+        if (band->softmax.row && (block->arrays || block->has_window) && !block->all_scores &&
             attn__band_tiles(block, band, view))
             continue;
         attn__band_scores(block, band, view, 0);
@@ -6489,11 +6536,11 @@ static void attn__chunk_many(attn__block *block, attn__band *band, int chunk)
     }
 }
 
-/* ---- few rows: K and V where they lie, or in the cache --------------------------------------- */
+/* ---- thin: K and V where they lie, or in the cache ------------------------------------------- */
 
 /* Where the chunk is read. Columns behind the last whole panel are packed, so that no vector reads
    past the end of a row; so is K, unless it is read where it lies. */
-static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
+static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int whole = s->v_head_dim / 16 * 16, lo = view->lo;
@@ -6503,16 +6550,16 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
         attn__kv_source *source = view->source + local;
         float *tail = block->v + (size_t)local * block->cut->v_head;
         ATTN__COUNT(ROWS);
-        source->k = block->direct ? attn__plain(block->entry.k, s->k, block, local, view->first)
+        source->k = block->k_in_place ? attn__plain(block->entry.k, s->k, block, local, view->first)
                                   : block->k + (size_t)local * block->cut->k_head;
         source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
         source->v_step = s->v[1];
         source->v_panel = 16;
         source->panels = whole / 16;
         source->v_tail = NULL;
-        source->part = 0;
-        if (whole < s->v_head_dim && block->direct) {
-            source->part = s->v_head_dim - whole;
+        source->last_columns = 0;
+        if (whole < s->v_head_dim && block->k_in_place) {
+            source->last_columns = s->v_head_dim - whole;
             source->panels++;
         } else if (whole < s->v_head_dim) {
             source->v_tail = tail;
@@ -6524,16 +6571,16 @@ static void attn__few_sources(const attn__block *block, attn__chunk_view *view)
                                             (const float *)source->v + lo * s->v[1] + whole,
                                             s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
     }
-    if (!block->direct) attn__pack_k(block, view);
+    if (!block->k_in_place) attn__pack_k(block, view);
 }
 
 /* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by
    side, memory is read from end to end: 16 keys of every head, then the next 16. */
-static void attn__direct_scores(const attn__block *block, const attn__chunk_view *view)
+static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const ptrdiff_t q_row = block->w->plan->q_row;
-    const int most = view->holes ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int most = view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int keys = block->entry.end - block->entry.start, end = view->score_hi;
     const float *k = (const float *)view->source->k;
     attn__gemm g;
@@ -6571,8 +6618,8 @@ static void attn__direct_scores(const attn__block *block, const attn__chunk_view
 
 /* Outputs of the band, slice by slice where V is read so: a chain that has begun goes on in
    `chains`, and the last slice folds it, or keeps it when there is a `state`. */
-static void attn__few_outputs(const attn__block *block, const attn__band *band,
-                              attn__chunk_view *view, float *state)
+static void attn__thin_outputs(const attn__block *block, const attn__band *band,
+                              attn__chunk_view *view, attn__chunk_state *state)
 {
     const int v_width = block->w->plan->v_width;
     attn__gemm g;
@@ -6580,7 +6627,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
     attn__band_product(block, band, &g);
     for (j = band->lo; j < band->hi; j = end) {
         end = band->hi;
-        if ((view->v_slices || view->holes) && !view->n_listed)
+        if ((view->v_slices || view->hidden_panels) && !view->n_listed)
             end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         for (local = band->first_head; local < band->end_head; local++) {
@@ -6592,7 +6639,7 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
             g.fold_a = NULL;
             g.fold_b = NULL;
             if (end == band->hi && state) {
-                g.c = state + ATTN__STATE_O + (ptrdiff_t)row * v_width;
+                g.c = (float *)(void *)(state + 1) + (ptrdiff_t)row * v_width;
             } else if (end == band->hi) {
                 g.c = block->o + (ptrdiff_t)(band->start + row) * v_width;
                 g.fold_a = band->fold_a + row;
@@ -6603,31 +6650,26 @@ static void attn__few_outputs(const attn__block *block, const attn__band *band,
     }
 }
 
-/* A chunk for a block of few rows. It is folded at once, or its state is kept when there is one. */
-static void attn__chunk_few(attn__block *block, attn__band *band, int chunk, float *state)
+/* A chunk of a thin block. It is folded at once, or its state is kept when there is one. */
+static void attn__chunk_thin(attn__block *block, attn__band *band, int chunk,
+                             attn__chunk_state *state)
 {
     attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
     int start, local;
     if (!attn__chunk_open(block, chunk, view)) return;
-    attn__few_sources(block, view);
-    if (block->direct) attn__direct_scores(block, view);
+    attn__thin_sources(block, view);
+    if (block->k_in_place) attn__scores_in_place(block, view);
     for (start = 0; start < block->rows; start += band->rows) {
         /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
         (void)attn__band_open(block, band, view, start);
-        for (local = band->first_head; local < band->end_head && !block->direct; local++)
+        for (local = band->first_head; local < band->end_head && !block->k_in_place; local++)
             attn__band_scores(block, band, view, local);
         if (attn__band_fold(block, band, view, state))
-            attn__few_outputs(block, band, view, state);
+            attn__thin_outputs(block, band, view, state);
     }
 }
 
 /* ---- a chunk, one way or the other ----------------------------------------------------------- */
-
-static void attn__chunk_way(attn__block *block, attn__band *band, int chunk, float *state)
-{
-    if (block->few) attn__chunk_few(block, band, chunk, state);
-    else attn__chunk_many(block, band, chunk);
-}
 
 /* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
 static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
@@ -6648,7 +6690,7 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
     part.seen += at;
     part.from += lo;
     part.to += lo;
-    attn__block_ways(&part);
+    attn__block_way(&part);
     attn__block_longest(&part);
     return part;
 }
@@ -6664,15 +6706,16 @@ static void attn__chunk_apart(const attn__block *block, attn__band *band, int ch
             if (attn__reader_page(block, next, chunk) != page) break;
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
             attn__block part = attn__block_part(block, local, x, next);
-            attn__chunk_way(&part, band, chunk, NULL);
+            part.way->run(&part, band, chunk, NULL);
         }
     }
 }
 
 /* A chunk of a block. It is folded, or its state is kept when there is one. */
-static void attn__block_chunk(attn__block *block, attn__band *band, int chunk, float *state)
+static void attn__block_chunk(attn__block *block, attn__band *band, int chunk,
+                              attn__chunk_state *state)
 {
-    if (chunk < block->together) attn__chunk_way(block, band, chunk, state);
+    if (chunk < block->together) block->way->run(block, band, chunk, state);
     else attn__chunk_apart(block, band, chunk);
 }
 
@@ -6680,13 +6723,13 @@ static void attn__block_chunk(attn__block *block, attn__band *band, int chunk, f
 
 /* What stands in a cell of the weights until its score arrives, if one ever does. Probabilities can
    only be made in the end, so the mark of a hidden key must be no score. */
-static float attn__cell_before(const attn_args *a)
+static float attn__initial_weight(const attn_args *a)
 {
     return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
 }
 
 /* Columns first .. last-1 of the weights of row r of a K/V head. */
-static void attn__block_fill(const attn__block *block, int local, int r, int first, int last,
+static void attn__weights_fill(const attn__block *block, int local, int r, int first, int last,
                              float cell)
 {
     const attn__shape *s = block->w->s;
@@ -6698,17 +6741,17 @@ static void attn__block_fill(const attn__block *block, int local, int r, int fir
 }
 
 /* The same of all rows, before the scores of the chunks that begin in these columns. */
-static void attn__block_before(const attn__block *block, int first, int last)
+static void attn__weights_prefill(const attn__block *block, int first, int last)
 {
     int r;
     if (!block->w->a->weights) return;
     for (r = 0; r < block->rows; r++)
-        attn__block_fill(block, r / block->per_head, r % block->per_head, first, last,
-                         attn__cell_before(block->w->a));
+        attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last,
+                         attn__initial_weight(block->w->a));
 }
 
 /* States of a row of padding: it has seen nothing, in any part. */
-static void attn__carry_nothing(const attn_args *a, const attn__shape *s, size_t place)
+static void attn__write_empty_state(const attn_args *a, const attn__shape *s, size_t place)
 {
     float *state = a->carry_out + place * ATTN_STATE(s->v_head_dim);
     int part;
@@ -6718,7 +6761,7 @@ static void attn__carry_nothing(const attn_args *a, const attn__shape *s, size_t
 
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
    row that exists, other stages of the weights than probabilities are written already. */
-static void attn__block_nothing(const attn__block *block, int local, int r, int exists)
+static void attn__write_empty_row(const attn__block *block, int local, int r, int exists)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
@@ -6727,14 +6770,16 @@ static void attn__block_nothing(const attn__block *block, int local, int r, int 
     const int b = attn__row_at(block, local, r, &h, &i);
     if (exists) ++*block->empty;
     if (a->carry_out)
-        attn__carry_nothing(a, s, attn__place(s, b, h, i));
+        attn__write_empty_state(a, s, attn__place(s, b, h, i));
     else if (exists || !a->q_cum)  /* ragged: out has no room for padding */
         memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
                (size_t)s->v_head_dim * sizeof(float));
     if (a->lse) a->lse[attn__place(s, b, h, i)] = -attn__inf();
     if (!a->weights) return;
-    if (a->weights_stage == ATTN_PROBABILITIES) attn__block_fill(block, local, r, 0, s->n_k, 0.0f);
-    else if (!exists) attn__block_fill(block, local, r, 0, s->n_k, -attn__inf());
+    if (a->weights_stage == ATTN_PROBABILITIES)
+        attn__weights_fill(block, local, r, 0, s->n_k, 0.0f);
+    else if (!exists)
+        attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
 /* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
@@ -6767,7 +6812,7 @@ static void attn__block_row(const attn__block *block, int r)
     size_t place;
     int b, h, i;
     if (!block->seen[r]) {
-        attn__block_nothing(block, r / block->per_head, r % block->per_head, 1);
+        attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
     if (!a->lse && !probabilities) return;
@@ -6807,7 +6852,7 @@ static void attn__block_padding(const attn__block *block)
     int local, r;
     for (local = 0; local < block->kv_heads; local++)
         for (r = block->pad_from; r < block->pad_to; r++)
-            attn__block_nothing(block, local, r - block->first, 0);
+            attn__write_empty_row(block, local, r - block->first, 0);
 }
 
 /* After the last chunk: sinks, the division, and what else is asked for, or states that a later
@@ -6858,7 +6903,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     ATTN__COUNT(ITEM);
     if (attn__block_open(&block, w, item, slot)) {
         attn__block_clear(&block);
-        attn__block_before(&block, 0, w->s->n_k);
+        attn__weights_prefill(&block, 0, w->s->n_k);
         band = (attn__band *)block.band_room;
         attn__band_for(band, &block);
         attn__block_chunks(&block, &chunk, &last);
@@ -6868,10 +6913,10 @@ static void attn__item_block(const attn__work *w, int item, int slot)
 }
 
 /* Where the state of a chunk is kept until all of its block are there. */
-static float *attn__state(const attn__work *w, int item, int chunk)
+static attn__chunk_state *attn__state(const attn__work *w, int item, int chunk)
 {
     const size_t number = (size_t)item * (size_t)w->plan->chunks + (size_t)chunk;
-    return w->states + number * w->plan->state_floats;
+    return (attn__chunk_state *)(void *)(w->states + number * w->plan->state_floats);
 }
 
 /* The column of the weights where a chunk begins. */
@@ -6883,9 +6928,9 @@ static int attn__column(const attn__block *block, int chunk)
 
 /* An item is a part of a block's chunks, and leaves their states. Parts are cut by the longest
    entry: a part of a shorter one may have nothing to do, and leaves states that are not in use. */
-static void attn__item_part(const attn__work *w, int item, int slot)
+static void attn__item_split(const attn__work *w, int item, int slot)
 {
-    const int parts = w->plan->parts, part = item % parts;
+    const int parts = w->plan->splits, part = item % parts;
     attn__block block;
     attn__band *band;
     int chunk, first, last, lo, hi;
@@ -6897,11 +6942,11 @@ static void attn__item_part(const attn__work *w, int item, int slot)
     lo = (int)((long long)w->plan->chunks * part / parts);
     hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
     /* Each part fills its own columns of the weights, the outer ones also what lies outside. */
-    attn__block_before(&block, part == 0 ? 0 : attn__column(&block, lo),
+    attn__weights_prefill(&block, part == 0 ? 0 : attn__column(&block, lo),
                        part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
     for (chunk = lo; chunk < hi; chunk++) {
-        float *state = attn__state(w, item, chunk);
-        state[3 * ATTN__SPLIT] = 0.0f;
+        attn__chunk_state *state = attn__state(w, item, chunk);
+        state->used = 0;
         if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
     }
 }
@@ -6916,19 +6961,20 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         ATTN__COUNT(SPLIT);
         attn__block_clear(&block);
         for (chunk = 0; chunk < w->plan->chunks; chunk++) {
-            const float *state = attn__state(w, item, chunk);
+            const attn__chunk_state *state = attn__state(w, item, chunk);
+            const float *o = (const float *)(const void *)(state + 1);
             float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-            if (state[3 * ATTN__SPLIT] == 0.0f) continue;
+            if (!state->used) continue;
             /* The fold reads whole vectors, and a state has half a band. */
             memset(m, 0, sizeof m);
             memset(l, 0, sizeof l);
-            memcpy(m, state, ATTN__SPLIT * sizeof(float));
-            memcpy(l, state + ATTN__SPLIT, ATTN__SPLIT * sizeof(float));
+            memcpy(m, state->m, sizeof state->m);
+            memcpy(l, state->l, sizeof state->l);
             w->kernels->fold(block.M, block.L, m, l, a, b, block.rows);
             for (r = 0; r < block.rows; r++) {
                 const ptrdiff_t at = (ptrdiff_t)r * v_width;
-                w->kernels->fold_out(block.o + at, state + ATTN__STATE_O + at, a[r], b[r], v_width);
-                if (state[2 * ATTN__SPLIT + r] > 0.0f) block.seen[r] = 1;
+                w->kernels->fold_out(block.o + at, o + at, a[r], b[r], v_width);
+                if (state->seen[r]) block.seen[r] = 1;
             }
         }
     }
@@ -6939,7 +6985,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
    last part also writes those that nobody has chunks for. */
 static void attn__item_states(const attn__work *w, int item, int slot)
 {
-    const int parts = w->parts, part = item % parts;
+    const int parts = w->splits, part = item % parts;
     /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
     const int chunks = attn__min(w->plan->chunks, w->a->parts);
     attn__block block;
@@ -6952,7 +6998,7 @@ static void attn__item_states(const attn__work *w, int item, int slot)
         attn__block_chunks(&block, &first, &last);
         lo = (int)((long long)chunks * part / parts);
         hi = (int)((long long)chunks * (part + 1) / parts);
-        attn__block_before(&block, part == 0 ? 0 : attn__column(&block, lo),
+        attn__weights_prefill(&block, part == 0 ? 0 : attn__column(&block, lo),
                            part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
         if (part == parts - 1) hi = w->a->parts;
         for (chunk = lo; chunk < hi; chunk++) {
@@ -7075,7 +7121,7 @@ static void attn__share(attn__work *w, attn__plan *plan)
     const long long each = (long long)s->group * s->n_q;
     int most, largest, all;
     w->order = NULL;
-    if (!attn__may_share(a, s) || each > ATTN__FEW || plan->parts > 1 || attn__wants_raw(a) ||
+    if (!attn__may_share(a, s) || each > ATTN__THIN || plan->splits > 1 || attn__wants_raw(a) ||
         w->kernels->backend == ATTN_SCALAR || !(a->k_map || attn__shares_pages(a, s)))
         return;
     w->order = w->first_item + s->batch + 1;
@@ -7093,11 +7139,11 @@ static void attn__share(attn__work *w, attn__plan *plan)
         return;
     }
     all = largest * (int)each;
-    attn__plan_few(a, s, plan, attn__min(all, ATTN__FEW), plan->slots);
-    if (all > ATTN__FEW) attn__plan_many(a, s, plan, all, plan->slots);
+    attn__plan_thin(a, s, plan, attn__min(all, ATTN__THIN), plan->slots);
+    if (all > ATTN__THIN) attn__plan_thick(a, s, plan, all, plan->slots);
     ATTN__COUNT(SHARED);
-    ATTN_ASSERT(plan->few.size <= plan->slot_floats);
-    ATTN_ASSERT(all <= ATTN__FEW || plan->many.size <= plan->slot_floats);
+    ATTN_ASSERT(plan->thin.size <= plan->slot_floats);
+    ATTN_ASSERT(all <= ATTN__THIN || plan->thick.size <= plan->slot_floats);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -7162,10 +7208,10 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
         attn__work_run(&w, attn__item_scalar, items);
     } else if (a->parts) {
         /* Four items for each thread, if there are so many chunks. */
-        w.parts = attn__clamp(4 * plan->slots / items, 1, a->parts);
-        attn__work_run(&w, attn__item_states, items * w.parts);
-    } else if (plan->parts > 1) {
-        attn__work_run(&w, attn__item_part, items * plan->parts);
+        w.splits = attn__clamp(4 * plan->slots / items, 1, a->parts);
+        attn__work_run(&w, attn__item_states, items * w.splits);
+    } else if (plan->splits > 1) {
+        attn__work_run(&w, attn__item_split, items * plan->splits);
         attn__work_run(&w, attn__item_fold, items);
     } else {
         attn__work_run(&w, attn__item_block, items);
@@ -7263,7 +7309,7 @@ static ATTN__NOINLINE attn_status attn__room_run(const attn_args *a, const attn_
 }
 
 /* What attn_self and attn_cross have in common. */
-static attn_status attn__level_2(attn_args *a, float *out, const float *q, const float *k,
+static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
 {
@@ -7302,7 +7348,7 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     a.n_q = a.n_k = n;
     a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     a.q_lengths = a.k_lengths = lengths;
-    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
+    return attn__self_or_cross(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
@@ -7317,7 +7363,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     a.n_q = n_q;
     a.n_k = n_k;
     a.k_lengths = source_lengths;
-    return attn__level_2(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
+    return attn__self_or_cross(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
 /* ---- states: fold, finish, merge ------------------------------------------------------------- */
@@ -8291,7 +8337,7 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
     g.panels = (l->n_out - first) / 16 - rows / 16;
     if (g.panels > 0)
-        g.ahead = attn__linear_at(l, (ptrdiff_t)(first + rows) * l->n_in + (ptrdiff_t)at * 16);
+        g.prefetch = attn__linear_at(l, (ptrdiff_t)(first + rows) * l->n_in + (ptrdiff_t)at * 16);
     job->kernels->dots(&g, n);
 }
 
@@ -10055,23 +10101,23 @@ static __declspec(thread) int attn__in_task;
     !defined(_BSD_SOURCE)
 extern long syscall(long number, ...);    /* unistd.h has it, but hides it from -std=c99 */
 #endif
-typedef struct attn__mask {               /* processors, a bit each */
+typedef struct attn__cpu_set {               /* processors, a bit each */
     unsigned long word[1024 / (8 * sizeof(unsigned long))];
-} attn__mask;
+} attn__cpu_set;
 typedef struct attn__sleeper {
     long thread;                          /* as the system calls it */
     int moved;                            /* until it wakes it may run only where `away` says */
-    attn__mask home, away;                /* where it might run before; without the caller's one */
+    attn__cpu_set home, away;             /* where it might run before; without the caller's one */
 } attn__sleeper;
 
 /* Where may this thread run (0: the calling one)? Returns 0 when the system does not say. */
-static int attn__mask_get(attn__mask *m, long thread)
+static int attn__cpus_get(attn__cpu_set *m, long thread)
 {
     memset(m, 0, sizeof *m);
     return syscall(SYS_sched_getaffinity, thread, sizeof *m, m) > 0;
 }
 
-static int attn__mask_set(attn__mask *m, long thread)
+static int attn__cpus_set(attn__cpu_set *m, long thread)
 {
     return syscall(SYS_sched_setaffinity, thread, sizeof *m, m) == 0;
 }
@@ -10089,22 +10135,22 @@ static void attn__sleeper_move(attn__sleeper *s)
     if (syscall(SYS_getcpu, &here, (void *)0, (void *)0) != 0) return;
     if (here >= 8 * (unsigned)sizeof s->home) return;
     /* Where it has been moved already and has not woken yet, home stays what it was. */
-    if (!s->moved && !attn__mask_get(&s->home, s->thread)) return;
+    if (!s->moved && !attn__cpus_get(&s->home, s->thread)) return;
     bit = 1ul << here % bits;
     if (!(s->home.word[here / bits] & bit)) return;
     s->away = s->home;
     s->away.word[here / bits] ^= bit;
-    if (attn__mask_set(&s->away, s->thread)) s->moved = 1;
+    if (attn__cpus_set(&s->away, s->thread)) s->moved = 1;
 }
 
 /* The worker is awake. Where somebody else has said meanwhile where it may run, that holds. */
 static void attn__sleeper_return(attn__sleeper *s)
 {
-    attn__mask now;
+    attn__cpu_set now;
     if (!s->moved) return;
     s->moved = 0;
-    (void)attn__mask_get(&now, 0);
-    if (memcmp(&now, &s->away, sizeof now) == 0) (void)attn__mask_set(&s->home, 0);
+    (void)attn__cpus_get(&now, 0);
+    if (memcmp(&now, &s->away, sizeof now) == 0) (void)attn__cpus_set(&s->home, 0);
 }
 #else
 typedef int attn__sleeper;
@@ -10116,14 +10162,14 @@ static void attn__sleeper_return(attn__sleeper *s) { (void)s; }
 /* ---- the pool -------------------------------------------------------------------------------- */
 /* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
    microseconds. */
-enum { ATTN__POOL_MOST = 256, ATTN__POOL_LOOKS = 2000 };
+enum { ATTN__POOL_MOST = 256, ATTN__POOL_SPINS = 2000 };
 
 struct attn_pool {
     attn__lock lock;                      /* guards everything but the three atomics */
     attn__bell job, done, idle;           /* a job is there; nobody is inside; the next caller */
     attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
     int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
-    int looks;                            /* how often a thread looks before it sleeps */
+    int spins;                            /* how often a thread looks before it sleeps */
     int apart;                            /* the one worker sleeps off the caller's processor */
     attn__sleeper sleeper;                /* that worker */
     int busy, open, stop;                 /* a job runs; it may still be joined; the end */
@@ -10152,14 +10198,14 @@ static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i),
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
-    int seen = 0, looks;                  /* the number of the latest job that it knows */
+    int seen = 0, spins;                  /* the number of the latest job that it knows */
     attn__lock_take(&p->lock);
     if (p->apart) attn__sleeper_name(&p->sleeper);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
             /* The lock is given back, so that looking keeps nobody from working. */
             attn__lock_give(&p->lock);
-            for (looks = p->looks; looks > 0 && attn__atomic_get(&p->number) == seen; looks--)
+            for (spins = p->spins; spins > 0 && attn__atomic_get(&p->number) == seen; spins--)
                 ATTN__BREATHE();
             attn__lock_take(&p->lock);
         }
@@ -10208,7 +10254,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, looks;
+    int i, spins;
     /* Not worth a pool, or none to be had: the caller does it alone, with the same bits. */
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
@@ -10229,7 +10275,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__pool_work(p, n, task, arg);
 
     /* No task is left to take, but some may still run: what `arg` points to must outlast them. */
-    for (looks = p->looks; looks > 0 && attn__atomic_get(&p->inside) > 0; looks--) ATTN__BREATHE();
+    for (spins = p->spins; spins > 0 && attn__atomic_get(&p->inside) > 0; spins--) ATTN__BREATHE();
     attn__lock_take(&p->lock);
     p->open = 0;
     while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
@@ -10262,7 +10308,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     memset(p, 0, sizeof *p);
     p->process = attn__process();
     /* With more threads than processors, one that looks keeps another one from working. */
-    p->looks = threads <= processors ? ATTN__POOL_LOOKS : 0;
+    p->spins = threads <= processors ? ATTN__POOL_SPINS : 0;
     p->apart = threads == 2 && processors > 1;
     if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
         (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
@@ -10322,7 +10368,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
  *     vpart, first, load_some            of 4 lanes stand behind the blocks, for all
  *     load_part                          stands there for every instruction set
- *     how                                does, unless ATTN__SLOW is 1
+ *     how                                does, unless ATTN__WIDEN_COST is 1
  *     vnarrow                            does for 4 lanes, but NEON, which has its own
  *     sum_lanes, max_lane                do for x86, made of a block's sum_to_four, max_to_four
  *     reduce_four, turn, quarters        are not used with 4 lanes
@@ -10337,7 +10383,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__LANES           floats of a vector: 4, 8 or 16
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
- * ATTN__SLOW            does widening a vector take many instructions? 0: no; 1: of half, where
+ * ATTN__WIDEN_COST       does widening a vector take many instructions? 0: no; 1: of half, where
  *                       attn__how says so; 2: yes
  * ============================================================================================== */
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
@@ -10369,7 +10415,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 /* 16-bit storage (section 3): `how` is attn__how(storage) */
-#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SLOW for half */
+#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 /* and across lanes */
@@ -10379,7 +10425,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
-#define attn__turn        ATTN__FN(turn)             /* x[c]: floats c of r0..r3, in each quarter */
+#define attn__transpose4  ATTN__FN(transpose4)       /* x[c]: floats c of r0..r3, in each quarter */
 
 #if ATTN__ISA == 2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
@@ -10390,7 +10436,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__SLOW 2
+#define ATTN__WIDEN_COST 2
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
 /* A word that is one instruction needs no comment: the list above says what it means. */
@@ -10497,7 +10543,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__SLOW 1
+#define ATTN__WIDEN_COST 1
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
@@ -10560,7 +10606,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 ATTN__V int attn__how(attn_storage storage)
 {
     const int f16c = (int)(attn__cpu() >> ATTN__CPU_F16C & 1u);
-    return storage == ATTN_F16 && !f16c ? (int)ATTN__F16_SLOW : (int)storage;
+    return storage == ATTN_F16 && !f16c ? (int)ATTN__F16_SOFT : (int)storage;
 }
 /* half in integers, from 16 bits in each lane */
 ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
@@ -10611,7 +10657,7 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 }
-ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
+ATTN__V void attn__transpose4(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
@@ -10630,7 +10676,8 @@ ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
     /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
-    attn__turn(x, ATTN__FN(two_rows)(from, 0, row, last), ATTN__FN(two_rows)(from, 1, row, last),
+    attn__transpose4(x, ATTN__FN(two_rows)(from, 0, row, last),
+                     ATTN__FN(two_rows)(from, 1, row, last),
                ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
 }
 
@@ -10642,7 +10689,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 16
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 8
-#define ATTN__SLOW 0
+#define ATTN__WIDEN_COST 0
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
@@ -10748,7 +10795,7 @@ ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int l
     return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
                                                _mm256_loadu_pd(high), 1));
 }
-ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
+ATTN__V void attn__transpose4(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
 {
     const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
     const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
@@ -10762,7 +10809,8 @@ ATTN__V void attn__turn(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, 
  * of rows i + 4 .. i + 7. */
 ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
 {
-    attn__turn(y, ATTN__FN(two_rows)(p, i, row, last), ATTN__FN(two_rows)(p, i + 1, row, last),
+    attn__transpose4(y, ATTN__FN(two_rows)(p, i, row, last),
+                     ATTN__FN(two_rows)(p, i + 1, row, last),
                ATTN__FN(two_rows)(p, i + 2, row, last), ATTN__FN(two_rows)(p, i + 3, row, last));
 }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
@@ -10789,7 +10837,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 4
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 4
-#define ATTN__SLOW 0
+#define ATTN__WIDEN_COST 0
 typedef float32x4_t attn__vec;
 typedef uint32x4_t attn__vmask;                      /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return vdupq_n_f32(x); }
@@ -10878,7 +10926,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__SLOW 2
+#define ATTN__WIDEN_COST 2
 typedef v128_t attn__vec;
 typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
@@ -10967,12 +11015,12 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
-#if ATTN__SLOW == 0
+#if ATTN__WIDEN_COST == 0
 ATTN__V int attn__how(attn_storage storage) { return (int)storage; }
-#elif ATTN__SLOW == 2
+#elif ATTN__WIDEN_COST == 2
 ATTN__V int attn__how(attn_storage storage)
 {
-    return storage == ATTN_F16 ? (int)ATTN__F16_SLOW : (int)storage;
+    return storage == ATTN_F16 ? (int)ATTN__F16_SOFT : (int)storage;
 }
 #endif
 #if ATTN__LANES == 4 && ATTN__ISA != 5    /* by way of memory: it is stored once, read often */
@@ -11029,9 +11077,9 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 /* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now
    one, now another, and then run out of registers in the tile. */
 #if (defined(__GNUC__) || defined(__clang__)) && ATTN__ISA == 3 && !defined(ATTN__MSAN)
-#define ATTN__CHAIN(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
+#define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #else
-#define ATTN__CHAIN(c, a, b) c = attn__vfma(a, b, c)
+#define ATTN__FMA_IN_PLACE(c, a, b) c = attn__vfma(a, b, c)
 #endif
 
 /* Compilers move no access to memory past a barrier. */
@@ -11043,15 +11091,15 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 /* How an opaque number came about, compilers cannot tell. Else clang would walk from row to row, an
    addition for each, and gcc would keep a register for each step, more than there are. */
 #if defined(__GNUC__) || defined(__clang__)
-#define ATTN__OPAQUE(x) __asm__("" : "+r"(x))
+#define ATTN__KEEP_IN_REGISTER(x) __asm__("" : "+r"(x))
 #else
-#define ATTN__OPAQUE(x) (void)0
+#define ATTN__KEEP_IN_REGISTER(x) (void)0
 #endif
 /* With 32 registers for 12 rows, gcc does better when it sees everything. */
 #ifdef __clang__
-#define ATTN__HIDES(rows) 1
+#define ATTN__KEEPS_POINTERS(rows) 1
 #else
-#define ATTN__HIDES(rows) ((rows) < 12)
+#define ATTN__KEEPS_POINTERS(rows) ((rows) < 12)
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -11224,10 +11272,11 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
 
 /* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------ */
 /* Must a product widen a piece of the right-hand side first? */
-#define ATTN__PIECES(how) (ATTN__SLOW == 2 || (ATTN__SLOW == 1 && (how) == ATTN__F16_SLOW))
+#define ATTN__PIECES(how) \
+    (ATTN__WIDEN_COST == 2 || (ATTN__WIDEN_COST == 1 && (how) == ATTN__F16_SOFT))
 
 /* where value number i of an array stands */
-ATTN__V const void *ATTN__FN(at)(const int how, const void *p, ptrdiff_t i)
+ATTN__V const void *ATTN__FN(value_at)(const int how, const void *p, ptrdiff_t i)
 {
     if (how == ATTN_F32) return (const float *)p + i;
     return (const unsigned short *)p + i;
@@ -11236,7 +11285,7 @@ ATTN__V const void *ATTN__FN(at)(const int how, const void *p, ptrdiff_t i)
 /* a vector of values, as floats */
 ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 {
-    p = ATTN__FN(at)(how, p, i);
+    p = ATTN__FN(value_at)(how, p, i);
     return how == ATTN_F32 ? attn__vload((const float *)p)
                            : attn__vwiden((const unsigned short *)p, how);
 }
@@ -11277,8 +11326,8 @@ static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, 
                                          attn_storage storage)
 {
     const int how = attn__how(storage);
-    if (ATTN__SLOW && how == ATTN__F16_SLOW)
-        ATTN__FN(widen_how)(ATTN__F16_SLOW, to, from, n, storage);
+    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
+        ATTN__FN(widen_how)(ATTN__F16_SOFT, to, from, n, storage);
     else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, from, n, storage);
     else ATTN__FN(widen_how)(ATTN_BF16, to, from, n, storage);
 }
@@ -11290,8 +11339,8 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
     attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
     int p, t, i;
     for (p = 0; p < g->panels; p++) {
-        const void *b = ATTN__FN(at)(how, g->b, p * g->b_panel);
-        for (t = 0; t < g->depth; t++, b = ATTN__FN(at)(how, b, g->b_step))
+        const void *b = ATTN__FN(value_at)(how, g->b, p * g->b_panel);
+        for (t = 0; t < g->depth; t++, b = ATTN__FN(value_at)(how, b, g->b_step))
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
                 const attn__vec y = ATTN__FN(load)(how, b, i);
                 odd = attn__vadd(odd, attn__vsub(y, y));
@@ -11305,7 +11354,8 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
     const int how = attn__how(g->stored);
     if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
     if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
-    if (ATTN__SLOW && how == ATTN__F16_SLOW) return ATTN__FN(not_finite_how)(ATTN__F16_SLOW, g);
+    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
+        return ATTN__FN(not_finite_how)(ATTN__F16_SOFT, g);
     return ATTN__FN(not_finite_how)(ATTN_BF16, g);
 }
 
@@ -11632,9 +11682,10 @@ ATTN__V void ATTN__FN(dot_tile)(const int how, const int vecs, const attn__gemm 
     const int lines = vecs * ATTN__LANES * step / (floats ? 16 : 32);
     const ptrdiff_t row = g->b_step, more = ATTN__LANES * row;
     const float *q = g->a, *from = g->from + x;
-    const void *rows = ATTN__FN(at)(how, g->b, x * row);
+    const void *rows = ATTN__FN(value_at)(how, g->b, x * row);
     const char *ahead = x < g->panels * 16
-                      ? (const char *)ATTN__FN(at)(how, g->ahead, (ptrdiff_t)x * g->depth) : NULL;
+                      ? (const char *)ATTN__FN(value_at)(how, g->prefetch,
+                                                         (ptrdiff_t)x * g->depth) : NULL;
     attn__vec s0 = attn__vload(from), s1 = s0, s2 = s0, s3 = s0;
     int t, i;
     if (vecs > 1) s1 = attn__vload(from + ATTN__LANES);
@@ -11645,14 +11696,14 @@ ATTN__V void ATTN__FN(dot_tile)(const int how, const int vecs, const attn__gemm 
     for (t = 0; t + step <= g->depth; t += step, q += step) {
         for (i = 0; i < lines && ahead; i++) ATTN__FETCH_L2(ahead + i * 64);
         if (ahead) ahead += lines * 64;
-#define ATTN__ROWS_AT(v) ATTN__FN(at)(how, rows, (v) * more)
+#define ATTN__ROWS_AT(v) ATTN__FN(value_at)(how, rows, (v) * more)
         s0 = ATTN__FN(dot_rows)(how, s0, q, rows, row, last);
         if (vecs > 1) s1 = ATTN__FN(dot_rows)(how, s1, q, ATTN__ROWS_AT(1), row, last);
         if (vecs > 2) {
             s2 = ATTN__FN(dot_rows)(how, s2, q, ATTN__ROWS_AT(2), row, last);
             s3 = ATTN__FN(dot_rows)(how, s3, q, ATTN__ROWS_AT(3), row, last);
         }
-        rows = ATTN__FN(at)(how, rows, step);
+        rows = ATTN__FN(value_at)(how, rows, step);
     }
     attn__vstore(g->c + x, s0);
     if (vecs > 1) attn__vstore(g->c + x + ATTN__LANES, s1);
@@ -11680,7 +11731,7 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
     const int how = attn__how(g->stored);
     if (how == ATTN_F32) ATTN__FN(dots_how)(ATTN_F32, g, n);
     else if (how == ATTN_F16) ATTN__FN(dots_how)(ATTN_F16, g, n);
-    else if (ATTN__SLOW && how == ATTN__F16_SLOW) ATTN__FN(dots_how)(ATTN__F16_SLOW, g, n);
+    else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT) ATTN__FN(dots_how)(ATTN__F16_SOFT, g, n);
     else ATTN__FN(dots_how)(ATTN_BF16, g, n);
 }
 
@@ -11723,8 +11774,8 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     ptrdiff_t row = g->a_row;
 
     /* once: by the first rows */
-    const void *ahead = r > 0 || !g->ahead ? NULL
-                      : ATTN__FN(at)(how, g->ahead, (ptrdiff_t)x * g->depth);
+    const void *ahead = r > 0 || !g->prefetch ? NULL
+                      : ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)x * g->depth);
     /* one pointer for three rows: the address of each is then within reach of one instruction */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     /* one vector: the second is a copy, never stored */
@@ -11754,16 +11805,16 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 /* one row's share of a step: the number at p times both vectors of b */
 #define ATTN__ROW(p, c0, c1) \
     q = attn__vset(p); \
-    ATTN__CHAIN(c0, q, b0); \
-    ATTN__CHAIN(c1, q, b1)
+    ATTN__FMA_IN_PLACE(c0, q, b0); \
+    ATTN__FMA_IN_PLACE(c1, q, b1)
 /* step i from here: nothing is loaded before its turn, else registers would not suffice */
 #define ATTN__STEP(i) { \
-        const void *bi = ATTN__FN(at)(how, b, (i) * step); \
+        const void *bi = ATTN__FN(value_at)(how, b, (i) * step); \
         const attn__vec b0 = ATTN__FN(load)(how, bi, 0); \
         const attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, bi, second) : b0; \
         attn__vec q = attn__vset(a0[i]); \
-        ATTN__CHAIN(c00, q, b0); \
-        ATTN__CHAIN(c01, q, b1); \
+        ATTN__FMA_IN_PLACE(c00, q, b0); \
+        ATTN__FMA_IN_PLACE(c01, q, b1); \
         if (ATTN__HAS(1)) { ATTN__ROW(a0[row + (i)], c10, c11); } \
         if (ATTN__HAS(2)) { ATTN__ROW(a0[2 * row + (i)], c20, c21); } \
         if (ATTN__HAS(3)) { ATTN__ROW(a3[i], c30, c31); } \
@@ -11778,30 +11829,30 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         ATTN__BARRIER; \
     }
 /* the part of what comes next that the i-th step from here prefetches */
-#define ATTN__AHEAD(i) { \
+#define ATTN__PREFETCH_STEP(i) { \
         ATTN__FETCH(ahead); \
         if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)ahead + 16); \
-        ahead = ATTN__FN(at)(how, ahead, vecs * ATTN__LANES); \
+        ahead = ATTN__FN(value_at)(how, ahead, vecs * ATTN__LANES); \
     }
 #define ATTN__STEPS(n) \
-    if (ahead) { ATTN__REPEAT(n, ATTN__AHEAD) } \
-    if (ATTN__HIDES(rows)) { \
-        ATTN__OPAQUE(row); \
-        ATTN__OPAQUE(a0); \
-        if (ATTN__HAS(3)) ATTN__OPAQUE(a3); \
-        if (ATTN__HAS(6)) ATTN__OPAQUE(a6); \
-        if (ATTN__HAS(9)) ATTN__OPAQUE(a9); \
+    if (ahead) { ATTN__REPEAT(n, ATTN__PREFETCH_STEP) } \
+    if (ATTN__KEEPS_POINTERS(rows)) { \
+        ATTN__KEEP_IN_REGISTER(row); \
+        ATTN__KEEP_IN_REGISTER(a0); \
+        if (ATTN__HAS(3)) ATTN__KEEP_IN_REGISTER(a3); \
+        if (ATTN__HAS(6)) ATTN__KEEP_IN_REGISTER(a6); \
+        if (ATTN__HAS(9)) ATTN__KEEP_IN_REGISTER(a9); \
     } \
     ATTN__REPEAT(n, ATTN__STEP) \
     a0 += n; \
     if (ATTN__HAS(3)) a3 += n; \
     if (ATTN__HAS(6)) a6 += n; \
     if (ATTN__HAS(9)) a9 += n; \
-    b = ATTN__FN(at)(how, b, (n) * step);
+    b = ATTN__FN(value_at)(how, b, (n) * step);
     for (t = g->depth; t >= many; t -= many) { ATTN__STEPS(many) }
     for (; t > 0; t--) { ATTN__STEPS(1) }
 #undef ATTN__STEPS
-#undef ATTN__AHEAD
+#undef ATTN__PREFETCH_STEP
 #undef ATTN__ROW
 #undef ATTN__STEP
     /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
@@ -11916,7 +11967,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
         if (in_rows) b += step; \
     }
 #define ATTN__STEPS(n) \
-    if (!in_rows) ATTN__OPAQUE(panel); \
+    if (!in_rows) ATTN__KEEP_IN_REGISTER(panel); \
     ATTN__REPEAT(n, ATTN__STEP) \
     a += n; \
     if (!in_rows) { b += (n) * 16; b3 += (n) * 16; b6 += (n) * 16; }
@@ -11977,7 +12028,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        if (list) b = ATTN__FN(at)(how, g->b, list[t] * step);
+        if (list) b = ATTN__FN(value_at)(how, g->b, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = ATTN__LOAD(some0, at0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
@@ -12001,7 +12052,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
             c7 = attn__vfma(q, ATTN__FN(load)(how, b, at7), c7);
         }
         a0++;
-        if (!list) b = ATTN__FN(at)(how, b, step);
+        if (!list) b = ATTN__FN(value_at)(how, b, step);
     }
 #define ATTN__STORE(i, chain) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
@@ -12024,13 +12075,13 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #undef ATTN__X
 }
 
-/* One row's columns from x on, as many as these vectors hold. Of the last panel only g->part may
- * exist. */
+/* One row's columns from x on, as many as these vectors hold. Of the last panel only
+ * g->last_columns may exist. */
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, int r, const int *list,
                                                        int x)
 {
-    const int left = g->panels * 16 - (g->part > 0 ? 16 - g->part : 0) - x;
+    const int left = g->panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
     if (left > 0) ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
 }
 
@@ -12040,8 +12091,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
 {
     enum { VECS = 16 / ATTN__LANES };
     const int how = attn__how(g->stored);
-    if (ATTN__SLOW && how == ATTN__F16_SLOW)
-        ATTN__FN(wide_tile)(ATTN__F16_SLOW, 1, VECS, g, 0, list, x, 0);
+    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
+        ATTN__FN(wide_tile)(ATTN__F16_SOFT, 1, VECS, g, 0, list, x, 0);
     else if (how == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, 0, list, x, 0);
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, 0, list, x, 0);
 }
@@ -12053,7 +12104,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
     const int step = g->rows == 1 ? ATTN__FN(PART) * ATTN__LANES / 16 : 1;
     attn__gemm whole = *g;
     int r;
-    whole.part = 0;
+    whole.last_columns = 0;
     whole.panels = (g->panels - 1) / step * step;
     ATTN__FN(gemm)(&whole);
     for (r = 0; r < g->rows; r++) ATTN__FN(part)(g, r, NULL, whole.panels * 16);
@@ -12078,7 +12129,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x, 0);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
-        const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel + x % 16);
+        const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
         int r, rows;
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
             const int left = g->rows - r;
@@ -12093,7 +12144,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
     }
 #if ATTN__LANES == 16   /* the last panel stands alone */
     if (x < width) {
-        const void *b = ATTN__FN(at)(how, g->b, x / 16 * g->b_panel);
+        const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel);
         int r = 0;
         for (; r + 2 <= g->rows; r += 2) ATTN__FN(tile)(how, 2, 1, g, r, b, 0, x, 0);
         if (r < g->rows) ATTN__FN(wide_tile)(how, 1, 1, g, r, NULL, x, 0);
@@ -12101,7 +12152,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 #endif
 }
 
-#if ATTN__SLOW
+#if ATTN__WIDEN_COST
 /* Where widening takes many instructions, two panels are widened on the stack, some steps at a
  * time, and multiplied as floats. There, too, the chains of eight rows go on from piece to piece:
  * the fewer rows, the more steps have room. */
@@ -12118,7 +12169,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
             steps = ROOM - part.rows;
             b = sums + part.rows * ROW;
             part.stored = ATTN_F32;
-            part.ahead = NULL;
+            part.prefetch = NULL;
             part.b = b;
             part.b_step = 16;
             part.b_panel = steps * 16;
@@ -12151,7 +12202,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
-#if ATTN__SLOW
+#if ATTN__WIDEN_COST
     if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
 #endif
     if (how == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
@@ -12170,7 +12221,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
         ATTN__FN(gemm_stored)(g);
         return;
     }
-    if (g->part) {
+    if (g->last_columns) {
         ATTN__FN(gemm_part)(g);
         return;
     }
@@ -12205,7 +12256,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
     one.a_row = 0;
-    if (g->stored != ATTN_F32) one.ahead = NULL;
+    if (g->stored != ATTN_F32) one.prefetch = NULL;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
         /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
@@ -12251,7 +12302,8 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
         /* No cache holds a mask, which is read once: the part of a later row is fetched in time. */
-        if (whole && f->ahead && j % 16 < ATTN__LANES) ATTN__FETCH(from + f->ahead);
+        if (whole && f->prefetch_stride && j % 16 < ATTN__LANES)
+            ATTN__FETCH(from + f->prefetch_stride);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
     }
@@ -12301,7 +12353,7 @@ ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int
 /* Which of the first n keys of a chunk do mask, bias and keep of a row leave visible? Bits are
    gathered in a register: read back from where they were stored in parts, they would wait for all
    cells of this row before a processor can fetch those of the next. */
-static ATTN__TARGET void ATTN__FN(look)(const attn__row *row, int n, attn__keys *seen)
+static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, attn__keys *seen)
 {
     int x, y;
     for (x = 0; x < 2; x++) {
@@ -12407,7 +12459,7 @@ ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, 
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     while (j < end) {
         if (numbers && j >= row->lo && j + ATTN__PANEL <= row->hi) {
-            ATTN__FETCH(cells + j + f->ahead);           /* as add_arrays does */
+            ATTN__FETCH(cells + j + f->prefetch_stride);           /* as add_arrays does */
             largest = ATTN__FN(hide_panel)(cells + j, s + j, largest, &any);
             j += ATTN__PANEL;
         } else {
@@ -12577,7 +12629,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
-    ATTN__FN(select), ATTN__FN(look), ATTN__FN(softmax),
+    ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen)
 };
@@ -12587,9 +12639,9 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__TRANSPOSED
-#undef ATTN__SLOW
+#undef ATTN__WIDEN_COST
 #undef ATTN__PIECES
-#undef ATTN__CHAIN
+#undef ATTN__FMA_IN_PLACE
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 

@@ -87,7 +87,7 @@ core.NullDereference                if (row->weights                  the same
 core.NullDereference                if (!ways[i].kernels->not         all_ways fills as many as it says
 core.NullDereference                t < n ? from[t] : 0.0f            `next` is NULL or some keys behind k; k is not
 core.NullDereference                struct __loadu_p                  the same, where keys are turned
-Wanalyzer-use-of-uninitialized-value  plan->few.                      attn__plan_few writes it for as few rows as ask for it
+Wanalyzer-use-of-uninitialized-value  plan->thin.                      attn__plan_thin writes it for as few rows as ask for it
 '
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)

@@ -222,8 +222,8 @@ static struct {
     int asked, set, awake, woke_at;                           /* calls; the processor of a worker that asks */
     long caller, worker, refuse;
     unsigned far;
-    const attn__mask *meddle;
-    attn__mask last;                                          /* the latest mask that the caller gave the worker */
+    const attn__cpu_set *meddle;
+    attn__cpu_set last;                                          /* the latest mask that the caller gave the worker */
 } place;
 
 long sys_call(long number, ...)
@@ -262,29 +262,29 @@ long sys_call(long number, ...)
     return b;
 }
 
-static attn__mask place_of(long thread)
+static attn__cpu_set place_of(long thread)
 {
-    attn__mask m;
+    attn__cpu_set m;
     memset(&m, 0, sizeof m);
     CHECK(syscall(SYS_sched_getaffinity, thread, sizeof m, &m) > 0);
     return m;
 }
 
-static void place_put(long thread, attn__mask m) { CHECK(!syscall(SYS_sched_setaffinity, thread, sizeof m, &m)); }
+static void place_put(long thread, attn__cpu_set m) { CHECK(!syscall(SYS_sched_setaffinity, thread, sizeof m, &m)); }
 
 enum { PLACE_BITS = 8 * sizeof(unsigned long) };
 
-static int place_has(attn__mask m, int cpu) { return (m.word[cpu / PLACE_BITS] >> cpu % PLACE_BITS & 1u) != 0; }
+static int place_has(attn__cpu_set m, int cpu) { return (m.word[cpu / PLACE_BITS] >> cpu % PLACE_BITS & 1u) != 0; }
 
-static attn__mask place_alone(int cpu)
+static attn__cpu_set place_alone(int cpu)
 {
-    attn__mask m;
+    attn__cpu_set m;
     memset(&m, 0, sizeof m);
     m.word[cpu / PLACE_BITS] = 1ul << cpu % PLACE_BITS;
     return m;
 }
 
-static int place_same(attn__mask a, attn__mask b) { return !memcmp(&a, &b, sizeof a); }
+static int place_same(attn__cpu_set a, attn__cpu_set b) { return !memcmp(&a, &b, sizeof a); }
 
 /* Two tasks that wait for each other: both threads take part, so the worker has been woken. */
 static void place_task(void *arg, int i)
@@ -318,7 +318,7 @@ static void place_job(attn_pool *p)
 /* Nobody measures time here: what counts is on which processors the worker may be woken, and where it may run after. */
 static void apart(void)
 {
-    const attn__mask all = place_of(0);
+    const attn__cpu_set all = place_of(0);
     attn_pool *p;
     int cpu[2], n = 0;
     long w;
@@ -355,7 +355,7 @@ static void apart(void)
     place_job(p);
     CHECK(place.set == 0 && place_same(place_of(w), place_alone(cpu[0])));
     for (int k = 0; k < 2; k++) {
-        attn__mask m = place_alone(cpu[k]);
+        attn__cpu_set m = place_alone(cpu[k]);
         place_put(w, all);
         place.meddle = &m;
         place_job(p);
@@ -391,7 +391,7 @@ static void apart_refused(void)
     CHECK(p != NULL && w != 0);
     if (!p || !w) return;
     for (int k = 0; k < 4; k++) {
-        const attn__mask before = place_of(w);
+        const attn__cpu_set before = place_of(w);
         place.refuse = no[k], place.far = no[k] ? 0 : 1024;
         place_job(p);
         CHECK(place.asked == 1 && place.set == (no[k] == SYS_sched_setaffinity) && place.awake == 0);

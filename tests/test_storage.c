@@ -315,7 +315,7 @@ static void products(void)
                             g.from_row = k % 3 == 2 ? 16 * panels : 0;
                             g.c_row = 16 * panels;
                             if (k / 3) { g.fold_a = p.fold_a; g.fold_b = p.fold_b; }
-                            g.ahead = rng_int(&r, 0, 2) ? p.ahead : NULL;
+                            g.prefetch = rng_int(&r, 0, 2) ? p.ahead : NULL;
                             g.rows = rows;
                             g.panels = panels;
                             g.depth = depths[d];
