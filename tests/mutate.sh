@@ -5,9 +5,11 @@
 #   sh tests/mutate.sh 20              20 of them, evenly spaced (also --some 20)
 #   sh tests/mutate.sh -j 1 keep bias  one at a time; only those whose name contains one of the words
 #   sh tests/mutate.sh -l              list them
+#   sh tests/mutate.sh -s              only say which are stale (3 seconds)
 #
 # A mistake is noticed when the program fails, crashes or runs longer than LIMIT seconds (default 60). One whose old
-# text is no longer in attn.h is stale, which is an error: correct mutations.txt. CC, CFLAGS as for make.
+# text is not found, once, where it says is stale, which is an error: correct mutations.txt. CC, CFLAGS as for make.
+# OBJECTS=folder: objects of the tests that have passed as they are, compiled by the same compiler (build/obj).
 cd "$(dirname "$0")/.." || exit 1
 list=tests/mutations.txt work=build/mutate
 CC=${CC:-cc} CFLAGS=${CFLAGS:--O1} LIMIT=${LIMIT:-60}
@@ -18,11 +20,41 @@ apply()
 {
     awk -v number="$1" '
         function stop(why) { print why > "/dev/stderr"; failed = 1; exit 1 }
-        function times(text, at, n, i) {                     # how often text stands in lines at.., where it is first
-            n = 0
-            for (; at <= lines; at++)
-                for (i = 1; (j = index(substr(line[at], i), text)) > 0; i += j) if (n++ == 0) found = at
-            return n
+        # where words 1..n of a text stand in s from place `at` on, whatever blanks and ends of lines are between them:
+        # their place (0: nowhere), their length in `size`
+        function find(s, at, word, n, i, j, w) {
+            for (; (i = index(substr(s, at), word[1])) > 0; at++) {
+                at += i - 1
+                j = at + length(word[1])
+                for (w = 2; w <= n; w++) {
+                    match(substr(s, j), /^[ \t\n\\]*/)
+                    if (!RLENGTH || substr(s, j + RLENGTH, length(word[w])) != word[w]) break
+                    j += RLENGTH + length(word[w])
+                }
+                if (w > n) { size = j - at; return at }
+            }
+            return 0
+        }
+        # the lines from..to of the next function or macro of this name behind line `at`, as a definition; 0: none
+        function body(name, at, text) {
+            for (at++; at <= lines; at++) {
+                if (line[at] !~ /^[A-Za-z_#]/ || line[at] !~ "(^|[^A-Za-z_0-9])" name "[)]?[(]") continue
+                from = to = at
+                if (line[at] ~ /^#/) {
+                    if (line[at] !~ "^# *define  *" name "[(]") continue
+                    while (line[to] ~ /\\$/) to++
+                    return 1
+                }
+                for (; to <= lines; to++) {                  # a declaration ends with ;
+                    text = line[to]
+                    gsub(/\/\*.*\*\//, "", text)
+                    if (text ~ /[;{}] *$/) break
+                }
+                if (text !~ /[{]/) continue
+                while (to < lines && line[to] !~ (text ~ /^[{] *$/ ? "^}" : "} *$")) to++
+                return 1
+            }
+            return 0
         }
         FNR == NR {
             if (/^# /) { count++ ; next }
@@ -30,30 +62,42 @@ apply()
             kind[++steps] = substr($0, 1, 1); text[steps] = substr($0, 3)
             next
         }
-        { line[++lines] = before[lines] = $0 }
+        { line[++lines] = $0 }
         END {
             if (failed) exit 1
             if (!steps) stop("there is no mistake " number)
-            from = 1
             for (s = 1; s <= steps; s++) {
-                if (kind[s] == "@") {
-                    if (times(text[s], 1) != 1) stop("stands " times(text[s], 1) " times: " text[s])
-                    from = found
+                if (kind[s] == "@") {                        # one function, one macro
+                    name = text[s]
+                    if (name !~ /^[A-Za-z_][A-Za-z_0-9]*[(]$/) stop("no name of a function with a ( behind it: " name)
+                    name = substr(name, 1, length(name) - 1)
                 } else if (kind[s] == "-") {
-                    n = times(text[s], from)
-                    if (n == 0 || (n > 1 && from == 1)) stop("stands " n " times: " text[s])
-                    i = index(line[found], text[s])
-                    line[found] = substr(line[found], 1, i - 1) text[s + 1] substr(line[found], i + length(text[s]))
                     if (kind[s + 1] != "+") stop("a - without its +")
+                    n = split(text[s], word, " ")
+                    places = there = 0
+                    if (name == "") { from = 1; to = lines; there = 1 }
+                    for (at = 0; name == "" ? at++ == 0 : body(name, at); at = to) {
+                        there = 1
+                        for (i = from; i <= to; i++) {
+                            if (index(line[i], word[1]) == 0) continue
+                            s1 = line[i]                     # as many lines as the words may take
+                            for (j = 1; j < n && i + j <= to; j++) s1 = s1 "\n" line[i + j]
+                            for (k = 1; (k = find(s1, k, word, n)) > 0; k++) {
+                                if (k > length(line[i])) break
+                                places++; where = i; before = substr(s1, 1, k - 1)
+                                behind = substr(s1, k + size); taken = j
+                            }
+                        }
+                    }
+                    if (!there) stop("no function " name)
+                    if (places != 1) stop("stands " places " times" (name == "" ? "" : " in " name) ": " text[s])
+                    line[where] = before text[s + 1] behind
+                    for (j = 1; j < taken; j++) { line[where + j] = ""; gone[where + j] = 1 }
+                    changed = changed || text[s] != text[s + 1]
                 }
             }
-            for (at = 1; at <= lines; at++) {
-                print line[at]
-                if (line[at] == before[at]) continue
-                gsub(/ /, "", line[at]); gsub(/ /, "", before[at])
-                if (line[at] != before[at]) changed = 1
-            }
             if (!changed) stop("changes nothing")
+            for (at = 1; at <= lines; at++) if (!gone[at]) print line[at]
         }' "$list" attn.h
 }
 
@@ -62,13 +106,12 @@ name() { sed -n 's/^# //p' "$list" | sed -n "$1p"; }
 # the suites that mistake $1 is shown to first: those of the last line "> suites" before it
 likely() { awk -v number="$1" '/^> / { suites = substr($0, 3) } /^# / && ++n == number { print suites }' "$list"; }
 
-# one mistake (0: none), in a folder of its own; what came of it stands in result
+# one mistake, in a folder of its own; what came of it stands in result
 one()
 {
     dir=$work/$1
     mkdir -p "$dir"
-    if [ "$1" = 0 ]; then cp attn.h "$dir/attn.h"
-    elif ! apply "$1" >"$dir/attn.h" 2>"$dir/log"; then echo "stale ($(cat "$dir/log"))" >"$dir/result"; return; fi
+    apply "$1" >"$dir/attn.h"
     built=
     for round in 1 2; do
         # First the implementation that most suites share is built with the mistake, and with it no more than the likely
@@ -82,7 +125,6 @@ one()
         else
             more=$with suites='paths math storage pool kv step mha args'
         fi
-        [ "$1" != 0 ] || more=                   # what is compiled already is without a mistake
         for f in $more; do
             case " $built " in *" $f "*) continue ;; esac
             $CC $flags -I"$dir" -Itests -c "tests/$f.c" -o "$dir/$f.o" 2>"$dir/log" || break 2
@@ -117,13 +159,14 @@ case $1 in
 --one) shift; one "$1"; exit ;;
 esac
 
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) some=0 words=
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) some=0 words= look=
 while [ $# -gt 0 ]; do
     case $1 in
     -j) jobs=$2; shift ;;
     --some) some=$2; shift ;;
     -l) sed -n 's/^# //p' "$list"; exit ;;
-    -*) sed -n '2,9s/^# *//p' "$0"; exit 2 ;;
+    -s) look=1 ;;
+    -*) sed -n '2,10s/^# *//p' "$0"; exit 2 ;;
     *[!0-9]*) words="$words|$1" ;;
     *) some=$1 ;;
     esac
@@ -132,13 +175,17 @@ done
 
 total=$(grep -c '^# ' "$list")
 chosen=
-k=0
+k=0 stale=0
 while [ $k -lt "$total" ]; do
     k=$((k + 1))
+    why=$(apply $k 2>&1 >/dev/null) || { echo "stale: $(name $k): $why"; stale=$((stale + 1)); }
     if [ "$words" ] && ! name $k | grep -Eq "${words#|}"; then continue; fi
     if [ "$some" -gt 0 ] && [ $((k * some / total)) = $(((k - 1) * some / total)) ]; then continue; fi
     chosen="$chosen $k"
 done
+
+[ $stale = 0 ] || { echo "mutate: $stale stale: correct tests/mutations.txt"; exit 1; }
+[ ! "$look" ] || { echo "mutate: $total mistakes fit"; exit; }
 
 # everything is compiled once without a mistake
 rm -rf "$work"
@@ -151,19 +198,21 @@ for f in tests/*.c; do
 done
 limit=
 command -v timeout >/dev/null && limit="timeout -k 5 $LIMIT"
-for f in $with $without; do $CC $flags -I. -Itests -c "tests/$f.c" -o "$work/base/$f.o" || exit 1; done
+if [ "${OBJECTS:-}" ]; then cp "$OBJECTS"/*.o "$work/base" || exit 1
+else for f in $with $without; do $CC $flags -I. -Itests -c "tests/$f.c" -o "$work/base/$f.o" || exit 1; done
+fi
 export with without limit CC CFLAGS LIMIT
-
-one 0
-if [ "$(cat "$work/0/result")" != SURVIVED ]; then
-    echo "mutate: the tests fail as it is: $(cat "$work/0/result")"
+$CC $flags "$work"/base/*.o -o "$work/base/test" -lm -pthread || exit 1
+if [ ! "${OBJECTS:-}" ] && ! "$work/base/test" -f > "$work/base/log" 2>&1; then
+    echo 'mutate: the tests fail as it is'
+    grep -E '^(FAIL|  FAIL|CRASH)' "$work/base/log" | head
     exit 1
 fi
 
 echo $chosen | tr ' ' '\n' | xargs -P "$jobs" -n 1 sh tests/mutate.sh --one
 
-running=$(sed -n '1s/.*backends://p' "$work/0/log")
-noticed=0 survived=0 stale=0
+running=$("$work/base/test" math/exp | sed -n '1s/.*backends://p')
+noticed=0 survived=0
 for k in $chosen; do
     result=$(cat "$work/$k/result" 2>/dev/null || echo "stale (no result)")
     backend=$(name "$k" | sed -n 's/^\[\(.*\)\].*/\1/p')
