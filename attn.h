@@ -2612,16 +2612,27 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
                       (long long)behind, (long long)align, 0);
 }
 
+/* The pointers of attn_args to floats and ints, each once: X(member, its name in sentences, bytes).
+   Alignment, and for those that are arrays overlap, are made of these lists. */
+#define ATTN__TENSORS(X) \
+    X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0) X(mask, "mask", 0) X(bias, "bias", 0) \
+    X(weights, "weights", 0) X(lse, "lse", 0) X(carry_in, "carry_in", 0) \
+    X(carry_out, "carry_out", 0)
+#define ATTN__ARRAYS(X) \
+    X(alibi_slopes, "alibi_slopes", heads) X(sinks, "sinks", heads) \
+    X(q_pos_each, "q_pos_each", ints) X(q_lengths, attn__word(why->lengths, "q_lengths"), ints) \
+    X(k_lengths, attn__word(why->lengths, "k_lengths"), ints) X(k_starts, "k_starts", ints) \
+    X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
+    X(k_map, "k_map", ints)
+#define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
+#define ATTN__NAMED(member, name, bytes) { name, a->member },
+#define ATTN__NOTED(member, name, bytes) attn__span_add(all, name, a->member, bytes);
+
 /* Which pointer is not aligned? */
 static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 {
     const struct { const char *name; const void *at; } pointer[] = {
-        { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
-        { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
-        { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
-        { attn__word(why->lengths, "q_lengths"), a->q_lengths },
-        { attn__word(why->lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
-        { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
+        ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED) { "", NULL }
     };
     attn_status status = ATTN_OK;
     int i;
@@ -2634,12 +2645,7 @@ static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 /* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v |
-                         (size_t)a->mask | (size_t)a->bias | (size_t)a->alibi_slopes |
-                         (size_t)a->sinks | (size_t)a->weights | (size_t)a->lse |
-                         (size_t)a->q_pos_each | (size_t)a->q_lengths | (size_t)a->k_lengths |
-                         (size_t)a->k_starts | (size_t)a->q_cum | (size_t)a->k_cum |
-                         (size_t)a->k_map;
+    const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
     if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
         return attn__find_unaligned(a, why);
     return ATTN_OK;
@@ -3050,10 +3056,6 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
     size_t bytes;
     if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
     if ((status = attn__carry_conflicts(a, why)) != ATTN_OK) return status;
-    if (contents &&
-        ((status = attn__check_align(why, "carry_in", a->carry_in, ATTN__CELL_ALIGN)) != ATTN_OK ||
-         (status = attn__check_align(why, "carry_out", a->carry_out, ATTN__CELL_ALIGN)) != ATTN_OK))
-        return status;
     if (attn__carry_bytes(s, &bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
@@ -3107,15 +3109,7 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
         (void)attn__carry_bytes(s, &bytes);
         attn__span_add(all, "carry_in", a->carry_in, bytes);
     }
-    attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
-    attn__span_add(all, "sinks", a->sinks, heads);
-    attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(all, attn__word(why->lengths, "q_lengths"), a->q_lengths, ints);
-    attn__span_add(all, attn__word(why->lengths, "k_lengths"), a->k_lengths, ints);
-    attn__span_add(all, "k_starts", a->k_starts, ints);
-    attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
-    attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
-    attn__span_add(all, "k_map", a->k_map, ints);
+    if (0 ATTN__ARRAYS(ATTN__ADDRESS)) { ATTN__ARRAYS(ATTN__NOTED) }
 }
 
 /* mask, keep and bias, each in its tensor[i] when it is there. */
@@ -5243,8 +5237,7 @@ typedef struct attn__work {
     float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
-    int splits;                           /* of attn__item_states: items that share the chunks of a
-                                             block */
+    int splits;                           /* items that share the chunks of a block */
 } attn__work;
 
 /* A block that a task works on: which rows it has, and its parts of the slot. */
@@ -5530,7 +5523,6 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
         e = attn__reader(block, b, &room);
         w->kernels->scale(block->q + r * plan->q_row, plan->q_row, e->q + h * s->q[2] + i * s->q[1],
                           s->q[axis], n, s->head_dim, s->scale);
-        for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
     attn__block_ranges(block);
     return block->rows;
@@ -5563,6 +5555,7 @@ static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
     int r;
+    memset(block->seen, 0, (size_t)block->rows * sizeof(int));
     for (r = 0; r < block->rows + ATTN__PANEL; r++) {
         block->M[r] = -attn__inf();
         block->L[r] = 0.0f;
@@ -6926,29 +6919,41 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is a part of a block's chunks, and leaves their states. Parts are cut by the longest
-   entry: a part of a shorter one may have nothing to do, and leaves states that are not in use. */
+/* An item is a share of a block's chunks, and leaves what each of them leaves: here, until
+   attn__item_fold puts it together, or in the caller's parts. Shares are cut by the longest entry:
+   that of a shorter one may have nothing to do. */
 static void attn__item_split(const attn__work *w, int item, int slot)
 {
-    const int parts = w->plan->splits, part = item % parts;
+    const attn_args *a = w->a;
+    const int splits = w->splits, split = item % splits, parts = a->parts;
+    /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
+    const int chunks = parts ? attn__min(w->plan->chunks, parts) : w->plan->chunks;
     attn__block block;
     attn__band *band;
     int chunk, first, last, lo, hi;
-    item /= parts;
-    if (!attn__block_open(&block, w, item, slot)) return;
-    band = (attn__band *)block.band_room;
-    attn__band_for(band, &block);
-    attn__block_chunks(&block, &first, &last);
-    lo = (int)((long long)w->plan->chunks * part / parts);
-    hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
-    /* Each part fills its own columns of the weights, the outer ones also what lies outside. */
-    attn__weights_prefill(&block, part == 0 ? 0 : attn__column(&block, lo),
-                       part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
-    for (chunk = lo; chunk < hi; chunk++) {
-        attn__chunk_state *state = attn__state(w, item, chunk);
-        state->used = 0;
-        if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
+    item /= splits;
+    if (attn__block_open(&block, w, item, slot)) {
+        band = (attn__band *)block.band_room;
+        attn__band_for(band, &block);
+        attn__block_chunks(&block, &first, &last);
+        lo = (int)((long long)chunks * split / splits);
+        hi = (int)((long long)chunks * (split + 1) / splits);
+        /* Each fills its own columns of the weights, the outer ones also what lies outside. */
+        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, lo),
+                              split == splits - 1 ? w->s->n_k : attn__column(&block, hi));
+        /* The last one also writes the parts that nobody has chunks for. */
+        if (parts && split == splits - 1) hi = parts;
+        memset(block.seen, 0, (size_t)block.rows * sizeof(int));
+        for (chunk = lo; chunk < hi; chunk++) {
+            attn__chunk_state *state = parts ? NULL : attn__state(w, item, chunk);
+            if (state) state->used = 0;
+            else attn__block_clear(&block);
+            if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
+            if (!state)
+                attn__block_store(&block, a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
+        }
     }
+    if (parts && split == 0) attn__block_padding(&block);
 }
 
 /* An item is a block again: the states of its chunks are folded in key order. */
@@ -6979,38 +6984,6 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         }
     }
     attn__block_close(&block);
-}
-
-/* An item is a part of a block's chunks, each of which leaves states of its own to the caller. The
-   last part also writes those that nobody has chunks for. */
-static void attn__item_states(const attn__work *w, int item, int slot)
-{
-    const int parts = w->splits, part = item % parts;
-    /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
-    const int chunks = attn__min(w->plan->chunks, w->a->parts);
-    attn__block block;
-    attn__band *band;
-    int chunk, first, last, lo, hi;
-    item /= parts;
-    if (attn__block_open(&block, w, item, slot)) {
-        band = (attn__band *)block.band_room;
-        attn__band_for(band, &block);
-        attn__block_chunks(&block, &first, &last);
-        lo = (int)((long long)chunks * part / parts);
-        hi = (int)((long long)chunks * (part + 1) / parts);
-        attn__weights_prefill(&block, part == 0 ? 0 : attn__column(&block, lo),
-                           part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
-        if (part == parts - 1) hi = w->a->parts;
-        for (chunk = lo; chunk < hi; chunk++) {
-            memset(block.seen, 0, (size_t)block.rows * sizeof(int));
-            if (chunk >= first && chunk < last) {
-                attn__block_clear(&block);
-                attn__block_chunk(&block, band, chunk, NULL);
-            }
-            attn__block_store(&block, w->a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
-        }
-    }
-    if (part == 0) attn__block_padding(&block);
 }
 
 /* An item is a block; the specification does it row by row. */
@@ -7206,13 +7179,11 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, attn__item_scalar, items);
-    } else if (a->parts) {
-        /* Four items for each thread, if there are so many chunks. */
-        w.splits = attn__clamp(4 * plan->slots / items, 1, a->parts);
-        attn__work_run(&w, attn__item_states, items * w.splits);
-    } else if (plan->splits > 1) {
-        attn__work_run(&w, attn__item_split, items * plan->splits);
-        attn__work_run(&w, attn__item_fold, items);
+    } else if (a->parts || plan->splits > 1) {
+        /* Parts: four items for each thread, if there are so many chunks. */
+        w.splits = a->parts ? attn__clamp(4 * plan->slots / items, 1, a->parts) : plan->splits;
+        attn__work_run(&w, attn__item_split, items * w.splits);
+        if (!a->parts) attn__work_run(&w, attn__item_fold, items);
     } else {
         attn__work_run(&w, attn__item_block, items);
     }
