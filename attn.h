@@ -262,7 +262,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
                                     int n_k);
 
 /* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens
-   behind a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
+   after a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
    is written. Use attn_mask_padding. */
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
 
@@ -310,7 +310,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
-   lengths       [batch], 0..n: keys behind are hidden, rows behind are zeros; NULL: all n
+   lengths       [batch], 0..n: later keys are hidden, later rows are zeros; NULL: all n
    mask          [batch][n][n] additive, from the builders above or your own; NULL: none
    Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -320,7 +320,7 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
 /* Every row attends to another sequence (encoder-decoder attention).
    out, q          [batch][n_q][heads*head_dim]
    k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
-   source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
+   source_lengths  [batch], 0..n_k: later keys are hidden; NULL: all n_k
    mask            [batch][n_q][n_k] additive; NULL: none
    Not causal: position i of one sequence says nothing about position j of the other.
    Errors: as attn_self, but OPTION. */
@@ -513,7 +513,7 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
 
    carry_in and carry_out are [batch][heads][n_q] such states, contiguous, whatever the layout. They
    are plain floats: keep them, regroup them, send them to a machine of the same byte order. A row
-   that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or behind the rows of
+   that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or after the rows of
    a ragged entry) always are, whatever carry_in says of them. A NaN row has a NaN in both M and L.
    An output with its lse (flash-attention, vLLM, ring attention) becomes a state: M = lse, L = 1,
    O = out, seen = 1, but 0 where lse is -inf (flash-attention: +inf). flashinfer's lse is of base
@@ -550,8 +550,8 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    Layers and attn_self, attn_cross carry nothing; attn_self_step does. */
 #define ATTN_STATE(v_head_dim) ((size_t)(v_head_dim) + 4)
 
-/* Folds n parts, states [n][batch][heads][n_q][ATTN_STATE(v_head_dim)], in order behind a->carry_in
-   (NULL: behind nothing) into a->carry_out, which may be carry_in but not overlap states. The same
+/* Folds n parts, states [n][batch][heads][n_q][ATTN_STATE(v_head_dim)], in order after a->carry_in
+   (NULL: after nothing) into a->carry_out, which may be carry_in but not overlap states. The same
    bits as the calls that would have folded these chunks at once. n 0: a copy.
    Of *a it reads batch, n_q, heads, v_head_dim (0: that of kv, else head_dim), q_lengths, q_cum,
    backend, exec and user. Takes no work and never allocates. Thread safe: writes carry_out alone.
@@ -559,7 +559,7 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    ALIGN. */
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
 
-/* What attn_sdpa does behind the last key: makes out, lse and masked_rows of a->carry_in. A call
+/* What attn_sdpa does after the last key: makes out, lse and masked_rows of a->carry_in. A call
    that left states may be given again with carry_out NULL and carry_in set: of *a it reads what
    attn_fold reads, out, layout, out_stride, sinks, lse, masked_rows, and carry_in. Keys, masks,
    positions, parts and score stages of weights play no part. Takes no work and never allocates.
@@ -642,7 +642,7 @@ struct attn_kv {
     int *finished;                        /* [pages] keys of it that stand in finished K panels */
     int *idle;                            /* [pages] first the pages that nobody holds */
     int *scratch;                         /* [batch][entry_pages + 3] */
-    float *memory;                        /* pages, and behind them all these ints */
+    float *memory;                        /* pages, and after them all these ints */
     size_t bytes;                         /* of all that */
     void *own;                            /* what free gives back, or NULL */
 };
@@ -656,7 +656,7 @@ ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
-/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many
+/* Adds rows after those that are there; k and v are copied. The cost does not depend on how many
    are there.
    k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
    counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
@@ -670,7 +670,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
                                    const int *counts, ptrdiff_t row_stride);
 
 /* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
-   them inside). The rows a->k, a->v are added behind those in c; then row i of a->q attends to all
+   them inside). The rows a->k, a->v are added after those in c; then row i of a->q attends to all
    that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
    attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
@@ -903,9 +903,9 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
 
 /* The five calls. They read the layer, the options and their sources, check everything before the
    first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
-   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind
-   q_lengths are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not
-   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind
+   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows after
+   q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's key, are not
+   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry after
    the other from row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
@@ -968,7 +968,7 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    the next one for some microseconds, then they sleep.
    Thread safe: several threads may use one pool at once; their jobs take turns.
    Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
-   one behind the other. So no two pools can wait for each other.
+   one after the other. So no two pools can wait for each other.
    Linux on a small virtual machine often wakes a thread on the processor of the one that wakes it,
    and then one processor does the work of two. So a pool of two keeps its worker off the caller's
    processor while it wakes it; where the worker may run is not changed beyond that, and what the
@@ -1151,7 +1151,7 @@ typedef struct attn__entry {
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* How a cache lies in memory: pages, and behind them the ints that say whose they are. A page is a
+/* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
    chunk of one entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read from end
    to end. Head g has its K at g * page_keys * head_dim, and from page_v on its V at
    g * page_keys * v_width (v_width: v_head_dim rounded up to 16). Inside
@@ -1266,7 +1266,7 @@ typedef struct attn__row {
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
-/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
+/* The run of panels in the set that comes next after key *hi: keys *lo .. *hi-1. 0: none is
    left. */
 static int attn__next_run(unsigned panels, int *lo, int *hi)
 {
@@ -1330,7 +1330,7 @@ typedef struct attn__kernels {
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
     /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart);
-       `more` keys stand behind them */
+       `more` keys stand after them */
     void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
                    ptrdiff_t b_head, ptrdiff_t c_head);
     /* the same against the n keys key[0] < key[1] < ... alone */
@@ -1345,7 +1345,7 @@ typedef struct attn__kernels {
        step[0] < step[1] < ... are asked for (step NULL: all) */
     void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
     /* which of the first n keys of the chunk do mask, bias and keep of a row leave visible? Nothing
-       behind cell n - 1 is read */
+       after cell n - 1 is read */
     void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
@@ -1794,7 +1794,7 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
 }
 
 /* The state of a row as a call takes it over: M, L and, in out, O. Returns 1 when the row has seen
-   keys; else nothing behind `seen` is read. NULL: from nothing. */
+   keys; else nothing after `seen` is read. NULL: from nothing. */
 static int attn__carry_get(const float *state, float *M, float *L, float *out, int v_head_dim)
 {
     const int seen = state && state[2] != 0.0f;
@@ -2430,7 +2430,7 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
 /* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
-   that will stand behind those of kv (attn_self_step), or states without queries and keys
+   that will stand after those of kv (attn_self_step), or states without queries and keys
    (attn_fold, attn_finish). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
@@ -2715,7 +2715,7 @@ static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn
                       attn__word(why->n, "n_k"), keys, 0, 0);
 }
 
-/* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
+/* The lengths, start and K/V entry of entry b. *end: the index after its last key */
 static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
                                      attn__why *why)
 {
@@ -2983,7 +2983,7 @@ static int attn__columns(const attn__span *x, const attn__span *y)
     return 0;
 }
 
-/* Every output against the outputs behind it and all inputs. Inputs may share memory as they
+/* Every output against the outputs after it and all inputs. Inputs may share memory as they
    like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
@@ -3587,7 +3587,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
         (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
         return status;
-    /* All ids are looked at before one length is written. A token behind a pad would be lost. */
+    /* All ids are looked at before one length is written. A token after a pad would be lost. */
     for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
             const int *id = ids + (ptrdiff_t)b * n + j;
@@ -3830,7 +3830,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  *
  * Section 2 says how a page lies in memory (attn__kv_page and its neighbours). Every entry has a
  * row of the table: its pages in the order of their keys. A page is written by an entry that holds
- * it alone; who shares one copies it first. What is behind the keys of an entry is never read, so
+ * it alone; who shares one copies it first. What is after the keys of an entry is never read, so
  * taking keys back, forgetting and sharing only move numbers.
  * ============================================================================================== */
 
@@ -4088,8 +4088,8 @@ static void attn__stored_put(void *p, ptrdiff_t i, const float *from, int n, att
 /* Components of a panel that are turned at once: their rows take 4 KB of stack. */
 enum { ATTN__TURNED = 64 };
 
-/* The 16 rows of a panel lie one behind the other, `slices` slices of `bytes` bytes each. The first
-   slices of all rows move to the front, the second ones behind them, and so on. In place: along
+/* The 16 rows of a panel lie one after the other, `slices` slices of `bytes` bytes each. The first
+   slices of all rows move to the front, the second ones after them, and so on. In place: along
    each cycle of moves, from its lowest number on. */
 static ATTN__NOINLINE void attn__panel_slices(char *panel, int slices, size_t bytes)
 {
@@ -4138,7 +4138,7 @@ static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
-   Panels behind the one that is written to first begin anew, whatever was in them. */
+   Panels after the one that is written to first begin anew, whatever was in them. */
 static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 {
     const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
@@ -4153,7 +4153,7 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
                                 attn_storage storage)
 {
     ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
-    if (lane == 0)                        /* lanes without a key are computed, too */
+    if (lane == 0)                        /* zero the unused lanes: kernels read them */
         memset(panel, 0, (size_t)head_dim * ATTN__PANEL * attn__stored_size(storage));
     for (i = 0; i < head_dim; i++)
         attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
@@ -4336,7 +4336,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 
 /* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------ */
 
-/* Can entry b, called by the name it has in the call, end behind its first `length` keys? */
+/* Can entry b, called by the name it has in the call, end after its first `length` keys? */
 static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
 {
     const int *gap = c->gaps + 2 * (ptrdiff_t)b;
@@ -4349,7 +4349,7 @@ static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, i
                       b);
 }
 
-/* Ends it there: pages behind are dropped. */
+/* Ends it there: later pages are dropped. */
 static void attn__kv_cut(attn_kv *c, int b, int length)
 {
     int *gap = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
@@ -4638,7 +4638,7 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* n values of a row, `step` apart, to bytes or from them. Returns the bytes behind. */
+/* n values of a row, `step` apart, to bytes or from them. Returns where they end. */
 static size_t attn__saved_values(void *row, ptrdiff_t step, int n, attn_storage storage,
                                  unsigned char *save, const unsigned char *load, size_t at)
 {
@@ -4880,7 +4880,7 @@ enum {
    q' and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand behind it,
+/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand after it,
    [rows][v_width]. */
 typedef struct attn__chunk_state {
     float m[ATTN__SPLIT_ROWS], l[ATTN__SPLIT_ROWS];
@@ -4935,7 +4935,7 @@ typedef struct attn__cut {
                                              slices, or runs of panels */
     size_t band, view;                    /* the attn__band and the attn__chunk_view of the block */
     size_t growing;                       /* of a cache: the K panel that still grows, packed; with
-                                             16 bits behind it as rows of floats */
+                                             16 bits after it as rows of floats */
     size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
@@ -5009,7 +5009,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
-    /* thin: the columns behind the last whole panel are packed; thick: all of V */
+    /* thin: the columns after the last whole panel are packed; thick: all of V */
     if (!thin || (!a->kv && s->v_head_dim % 16))
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
@@ -5393,7 +5393,7 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
-       the gaps. The same item writes the padding behind them. */
+       the gaps. The same item writes the padding after them. */
     later = item % blocks;
     block->first = (blocks - 1 - later) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
@@ -5571,7 +5571,7 @@ typedef struct attn__kv_source {
     attn_storage stored;                  /* of K and V */
     const void *k;                        /* panels of K, or the chunk's first row where it lies */
     const void *v;                        /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
+    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
                                              packed */
     int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
     ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
@@ -5704,7 +5704,7 @@ typedef struct attn__visibility {
                                              hides more by position */
 } attn__visibility;
 
-/* Keep bytes of rows first .. last-1 of a K/V head, one behind the other in a group of one: a key
+/* Keep bytes of rows first .. last-1 of a K/V head, one after the other in a group of one: a key
    that one of them keeps. Returns 0 where they keep none. */
 static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
@@ -5934,7 +5934,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const size_t head_dim = (size_t)block->w->s->head_dim;
     const size_t v_width = (size_t)block->w->plan->v_width;
     const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
-    /* Panels whole; behind them stand the rows of one that grows. */
+    /* Panels whole; after them stand the rows of one that grows. */
     const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
                     : attn__up((size_t)view->score_hi, 16);
     int local;
@@ -6025,7 +6025,7 @@ typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -
 
 /* What several rows prefetch while they read K of head `local`, or V up to key `of_v` (K: 0). Of a
    cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
-   that lie one behind the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
+   that lie one after the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
    read as it lies a share of the next slice of V: 32 heads on 8 take 0.3 from memory. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                const attn__chunk_view *view, int local, int of_v)
@@ -6054,7 +6054,7 @@ static void attn__band_for(attn__band *band, const attn__block *block)
 {
     const attn_args *a = block->w->a;
     attn__softmax *softmax = &band->softmax;
-    /* The fold reads whole vectors, also behind the last row. */
+    /* The fold reads whole vectors, also after the last row. */
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
     softmax->scores = block->scores;
@@ -6347,7 +6347,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
     if (!source->v_tail) return;
-    /* The columns behind the last whole panel were packed by themselves, and are a second product
+    /* The columns after the last whole panel were packed by themselves, and are a second product
        next to the first. */
     g->b = source->v_tail + lo * 16;
     g->b_step = 16;
@@ -6531,7 +6531,7 @@ static void attn__chunk_thick(attn__block *block, attn__band *band, int chunk,
 
 /* ---- thin: K and V where they lie, or in the cache ------------------------------------------- */
 
-/* Where the chunk is read. Columns behind the last whole panel are packed, so that no vector reads
+/* Where the chunk is read. Columns after the last whole panel are packed, so that no vector reads
    past the end of a row; so is K, unless it is read where it lies. */
 static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
 {
@@ -7757,7 +7757,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
-    /* The same checks as for attn_sdpa over the cache as it will be, k and v behind its keys. */
+    /* The same checks as for attn_sdpa over the cache as it will be, k and v after its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -7786,7 +7786,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
- * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
+ * the bias after them, both padded to whole panels; in place they are packed on the way, a few
  * panels at a time. Nor can their width: weights of 16 bits become floats before they are
  * multiplied, for few rows in registers, for many a few panels at a time. A layer is four linears
  * around attn_sdpa.
@@ -7885,7 +7885,7 @@ static int attn__linear_panels(const attn_linear *l)
 
 /* Bytes of the packed form; 1 when no object can be so large. The bias is as wide as one more
    input, or as two of 16 bits. They are rounded up to a multiple of 64, so that several linears can
-   lie behind each other and each begins a cache line. */
+   lie one after the other and each begins a cache line. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
     const size_t cell = attn__stored_size(storage);
@@ -7954,7 +7954,7 @@ static void attn__linear_store_task(void *arg, int i)
 }
 
 /* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns what is behind. Of a only sizes, weights and storage matter. */
+   (`at` is NULL). Returns where they end. Of a only sizes, weights and storage matter. */
 static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
 {
     const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL), count = padded * (size_t)a->n_in;
@@ -8103,7 +8103,7 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for a piece of a panel made on the way, and behind it for chains between
+    float *held;  /* room for a piece of a panel made on the way, and after it for chains between
                      two pieces; NULL: the linear's own panels are read */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
@@ -8354,7 +8354,7 @@ typedef struct attn__project {
 
 /* Finds the next run of rows without padding between them, from entry *e on and before entry
    `last`: a run goes through the product as if it were one entry. Returns how many rows it has;
-   *first becomes its first row, *e the entry behind it. */
+   *first becomes its first row, *e the entry after it. */
 static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
 {
     int end;
@@ -9020,7 +9020,7 @@ static const float *attn__mha_norm(const float *weights, int head_dim, char **at
     return copy;
 }
 
-/* One of the four linears: packed to *at and behind, or in place when that is NULL. */
+/* One of the four linears: packed to *at and after, or in place when that is NULL. */
 static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
                               const float *b, int n_in, int n_out, char *at)
 {
@@ -9236,7 +9236,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
 }
 
-/* Puts a part of a * b * c * d floats behind the others, on cache lines of its own, since threads
+/* Puts a part of a * b * c * d floats after the others, on cache lines of its own, since threads
    write to different parts at once. Returns 1 when it does not fit. */
 static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
@@ -9476,7 +9476,7 @@ typedef struct attn__head_job {
     int blocks;
 } attn__head_job;
 
-/* Position of row 0 of entry b. A step goes on behind the keys in the cache. Otherwise k_starts[b]
+/* Position of row 0 of entry b. A step goes on after the keys in the cache. Otherwise k_starts[b]
    rows of padding come first and have negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
@@ -9491,7 +9491,7 @@ static void attn__head_task(void *arg, int i)
     int b, row, last, h, pos;
     ptrdiff_t first;
     float *x;
-    /* The tasks of the second job are numbered behind those of the first. */
+    /* The tasks of the second job are numbered after those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
@@ -10337,7 +10337,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  *
  * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
  * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
- *     vpart, first, load_some            of 4 lanes stand behind the blocks, for all
+ *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
  *     load_part                          stands there for every instruction set
  *     how                                does, unless ATTN__WIDEN_COST is 1
  *     vnarrow                            does for 4 lanes, but NEON, which has its own
@@ -10394,7 +10394,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
-/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
+/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__transpose4  ATTN__FN(transpose4)       /* x[c]: floats c of r0..r3, in each quarter */
 
@@ -11027,7 +11027,7 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
     return attn__vload(part);
 }
 #endif
-/* the first n floats at p, and zeros: nothing behind them is read */
+/* the first n floats at p, and zeros: nothing after them is read */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     return attn__load_some(p, attn__first(n));
@@ -11059,18 +11059,19 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #else
 #define ATTN__BARRIER
 #endif
-/* How an opaque number came about, compilers cannot tell. Else clang would walk from row to row, an
-   addition for each, and gcc would keep a register for each step, more than there are. */
+/* Hides how x was computed from the optimizer: clang would step from row to row, an addition for
+   each, and gcc would keep a register for each step, more than there are. */
 #if defined(__GNUC__) || defined(__clang__)
-#define ATTN__KEEP_IN_REGISTER(x) __asm__("" : "+r"(x))
+#define ATTN__HIDE_ORIGIN(x) __asm__("" : "+r"(x))
 #else
-#define ATTN__KEEP_IN_REGISTER(x) (void)0
+#define ATTN__HIDE_ORIGIN(x) (void)0
 #endif
-/* With 32 registers for 12 rows, gcc does better when it sees everything. */
+/* Which tiles hide their row pointers so? All of clang's; of gcc's not those of 12 rows, for which
+   AVX-512 has 32 registers. */
 #ifdef __clang__
-#define ATTN__KEEPS_POINTERS(rows) 1
+#define ATTN__HIDES_ROWS(rows) 1
 #else
-#define ATTN__KEEPS_POINTERS(rows) ((rows) < 12)
+#define ATTN__HIDES_ROWS(rows) ((rows) < 12)
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -11153,7 +11154,7 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     const attn__vec factor = attn__vset(by);
     int r, i;
     for (r = 0; r < rows; r++, to += to_row, from += from_row) {
-        /* the end of a row is not a vector: nothing behind it may be read or written */
+        /* the end of a row is not a vector: nothing after it may be read or written */
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(to + i, attn__vmul(attn__vload(from + i), factor));
         for (; i < n; i++) to[i] = from[i] * by;
@@ -11191,7 +11192,7 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
             for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
                 ATTN__FN(pack_keys)(panels + c * 16 + x, k + x * row + c, row, full);
-            /* components behind the last whole step, one by one: the row ends there */
+            /* components after the last whole step, one by one: the row ends there */
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
         }
@@ -11262,7 +11263,7 @@ ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 }
 
 /* What reads such values is written once, with `how` as a constant, and compiled for each how. The
- * values behind the last whole vector are converted here, not by a call: gcc makes a call at the
+ * values after the last whole vector are converted here, not by a call: gcc makes a call at the
  * end a jump and forgets vzeroupper, after which SSE code crawls. */
 ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
 {
@@ -11348,13 +11349,13 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
 }
 
 /* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components,
- * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the
- * components are copied first. Lanes behind `last` repeat that key. */
+ * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing after them is read, so the
+ * components are copied first. Lanes after `last` repeat that key. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
     float *c, ptrdiff_t c_row)
 {
-    /* With long vectors each row is stored whole, over the zeros behind the one before: it is read
+    /* With long vectors each row is stored whole, over the zeros after the one before: it is read
        back at once then, while what was stored in parts must reach the cache first. */
     float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
     attn__vec x[ATTN__TRANSPOSED];
@@ -11485,7 +11486,7 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
 }
 
 /* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
- * on: the next keys of these heads, or behind the last ones those of the next heads. Where the rows
+ * on: the next keys of these heads, or after the last ones those of the next heads. Where the rows
  * of several heads lie side by side, one query with short vectors takes its share of what comes
  * next (0.8 of the time from memory), others nothing (0.9 from everywhere: Zen 4). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
@@ -11602,7 +11603,7 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
 /* The chains s go on over ATTN__LANES components of that many rows of memory, or over
  * ATTN__TRANSPOSED of floats. 16-bit values are widened to a square on the stack first: it stays in
- * L1, and rows of floats are transposed in one way only. Rows behind `last` repeat it. */
+ * L1, and rows of floats are transposed in one way only. Rows after `last` repeat it. */
 ATTN__V attn__vec ATTN__FN(dot_rows)(const int how, attn__vec s, const float *q, const void *rows,
                                      ptrdiff_t row, int last)
 {
@@ -11642,7 +11643,7 @@ ATTN__V void ATTN__FN(dot_end)(const int how, int n, const float *q, const void 
                             ATTN__LANES, ATTN__LANES - 1, c, 0);
 }
 
-/* `vecs` vectors of outputs from x on: 16 of them, or one vector. Lanes behind `last` repeat that
+/* `vecs` vectors of outputs from x on: 16 of them, or one vector. Lanes after `last` repeat that
  * row. Prefetched is what is read 16 KB later, in the order in which it lies, and to L2: on Zen 4
  * that is worth 1.2 to 1.5 from memory and costs nothing from L2 (from 16 rows, which the processor
  * follows as so many streams, 512 inputs: 24 GB/s instead of 16; merely reading: 28). */
@@ -11735,7 +11736,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` values behind. packed: steps are 16 values apart, which takes no register. Tiles that do
+ * `second` values later. packed: steps are 16 values apart, which takes no register. Tiles that do
  * most of the work do the most steps before they look for more. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                             int r, const void *b, ptrdiff_t second, int x, const int packed)
@@ -11807,12 +11808,12 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     }
 #define ATTN__STEPS(n) \
     if (ahead) { ATTN__REPEAT(n, ATTN__PREFETCH_STEP) } \
-    if (ATTN__KEEPS_POINTERS(rows)) { \
-        ATTN__KEEP_IN_REGISTER(row); \
-        ATTN__KEEP_IN_REGISTER(a0); \
-        if (ATTN__HAS(3)) ATTN__KEEP_IN_REGISTER(a3); \
-        if (ATTN__HAS(6)) ATTN__KEEP_IN_REGISTER(a6); \
-        if (ATTN__HAS(9)) ATTN__KEEP_IN_REGISTER(a9); \
+    if (ATTN__HIDES_ROWS(rows)) { \
+        ATTN__HIDE_ORIGIN(row); \
+        ATTN__HIDE_ORIGIN(a0); \
+        if (ATTN__HAS(3)) ATTN__HIDE_ORIGIN(a3); \
+        if (ATTN__HAS(6)) ATTN__HIDE_ORIGIN(a6); \
+        if (ATTN__HAS(9)) ATTN__HIDE_ORIGIN(a9); \
     } \
     ATTN__REPEAT(n, ATTN__STEP) \
     a0 += n; \
@@ -11938,7 +11939,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
         if (in_rows) b += step; \
     }
 #define ATTN__STEPS(n) \
-    if (!in_rows) ATTN__KEEP_IN_REGISTER(panel); \
+    if (!in_rows) ATTN__HIDE_ORIGIN(panel); \
     ATTN__REPEAT(n, ATTN__STEP) \
     a += n; \
     if (!in_rows) { b += (n) * 16; b3 += (n) * 16; b6 += (n) * 16; }
@@ -12183,7 +12184,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
-    /* In a strip the second vector stands behind the first, or with 16 lanes in the next panel. */
+    /* In a strip the second vector stands after the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
     const int width = g->panels * 16;
@@ -12369,7 +12370,7 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
                                  const float *s, float *visible, int j, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
-    /* keys from here on: nothing behind them is read */
+    /* keys from here on: nothing after them is read */
     const int left = whole ? ATTN__LANES : f->n - j;
     attn__vmask hidden = attn__vless(one, one);      /* false */
     attn__vec x = attn__vload(s + j);
