@@ -1,5 +1,5 @@
-# attn.h alone is the library and needs no build. This file is for its tests and examples, and for those who want a compiled
-# library all the same (make lib, make install); everything lands in build/.
+# attn.h alone is the library and needs no build. This file is for its tests and examples, and for those who want a
+# compiled library all the same (make lib, make install); everything lands in build/.
 #
 #   make test CC=clang CFLAGS='-O3 -march=native'      another compiler, other flags
 #   make test ARGS='masks -s 7'                        some tests, another seed (build/test -h)
@@ -120,8 +120,9 @@ install: lib ## header, libraries, attn.pc and licence into PREFIX (default /usr
 	install -m 644 attn.h '$(IN)/include' && install -m 644 LICENSE '$(IN)/share/doc/attn'
 	install -m 644 build/libattn.a build/$(SO) '$(INLIB)'
 	cd '$(INLIB)' && ln -sf $(SO) $(SONAME) && ln -sf $(SONAME) libattn.so
-	printf '%s\n' 'Name: attn' 'Description: attention for inference in plain C' 'Version: $(VERSION)' 'Libs.private: -pthread' \
-	    'Cflags: -I$(PREFIX)/include -DATTN_THREADS=' 'Libs: -L$(LIBDIR) -lattn' > '$(INLIB)/pkgconfig/attn.pc'
+	printf '%s\n' 'Name: attn' 'Description: attention for inference in plain C' 'Version: $(VERSION)' \
+	    'Libs.private: -pthread' 'Cflags: -I$(PREFIX)/include -DATTN_THREADS=' 'Libs: -L$(LIBDIR) -lattn' \
+	    > '$(INLIB)/pkgconfig/attn.pc'
 uninstall: ## take away what make install with the same PREFIX and DESTDIR has put there
 	cd '$(INLIB)' && rm -f libattn.a libattn.so $(SONAME) $(SO) pkgconfig/attn.pc
 	rm -f '$(IN)/include/attn.h' '$(IN)/share/doc/attn/LICENSE' && rmdir '$(IN)/share/doc/attn'

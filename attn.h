@@ -1003,14 +1003,32 @@ ATTNDEF attn_status attn_check_header(int version, size_t sizes);
      sizeof(attn_mha_args) + sizeof(attn_mha) + sizeof(attn_mha_opts))
 #if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
     (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
-#define ATTN__CHECKED(call) \
-    (attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK ? (call) : ATTN_E_VERSION)
-#define attn_sdpa(...)        ATTN__CHECKED(attn_sdpa(__VA_ARGS__))
-#define attn_self_step(...)   ATTN__CHECKED(attn_self_step(__VA_ARGS__))
-#define attn_rope(...)        ATTN__CHECKED(attn_rope(__VA_ARGS__))
-#define attn_kv_init(...)     ATTN__CHECKED(attn_kv_init(__VA_ARGS__))
-#define attn_linear_init(...) ATTN__CHECKED(attn_linear_init(__VA_ARGS__))
-#define attn_mha_init(...)    ATTN__CHECKED(attn_mha_init(__VA_ARGS__))
+#define attn_sdpa(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
+#define attn_self_step(...)   (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
+#define attn_rope(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
+/* Is it another one? Then what was to be made is zeros. */
+static inline int attn__header(void *made, size_t size)
+{
+    char *const bytes = (char *)made;
+    if (attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK) return 0;
+    while (made && size > 0) bytes[--size] = 0;
+    return 1;
+}
+static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
+{
+    return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
+}
+static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
+{
+    return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
+}
+static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *a)
+{
+    return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
+}
+#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
+#define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
+#define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
 /* Made here: an implementation whose struct is larger would write behind this one. */
 #define attn_args_for(...)    attn__args_here(__VA_ARGS__)
 static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)

@@ -20,7 +20,7 @@ build() { make -s -C "$W/source" CC="$CC" CFLAGS="-O0 -DATTN_NO_SIMD ${flags:-}"
 version=$(awk '/define ATTN_VERSION/ { printf "%d.%d.%d", $3 / 10000, $3 / 100 % 100, $3 % 100 }' attn.h)
 number=$(awk '/define ATTN_VERSION/ { print $3 }' attn.h)
 so=libattn.so.$version soname=libattn.so.${version%.*}
-right="ok: 1 2 2 4, version $number"
+right="ok: 1 2 2 4, a cache made, version $number"
 pool='a pool of 2'
 
 # ---- what is built ---------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ fi
 # ---- a header of another version -------------------------------------------------------------------------------------
 # attn_args has grown: a program with that header, and the library of before
 other="attn_check_header: the caller's attn.h is version"
-refused='the caller was compiled with another attn.h than the implementation: 0 0 0 0, version '
+refused='the caller was compiled with another attn.h than the implementation: 0 0 0 0, a cache of zeros, version '
 mkdir "$W/other"
 awk '{ print } /^    attn_backend backend; / && !n++ { print "    double something_new[4];" }' attn.h > "$W/other/attn.h"
 cmp -s attn.h "$W/other/attn.h" && bad 'attn_args has no member backend any more: this test wants another one'
@@ -106,6 +106,7 @@ sizes=$(printf '#include "attn.h"\n#include <stdio.h>\nint main(void) { printf("
 want="attn.h: $other $number with structs of $sizes bytes, the implementation is version $number with $((sizes + 64)): compile both with the same attn.h"
 LD_LIBRARY_PATH=$B
 runs 'a program whose structs are smaller' "$want
+$want
 $refused$number" "$W/plain"
 # the next 1.x is another library to the loader, a patch is not
 for n in $((number + 1)) $((number + 100)); do

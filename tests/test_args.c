@@ -1198,11 +1198,11 @@ static void other_header(void)
 {
     char words[99];
     CHECK(attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK);
-    CHECK(attn_check_header(ATTN_VERSION / 100 * 100 + 99, ATTN_SIZES) == ATTN_OK);      /* a patch changes no struct */
+    CHECK(attn_check_header(ATTN_VERSION / 100 * 100 + 99, ATTN_SIZES) == ATTN_OK);  /* a patch changes no struct */
     sprintf(words, "version %d with structs of %lu bytes, ", ATTN_VERSION, (unsigned long)ATTN_SIZES + 8);
     REFUSED(attn_check_header(ATTN_VERSION, ATTN_SIZES + 8), ATTN_E_VERSION, words);
     REFUSED(attn_check_header(ATTN_VERSION, ATTN_SIZES - 4), ATTN_E_VERSION, "compile both with the same attn.h");
-    REFUSED(attn_check_header(ATTN_VERSION + 100, ATTN_SIZES), ATTN_E_VERSION, "the implementation is version 10000 with ");
+    REFUSED(attn_check_header(ATTN_VERSION + 100, ATTN_SIZES), ATTN_E_VERSION, "implementation is version 10000 with ");
     REFUSED(attn_check_header(ATTN_VERSION - 1, ATTN_SIZES), ATTN_E_VERSION, "caller's attn.h is version 9999 ");
     REFUSED(attn_check_header(0, 0), ATTN_E_VERSION, "caller's attn.h is version 0 with structs of 0 bytes, ");
     CHECK(refusal_user() == NULL);
