@@ -146,9 +146,11 @@
    VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
    the same inputs give the same bits in every version: they change only to mend a bug, and then the
    release says for which calls. Names with two underscores, members marked private and the inside
-   of packed memory may change at any time. Structs may grow within 1.x: with a new header all that
-   includes it is compiled again. Where files of two versions may meet all the same, attn_version()
-   beside ATTN_VERSION tells. */
+   of packed memory may change at any time. Structs may grow from 1.x to 1.y: with a new header all
+   that includes it is compiled again (libattn.so carries both numbers in its soname). Where that was
+   forgotten, attn_sdpa, attn_self_step, attn_rope and the three inits do nothing and return
+   ATTN_E_VERSION: in files without the implementation they are macros that first pass the sizes of
+   the structs to attn_check_header. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
@@ -188,7 +190,9 @@ typedef enum attn_status {
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
     ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned */
-    ATTN_E_BYTES = -17                    /* attn_kv_load: nothing that attn_kv_save wrote */
+    ATTN_E_BYTES = -17,                   /* attn_kv_load: nothing that attn_kv_save wrote */
+    ATTN_E_VERSION = -18                  /* the caller was compiled with another attn.h: VERSIONS
+                                             in the manual */
 } attn_status;
 
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
@@ -986,6 +990,63 @@ ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; N
 ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
 #endif
 
+/* ---- VERSIONS -----------------------------------------------------------------------------------
+   ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
+   ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it: where
+   variadic macros are known, these calls do. Bindings to other languages call it once, with
+   ATTN_VERSION of the header they mirror and the sum of the sizes of their own structs. Thread
+   safe. */
+ATTNDEF attn_status attn_check_header(int version, size_t sizes);
+#define ATTN_SIZES                                                                        \
+    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv) +     \
+     sizeof(attn_linear_args) + sizeof(attn_linear) + sizeof(attn_rope_args) +            \
+     sizeof(attn_mha_args) + sizeof(attn_mha) + sizeof(attn_mha_opts))
+#if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
+    (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
+#define attn_sdpa(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
+#define attn_self_step(...)   (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
+#define attn_rope(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
+/* Is it another one? Then what was to be made is zeros. */
+static inline int attn__header(void *made, size_t size)
+{
+    char *const bytes = (char *)made;
+    if (attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK) return 0;
+    while (made && size > 0) bytes[--size] = 0;
+    return 1;
+}
+static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
+{
+    return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
+}
+static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
+{
+    return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
+}
+static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *a)
+{
+    return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
+}
+#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
+#define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
+#define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
+/* Made here: an implementation whose struct is larger would write behind this one. */
+#define attn_args_for(...)    attn__args_here(__VA_ARGS__)
+static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
+{
+#ifdef __cplusplus
+    attn_args a = {};
+#else
+    attn_args a = { 0 };
+#endif
+    a.batch = batch;
+    a.n_q = n_q;
+    a.n_k = n_k;
+    a.heads = heads;
+    a.head_dim = head_dim;
+    return a;
+}
+#endif
+
 #ifdef __cplusplus
 }
 #endif
@@ -1001,6 +1062,15 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
+
+/* where the declarations were included before, without the implementation */
+#undef attn_sdpa
+#undef attn_self_step
+#undef attn_rope
+#undef attn_kv_init
+#undef attn_linear_init
+#undef attn_mha_init
+#undef attn_args_for
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
@@ -2259,9 +2329,10 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "two settings exclude each other", "an output overlaps another argument",
         "a size does not fit the address space", "the memory given is too small", "out of memory",
         "the backend is not usable on this machine", "the cache is full",
-        "a pointer is not aligned to its type", "the bytes are not a saved entry"
+        "a pointer is not aligned to its type", "the bytes are not a saved entry",
+        "the caller was compiled with another attn.h than the implementation"
     };
-    return s <= ATTN_OK && s >= ATTN_E_BYTES ? names[-(int)s] : "unknown status";
+    return s <= ATTN_OK && s >= ATTN_E_VERSION ? names[-(int)s] : "unknown status";
 }
 
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
@@ -2388,6 +2459,17 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     attn__say(why, sentence, name, x, y, z);
     if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
+}
+
+ATTNDEF attn_status attn_check_header(int version, size_t sizes)
+{
+    attn__why why;
+    if (version / 100 == ATTN_VERSION / 100 && sizes == ATTN_SIZES) return ATTN_OK;
+    attn__why_open(&why, "attn_check_header", NULL);
+    attn__say(&why, "the caller's attn.h is version # with structs of # bytes, ", "", version,
+              (long long)sizes, 0);
+    return attn__fail(&why, ATTN_E_VERSION, "the implementation is version # with #: compile both "
+                      "with the same attn.h", "", ATTN_VERSION, (long long)ATTN_SIZES, 0);
 }
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
