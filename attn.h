@@ -810,6 +810,72 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
+/* The frequencies of a checkpoint, for attn_rope_table: what transformers calls inv_freq, rounded
+   to float as there. Without them long texts go wrong, and short ones look right. Made of integers
+   and doubles, without a library: the same bits everywhere. In quotation marks: the names in
+   config.json ("rope_parameters" or "rope_scaling"). With i = 0 .. rotary_dim/2 - 1:
+       DEFAULT       f[i] = base^(-2i/rotary_dim)
+       LINEAR        f[i] / factor
+       LLAMA3        with s = (original * f[i] / (2 pi) - low) / (high - low), held in 0..1:
+                     f[i] * (s + (1 - s) / factor)
+       YARN          the same with s = 1 - (i - first) / (last - first), held in 0..1; pair `first`
+                     makes `high` turns over `original` positions, pair `last` makes `low`
+       LONGROPE      f[i] / factors[i]
+       PROPORTIONAL  f[i] / factor for the first `rotated`/2 pairs, 0 for the others: they stay as
+                     they are. rotary_dim is the whole head_dim. NOT the rotation of the first
+                     `rotated` components, whose pairs are other ones                         */
+typedef enum attn_rope_kind {             /* "rope_type" */
+    ATTN_ROPE_DEFAULT, ATTN_ROPE_LINEAR, ATTN_ROPE_LLAMA3, ATTN_ROPE_YARN, ATTN_ROPE_LONGROPE,
+    ATTN_ROPE_PROPORTIONAL
+} attn_rope_kind;
+typedef struct attn_rope_freqs_args {     /* what its kind does not name is not looked at */
+    attn_rope_kind kind;                  /* 0: ATTN_ROPE_DEFAULT */
+    int rotary_dim;                       /* head_dim * "partial_rotary_factor", even; PROPORTIONAL:
+                                             head_dim */
+    double base;                          /* "rope_theta", as of attn_rope_table; 0: 10000 */
+    double factor;                        /* "factor", 1 .. 1e9; 0: 1. LONGROPE, and YARN where the
+                                             configuration has no factor of its own:
+                                             max_position_embeddings / original */
+    double low, high;                     /* LLAMA3: "low_freq_factor", "high_freq_factor"; 0: 1, 4.
+                                             YARN: "beta_slow", "beta_fast"; 0: 1, 32. low < high */
+    int original;                         /* LLAMA3, YARN, LONGROPE:
+                                             "original_max_position_embeddings", >= 2 */
+    int untruncated;                      /* YARN: 1: "truncate" is false: first and last are not
+                                             rounded to whole pairs (gpt-oss) */
+    double attention_factor;              /* YARN, LONGROPE: "attention_factor"; 0: by formula */
+    double mscale, mscale_all_dim;        /* YARN: "mscale", "mscale_all_dim"; they count if both
+                                             are given (DeepSeek) */
+    const float *factors;                 /* LONGROPE: [rotary_dim/2] "short_factor" up to
+                                             `original` positions, "long_factor" beyond; each
+                                             2^-15 .. 2^15 */
+    int rotated;                          /* PROPORTIONAL: head_dim * "partial_rotary_factor", even;
+                                             0: rotary_dim */
+} attn_rope_freqs_args;
+
+/* freqs      [rotary_dim/2]
+   attention  NULL, or out: the factor on all cosines and sines, 1 but for YARN and LONGROPE.
+              Whoever multiplies the table by it has what transformers does: scores times its
+              square, those of rotated components alone
+   Thread safe: writes these two alone and allocates nothing. Errors: NULL, SIZE (rotary_dim or
+   rotated odd or too large, original), OPTION (everything else), OVERLAP (freqs, attention,
+   factors), ALIGN. */
+ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a);
+
+/* A table whose rows have several positions: time, height and width of a picture's patch (M-RoPE).
+   Pair i of a row turns by its position on axis[i]: to[r] takes the columns of pair i from row
+   pos[r * axes + axis[i]] of a table of attn_rope_table. Rows of `to` are rows of a prompt: a layer
+   that has `to` as its rope_table finds them in order, or by rope_pos. Text has the same position
+   on all axes, and with that the row of the table itself.
+   to     [rows][rotary_dim]
+   pos    [rows][axes], each 0 .. positions - 1
+   axis   [rotary_dim/2], each 0 .. axes - 1. Qwen2-VL, "mrope_section" 16, 24, 24: sixteen 0, then
+          24 times 1, then 24 times 2. Qwen3-VL interleaves them: PORTING.md
+   Thread safe: writes `to` alone. Errors: NULL, SIZE (also: a position or an axis that is not
+   there), OVERFLOW, OVERLAP (of `to` with what is read), ALIGN. */
+ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
+                                       const int *axis, const float *table, int positions,
+                                       int rotary_dim);
+
 typedef struct attn_rope_args {
     float *x;                             /* [batch][n][heads][head_dim], or by layout and strides:
                                              rotated in place */
@@ -8615,6 +8681,14 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)
 
 enum { ATTN__TERMS = 22 };                /* of a series: 1/22! is below 2^-69 */
 
+/* c[k] = 1/k! */
+static void attn__factorials(attn__fixed *c)
+{
+    int k;
+    c[0] = (attn__fixed)1 << 63;
+    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
+}
+
 /* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k!
    and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is
    cos(x) for first 0, sin(x)/x for 1. Horner's rule from the last term on keeps every value
@@ -8656,11 +8730,11 @@ static attn__fixed attn__turns(attn__fixed f, int power)
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction. As a power of two:
-   its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part below 1 that
-   goes through the series of exp. */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
-                                    int i, int rotary_dim)
+/* base^(-2i / rotary_dim) as f * 2^-down, f in units of 2^-63; log2(base) = whole + fraction. As a
+   power of two: its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part
+   below 1 that goes through the series of exp. */
+static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
+                                    int i, int rotary_dim, int *down)
 {
     const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
@@ -8669,9 +8743,18 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
     const attn__fixed n = whole * m + (p1 >> 32);
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
     const attn__fixed below = (n1 / d << 32) | n0 / d;
+    *down = (int)(n / d);
     /* 2^-below = exp(-below ln 2); the constant is 2^64 ln 2. */
-    const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
-    return attn__turns(f, 1 - (int)(n / d));
+    return attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
+}
+
+/* The same in turns per position. */
+static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
+                                    int i, int rotary_dim)
+{
+    int down;
+    const attn__fixed f = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
+    return attn__turns(f, 1 - down);
 }
 
 /* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest
@@ -8707,6 +8790,21 @@ static attn__fixed attn__turns_float(float f)
     return u >> 31 ? 0 - t : t;
 }
 
+/* The bits of a double, or of its default when it is 0. -0 is a default, too. */
+static attn__fixed attn__given_bits(double x, attn__fixed none)
+{
+    attn__fixed bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7FFFFFFFFFFFFFFFu ? bits : none;
+}
+
+/* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
+static attn_status attn__check_base(attn__why *why, attn__fixed bits)
+{
+    if (bits >= 0x3FF0000000000000u && bits <= 0x7E37E43C8800759Cu) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+}
+
 /* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush
    denormals. */
 static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim,
@@ -8738,11 +8836,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
-    /* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
-    if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))
-        return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0,
-                          0);
-    return ATTN_OK;
+    return freqs ? ATTN_OK : attn__check_base(why, base_bits);
 }
 
 /* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
@@ -8765,18 +8859,14 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     double base)
 {
     attn__why why;
-    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
+    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
+    const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
     attn_status status;
-    int i, k, pos;
+    int i, pos;
     attn__why_open(&why, "attn_rope_table", NULL);
-    memcpy(&bits, &base, sizeof bits);
-    /* Without its sign bit: -0 is a default, too. */
-    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;  /* 10000 */
     status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
     if (status != ATTN_OK) return status;
-    /* c[k] = 1/k! */
-    c[0] = (attn__fixed)1 << 63;
-    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
+    attn__factorials(c);
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
         const attn__fixed step = freqs ? attn__turns_float(freqs[i])
@@ -8787,6 +8877,300 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
             attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
         }
     }
+    return ATTN_OK;
+}
+
+/* ---- frequencies of checkpoints: doubles, in forms that no compiler can contract ------------- */
+/* Every default resolved; numbers are kept as bits until they are used. */
+typedef struct attn__freqs_job {
+    const attn_rope_freqs_args *a;
+    attn__fixed base, factor, low, high, attention;
+    float *freqs, *out;
+} attn__freqs_job;
+
+static double attn__double(attn__fixed bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* log2(x) of any x > 0. The fraction has 53 bits that count, so the product is exact. */
+static double attn__log2(double x)
+{
+    attn__fixed whole, fraction;
+    const int below = x < 1.0;
+    double y = below ? 1.0 / x : x;
+    attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
+    y = (double)(long long)whole + (double)(long long)(fraction >> 11) * 1.1102230246251565e-16;
+    return below ? 0.0 - y : y;
+}
+
+#define ATTN__TWO_PI 6.283185307179586
+
+/* The pair that makes so many turns over the original positions; not a whole number. */
+static double attn__yarn_pair(const attn__freqs_job *job, double turns)
+{
+    const double all = job->a->rotary_dim * attn__log2(job->a->original / (turns * ATTN__TWO_PI));
+    const double pair = all / (2.0 * attn__log2(attn__double(job->base)));
+    /* so far away all are alike, and an int can hold it */
+    return pair > 1073741824.0 ? 1073741824.0 : pair < -1073741824.0 ? -1073741824.0 : pair;
+}
+
+/* Rounded down, or up. */
+static double attn__whole(double x, int up)
+{
+    const double cut = (int)x;            /* towards 0 */
+    return up ? (cut < x ? cut + 1.0 : cut) : (cut > x ? cut - 1.0 : cut);
+}
+
+/* The first pair that is slowed down at all, and the last that is not slowed down in full. */
+static void attn__yarn_range(const attn__freqs_job *job, double *first, double *last)
+{
+    const double most = job->a->rotary_dim - 1;
+    *first = attn__yarn_pair(job, attn__double(job->high));
+    *last = attn__yarn_pair(job, attn__double(job->low));
+    if (!job->a->untruncated) *first = attn__whole(*first, 0);
+    if (!job->a->untruncated) *last = attn__whole(*last, 1);
+    if (*first < 0.0) *first = 0.0;
+    if (*last > most) *last = most;
+    if (*first == *last) *last += 0.001;
+}
+
+static double attn__yarn_scale(double factor, double mscale)
+{
+    const double grown = mscale * (attn__log2(factor) * 0.6931471805599453);    /* ln 2 */
+    return 1.0 + grown / 10.0;
+}
+
+/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as
+   attn__root_task). An infinite x gives 0, a NaN stays one. */
+static double attn__inverse_root(double x)
+{
+    double r = 1.0, next;
+    if (!(x - x == 0.0)) return 1.0 / x;
+    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
+    while (r * r < x) r *= 2.0;
+    while (r * r > 4.0 * x) r /= 2.0;
+    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
+    return 1.0 / r;
+}
+
+/* The factor on cosines and sines. */
+static double attn__rope_attention(const attn__freqs_job *job)
+{
+    const attn_rope_freqs_args *a = job->a;
+    const double factor = attn__double(job->factor);
+    double ratio;
+    if (a->kind != ATTN_ROPE_YARN && a->kind != ATTN_ROPE_LONGROPE) return 1.0;
+    if (job->attention) return attn__double(job->attention);
+    if (a->kind == ATTN_ROPE_YARN && attn__given_bits(a->mscale, 0) &&
+        attn__given_bits(a->mscale_all_dim, 0))
+        return attn__yarn_scale(factor, a->mscale) / attn__yarn_scale(factor, a->mscale_all_dim);
+    if (a->kind == ATTN_ROPE_YARN) return attn__yarn_scale(factor, 1.0);
+    ratio = attn__log2(factor) / attn__log2(a->original);
+    return 1.0 / attn__inverse_root(1.0 + ratio);
+}
+
+/* Task: all frequencies, in the default floating-point environment. */
+static void attn__freqs_task(void *arg, int unused)
+{
+    const attn__freqs_job *job = (const attn__freqs_job *)arg;
+    const attn_rope_freqs_args *a = job->a;
+    const double factor = attn__double(job->factor), low = attn__double(job->low);
+    const double wide = attn__double(job->high) - low;
+    attn__fixed c[ATTN__TERMS], whole, fraction;
+    double first = 0.0, last = 1.0, keep;
+    int i, down;
+    (void)unused;
+    attn__factorials(c);
+    attn__fixed_log2(job->base, &whole, &fraction);
+    if (a->kind == ATTN_ROPE_YARN) attn__yarn_range(job, &first, &last);
+    for (i = 0; i < a->rotary_dim / 2; i++) {
+        const attn__fixed power = attn__base_power(c, whole, fraction, i, a->rotary_dim, &down);
+        double f = (double)(long long)(power >> 10) * 1.1102230246251565e-16;
+        while (down-- > 0) f *= 0.5;
+        keep = a->kind == ATTN_ROPE_YARN ? 1.0 - (i - first) / (last - first)
+                                         : (a->original * f / ATTN__TWO_PI - low) / wide;
+        keep = keep < 0.0 ? 0.0 : keep > 1.0 ? 1.0 : keep;
+        switch (a->kind) {
+        case ATTN_ROPE_DEFAULT:      break;
+        case ATTN_ROPE_LLAMA3:
+        case ATTN_ROPE_YARN:         f *= keep + (1.0 - keep) / factor; break;
+        case ATTN_ROPE_LONGROPE:     f /= (double)a->factors[i]; break;
+        case ATTN_ROPE_PROPORTIONAL: if (a->rotated && i >= a->rotated / 2) f = 0.0;
+                                     /* fall through */
+        default:                     f /= factor; break;
+        }
+        job->freqs[i] = (float)f;
+    }
+    if (job->out) *job->out = (float)attn__rope_attention(job);
+}
+
+/* Is this number, as bits, between two others that are given as bits, too? */
+static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
+                                    attn__fixed least, attn__fixed most, const char *range)
+{
+    if (bits >= least && bits <= most) return ATTN_OK;
+    attn__say(why, "$ must be ", name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
+}
+
+#define ATTN__1 0x3FF0000000000000u      /* as a double: 1; */
+#define ATTN__1E9 0x41CDCD6500000000u     /* 1e9; */
+#define ATTN__1E_9 0x3E112E0BE826D695u    /* 1e-9 */
+
+/* Numbers that a kind names, and their defaults. */
+static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
+{
+    const attn_rope_freqs_args *a = job->a;
+    const int yarn = a->kind == ATTN_ROPE_YARN, ramp = yarn || a->kind == ATTN_ROPE_LLAMA3;
+    const int tuned = yarn || a->kind == ATTN_ROPE_LONGROPE;
+    attn_status status;
+    job->base = attn__given_bits(a->base, 0x40C3880000000000u);              /* 10000 */
+    job->factor = attn__given_bits(a->factor, ATTN__1);
+    job->low = attn__given_bits(ramp ? a->low : 0.0, ATTN__1);
+    job->high = attn__given_bits(ramp ? a->high : 0.0,
+                                 yarn ? 0x4040000000000000u : 0x4010000000000000u);     /* 32, 4 */
+    job->attention = attn__given_bits(tuned ? a->attention_factor : 0.0, 0);
+    if ((status = attn__check_base(why, job->base)) != ATTN_OK ||
+        (a->kind != ATTN_ROPE_DEFAULT &&
+         (status = attn__check_bits(why, "factor", job->factor, ATTN__1, ATTN__1E9,
+                                    "1 .. 1e9, or 0 for 1")) != ATTN_OK) ||
+        (status = attn__check_bits(why, "low", job->low, ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9")) ||
+        (status = attn__check_bits(why, "high", job->high, job->low + 1, ATTN__1E9,
+                                   "above low and at most 1e9")) != ATTN_OK ||
+        (job->attention &&
+         (status = attn__check_bits(why, "attention_factor", job->attention, ATTN__1E_9, ATTN__1E9,
+                                    "1e-9 .. 1e9, or 0 for the formula")) != ATTN_OK))
+        return status;
+    if (!yarn) return ATTN_OK;
+    /* log(1) would be a divisor */
+    if ((status = attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
+                                   "above 1 for this kind")) != ATTN_OK ||
+        (status = attn__check_bits(why, "mscale", attn__given_bits(a->mscale, ATTN__1), ATTN__1E_9,
+                                   ATTN__1E9, "1e-9 .. 1e9, or 0")) != ATTN_OK ||
+        (status = attn__check_bits(why, "mscale_all_dim",
+                                   attn__given_bits(a->mscale_all_dim, ATTN__1), ATTN__1E_9,
+                                   ATTN__1E9, "1e-9 .. 1e9, or 0")) != ATTN_OK)
+        return status;
+    return attn__check_option(why, "untruncated", a->untruncated, 1);
+}
+
+/* Sizes and arrays. */
+static attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+{
+    const attn_rope_freqs_args *a = job->a;
+    const int longrope = a->kind == ATTN_ROPE_LONGROPE;
+    const int pieces = a->kind == ATTN_ROPE_PROPORTIONAL, counts = a->kind == ATTN_ROPE_LLAMA3 ||
+                       a->kind == ATTN_ROPE_YARN || longrope;
+    const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float);
+    attn__spans all;
+    attn_status status;
+    int i;
+    if (a->rotary_dim % 2 || a->rotary_dim < 2)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
+                          a->rotary_dim, 0, 0);
+    if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
+        return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
+                          a->rotated, a->rotary_dim, 0);
+    if (counts && (status = attn__check_size(why, "original", a->original, 2)) != ATTN_OK)
+        return status;
+    if ((status = attn__check_given(why, "freqs", job->freqs, bytes)) != ATTN_OK ||
+        (status = attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (longrope && (status = attn__check_given(why, "factors", a->factors, bytes)) != ATTN_OK))
+        return status;
+    all.n = 0;
+    attn__span_add(&all, "freqs", job->freqs, bytes);
+    attn__span_add(&all, "attention", job->out, sizeof *job->out);
+    all.outputs = all.n;
+    if (longrope) attn__span_add(&all, "factors", a->factors, bytes);
+    if ((status = attn__check_overlap(why, &all)) != ATTN_OK) return status;
+    for (i = 0; longrope && i < a->rotary_dim / 2; i++)      /* as bits: 2^-15 .. 2^15 */
+        if (attn__bits(a->factors[i]) < 0x38000000u || attn__bits(a->factors[i]) > 0x47000000u) {
+            attn__say(why, "factors[#] is ", "", i, 0, 0);
+            attn__put_float(&why->text, a->factors[i]);
+            return attn__fail(why, ATTN_E_OPTION, " but must be 2^-15 .. 2^15", "", 0, 0, 0);
+        }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a)
+{
+    attn__why why;
+    attn__freqs_job job;
+    attn_status status;
+    attn__why_open(&why, "attn_rope_freqs", NULL);
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL", "", 0, 0, 0);
+    memset(&job, 0, sizeof job);
+    job.a = a;
+    job.freqs = freqs;
+    job.out = attention;
+    status = attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL);
+    if (status != ATTN_OK || (status = attn__freqs_numbers(&job, &why)) != ATTN_OK ||
+        (status = attn__freqs_arrays(&job, &why)) != ATTN_OK)
+        return status;
+    attn__run(NULL, 1, attn__freqs_task, &job);
+    return ATTN_OK;
+}
+
+/* Are all numbers of an array 0 .. end - 1? */
+static attn_status attn__check_below(attn__why *why, const char *name, const int *at, size_t n,
+                                     const char *end_name, int end)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (at[i] < 0 || at[i] >= end) {
+            attn__say(why, "$[#] is # ", name, (long long)i, at[i], 0);
+            return attn__fail(why, ATTN_E_SIZE, "but $ is #", end_name, end, 0, 0);
+        }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
+                                       const int *axis, const float *table, int positions,
+                                       int rotary_dim)
+{
+    const attn__size size[] = { { "rows", rows, 0 }, { "axes", axes, 1 },
+                                { "positions", positions, 1 }, { "rotary_dim", rotary_dim, 2 } };
+    attn__why why;
+    attn__spans all;
+    attn_status status;
+    size_t to_bytes, pos_bytes, table_bytes, half;
+    ptrdiff_t r, i;
+    attn__why_open(&why, "attn_rope_sections", NULL);
+    if ((status = attn__check_all(&why, size, 4)) != ATTN_OK) return status;
+    if (rotary_dim % 2)
+        return attn__fail(&why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
+                          rotary_dim, 0, 0);
+    if (attn__bytes(&to_bytes, rows, rotary_dim, 1, 1, sizeof(float)) ||
+        attn__bytes(&pos_bytes, rows, axes, 1, 1, sizeof(int)) ||
+        attn__bytes(&table_bytes, positions, rotary_dim, 1, 1, sizeof(float)))
+        return attn__fail(&why, ATTN_E_OVERFLOW, "rows # or positions # times rotary_dim # do not "
+                          "fit the address space", "", rows, positions, rotary_dim);
+    half = (size_t)rotary_dim / 2;
+    if ((status = attn__check_given(&why, "to", to, to_bytes)) != ATTN_OK ||
+        (status = attn__check_given(&why, "pos", pos, pos_bytes)) != ATTN_OK ||
+        (status = attn__check_given(&why, "axis", axis, half * sizeof(int))) != ATTN_OK ||
+        (status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK)
+        return status;
+    if ((status = attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions",
+                                    positions)) != ATTN_OK ||
+        (status = attn__check_below(&why, "axis", axis, half, "axes", axes)) != ATTN_OK)
+        return status;
+    all.n = 0;
+    attn__span_add(&all, "to", to, to_bytes);
+    all.outputs = all.n;
+    attn__span_add(&all, "pos", pos, pos_bytes);
+    attn__span_add(&all, "axis", axis, half * sizeof(int));
+    attn__span_add(&all, "table", table, table_bytes);
+    if ((status = attn__check_overlap(&why, &all)) != ATTN_OK) return status;
+    for (r = 0; r < rows; r++)
+        for (i = 0; i < (ptrdiff_t)half; i++) {
+            const float *from = table + (ptrdiff_t)pos[r * axes + axis[i]] * rotary_dim + i;
+            to[r * rotary_dim + i] = from[0];
+            to[r * rotary_dim + (ptrdiff_t)half + i] = from[half];
+        }
     return ATTN_OK;
 }
 
@@ -8907,19 +9291,6 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 }
 
 /* ---- RMS norm of heads ----------------------------------------------------------------------- */
-/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as
-   attn__root_task). An infinite x gives 0, a NaN stays one. */
-static double attn__inverse_root(double x)
-{
-    double r = 1.0, next;
-    if (!(x - x == 0.0)) return 1.0 / x;
-    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
-    while (r * r < x) r *= 2.0;
-    while (r * r > 4.0 * x) r /= 2.0;
-    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
-    return 1.0 / r;
-}
-
 /* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double
    and summed in order; the root is rounded to float once, and so is each of the two products. */
 static void attn__norm(float *x, int head_dim, const float *weight, float eps)
