@@ -639,7 +639,7 @@ struct attn_kv {
     int free_pages;                       /* pages that no entry holds; read only */
     /* private */
     int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
-    size_t page_size, page_v;             /* values of a page; where its V begins */
+    size_t page_size, page_v;             /* bytes of a page; where its V begins */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages, in order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
@@ -1287,17 +1287,59 @@ typedef struct attn__entry {
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+/* How each storage lays out a row of values: in blocks, each a scale, if the format has one, and a
+   cell for each value. A new storage begins with a line here (section 3 says what the bits
+   mean, section 12 what the kernels do with them). Places are counted in cells. */
+typedef struct attn__format {
+    size_t cell;                          /* bytes */
+    size_t block, scale;                  /* values of a block; cells of its scale, 0: none */
+} attn__format;
+static const attn__format attn__formats[] = {
+    { sizeof(float), 1, 0 }, { sizeof(unsigned short), 1, 0 }, { sizeof(unsigned short), 1, 0 }
+};
+enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
+
+/* Bytes of a cell. */
+ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__formats[storage].cell; }
+
+/* Cells of the first n values of a row, and bytes of them; n of an int always fits. */
+ATTN__INLINE size_t attn__cells(size_t n, attn_storage storage)
+{
+    const attn__format *f = attn__formats + storage;
+    return f->scale ? n + (n + f->block - 1) / f->block * f->scale : n;
+}
+
+ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
+{
+    return attn__cells(n, storage) * attn__cell(storage);
+}
+
+/* The address of a cell. */
+ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t cell, attn_storage storage)
+{
+    return (const char *)p + cell * (ptrdiff_t)attn__cell(storage);
+}
+
+/* The cell of value i of a row that lies by itself (lane -1), or as a lane of a panel: 16 rows side
+   by side, of each block 16 scales and then 16 cells for each value. *scale: the cell of its
+   scale. A panel takes as many bytes as its rows. */
+ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size_t *scale)
+{
+    const attn__format *f = attn__formats + storage;
+    const size_t rows = lane < 0 ? 1 : ATTN__PANEL, first = lane < 0 ? 0 : (size_t)lane;
+    const size_t begin = i / f->block * (f->block + f->scale) * rows;
+    *scale = begin + first * f->scale;
+    return begin + (f->scale + i % f->block) * rows + first;
+}
+
 /* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
    chunk of one entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read from end
-   to end. Head g has its K at g * page_keys * head_dim, and from page_v on its V at
-   g * page_keys * v_width (v_width: v_head_dim rounded up to 16). Inside
-       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16  in a finished panel,
-                                 j*head_dim + c                    in one that still grows
-       key j, column x of V      j*v_width + x
-   A panel that grows holds rows, because a row is a few cache lines, and its components one by one
-   are each a line of their own. When its 16th key arrives it is turned into place. V stays rows: a
-   few queries read them as they are, and many pack a chunk for all of them. Columns v_head_dim ..
-   v_width - 1 are zeros. */
+   to end. Each head has page_keys rows of K, head_dim values long, and as many of V, v_width long
+   (v_head_dim rounded up to 16). Keys are lanes of finished panels; those of one that still grows
+   are rows, because a row is a few cache lines, and its components one by one are each a line of
+   their own. When its 16th key arrives it is turned into place. V stays rows: a few queries read
+   them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
+   zeros. */
 enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once */
 
 /* The page that holds a key which is there. */
@@ -1308,54 +1350,47 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-/* Bytes of a value. */
-ATTN__INLINE size_t attn__stored_size(attn_storage storage)
+/* Bytes of a row of K, and of V. */
+ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
 {
-    return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
+    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.storage);
 }
 
-/* The address of value number i. */
-ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
+ATTN__INLINE size_t attn__kv_v_row(const attn_kv *c)
 {
-    return (const char *)p + i * (ptrdiff_t)attn__stored_size(storage);
+    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.storage);
 }
 
-/* Value number i of a page. */
+/* Byte number i of a page. */
 ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
 {
-    return (char *)c->memory
-         + ((size_t)page * c->page_size + i) * attn__stored_size(c->shape.storage);
+    return (char *)c->memory + (size_t)page * c->page_size + i;
 }
 
 /* K, and V, of one head. */
 ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 {
-    return attn__page_at(c, page,
-                         (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim);
+    return attn__page_at(c, page, (size_t)head * (size_t)c->page_keys * attn__kv_k_row(c));
 }
 
 ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
 {
-    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
-    return attn__page_at(c, page, c->page_v + (size_t)head * (size_t)c->page_keys * v_width);
+    return attn__page_at(c, page,
+                         c->page_v + (size_t)head * (size_t)c->page_keys * attn__kv_v_row(c));
 }
 
-/* Component 0 of key j of a page, and the values from component to component. */
-ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
+/* Key j of a page, as attn__cell_of counts its cells: its row and lane -1, or its panel. */
+ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, int *lane)
 {
-    const size_t head_dim = (size_t)c->shape.head_dim;
-    const size_t k = (size_t)head * (size_t)c->page_keys * head_dim;
-    *step = j < c->finished[page] ? 16 : 1;
-    if (*step == 1) return attn__page_at(c, page, k + (size_t)j * head_dim);
-    return attn__page_at(c, page, k + (size_t)(j - j % 16) * head_dim + (size_t)(j % 16));
+    const int first = j < c->finished[page] ? j - j % ATTN__PANEL : j;
+    *lane = j < c->finished[page] ? j % ATTN__PANEL : -1;
+    return (char *)attn__page_k(c, page, head) + (size_t)first * attn__kv_k_row(c);
 }
 
-/* The value of key j. */
+/* The value of key j: a row. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
-    return attn__page_at(c, page, c->page_v + ((size_t)head * (size_t)c->page_keys + (size_t)j)
-                         * v_width);
+    return (char *)attn__page_v(c, page, head) + (size_t)j * attn__kv_v_row(c);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1365,7 +1400,7 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
-    const void *b;                        /* right-hand panels; values from step to step, panel
+    const void *b;                        /* right-hand panels; cells from step to step, panel
                                              to panel */
     ptrdiff_t b_step, b_panel;
     attn_storage stored;                  /* of the values of b */
@@ -1496,8 +1531,8 @@ typedef struct attn__kernels {
     /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
     void (*weigh)(float *w, int n, float M, float L);
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
-    void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
-    void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
+    void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
+    void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1713,25 +1748,27 @@ static float attn__widen_one(unsigned h, attn_storage storage)
                        (size > 0x7c00u ? 0x400000u : 0));
 }
 
-/* Value number i of an array that is stored so. */
-ATTN__INLINE float attn__stored(const void *p, ptrdiff_t i, attn_storage storage)
+/* Value i of a row that is stored at p, or of that lane of a panel. */
+ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
-    if (storage == ATTN_F32) return ((const float *)p)[i];
-    return attn__widen_one(((const unsigned short *)p)[i], storage);
+    size_t scale;
+    const size_t cell = attn__cell_of(i, lane, storage, &scale);
+    if (storage == ATTN_F32) return ((const float *)p)[cell];
+    return attn__widen_one(((const unsigned short *)p)[cell], storage);
 }
 
-static void attn__narrow_scalar(unsigned short *to, const float *from, size_t n,
-                                attn_storage storage)
+/* n values of a row, to a format and back. */
+static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_storage storage)
 {
+    unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    for (i = 0; i < n; i++) to[i] = attn__narrow_one(from[i], storage);
+    for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
-static void attn__widen_scalar(float *to, const unsigned short *from, size_t n,
-                               attn_storage storage)
+static void attn__widen_scalar(float *to, const void *from, size_t n, attn_storage storage)
 {
     size_t i;
-    for (i = 0; i < n; i++) to[i] = attn__widen_one(from[i], storage);
+    for (i = 0; i < n; i++) to[i] = attn__stored(from, -1, i, storage);
 }
 
 /* ---- one row of attention -------------------------------------------------------------------- */
@@ -1777,14 +1814,13 @@ ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
 
-/* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from
-   the first one that exists. */
+/* A key of K/V head g: its row, or its panel and lane. Keys count from the first that exists. */
 ATTN__INLINE const void *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
-                                   int g, int key, ptrdiff_t *step)
+                                   int g, int key, int *lane)
 {
     if (a->kv)
-        return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, step);
-    *step = 1;
+        return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, lane);
+    *lane = -1;
     return e->k + g * s->k[2] + (e->start + key) * s->k[1];
 }
 
@@ -1833,14 +1869,13 @@ static int attn__scalar_sees(const attn__query *r, int key)
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
-    ptrdiff_t step;
-    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    int lane, c;
+    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &lane);
     const attn_storage stored = attn__keys_stored(a);
     float t = 0.0f;
-    int c;
     /* q is scaled with a rounding of its own: kernels do that once for all keys. */
     for (c = 0; c < r->s->head_dim; c++)
-        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, c * step, stored), t);
+        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, lane, (size_t)c, stored), t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
@@ -1881,7 +1916,7 @@ static void attn__scalar_fold(const attn__query *r, float m, float l, const int 
         float o = 0.0f;
         for (j = 0; j < n; j++)
             o = attn__fma(p[j], attn__stored(attn__value(r->a, r->s, r->e, r->h / r->s->group,
-                                                         key[j]), x, stored), o);
+                                                         key[j]), -1, (size_t)x, stored), o);
         out[x] = attn__fma(out[x], a, o * b);
     }
 }
@@ -2587,6 +2622,11 @@ ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, in
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
+}
+
+static attn_status attn__check_storage(attn__why *why, const char *name, attn_storage storage)
+{
+    return attn__check_option(why, name, (int)storage, (int)ATTN__FORMATS - 1);
 }
 
 /* Refuses a float: "name is x but ..." */
@@ -4030,6 +4070,14 @@ static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
                       "address space", "", a->head_dim, a->v_head_dim, 0);
 }
 
+/* Bytes of K, or of V, of a page: rows of n values. 1 when they do not fit. */
+static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, size_t *bytes)
+{
+    return attn__mul(attn__cells(n, s->storage), attn__cell(s->storage), bytes) ||
+           attn__mul(*bytes, (size_t)page_keys, bytes) ||
+           attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
+}
+
 /* Fills in the sizes of a cache of this shape, up to its bytes; nothing else of *c. */
 static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
 {
@@ -4040,13 +4088,10 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     };
     const attn_status status = attn__check_all(why, size, 6);
     size_t v, ints, lists;
-    int v_width;
     if (status != ATTN_OK) return status;
-    if (attn__check_option(why, "storage", (int)a->storage, ATTN_BF16) != ATTN_OK)
-        return ATTN_E_OPTION;
+    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK) return ATTN_E_OPTION;
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
-    v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
@@ -4054,10 +4099,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__bytes(&c->page_v, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
-        attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
-        attn__mul(c->page_v + v, attn__stored_size(s->storage), &c->bytes) ||
-        attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
+    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, &c->page_v) ||
+        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), &v) ||
+        attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_size = c->page_v + v;
     /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
@@ -4160,9 +4204,7 @@ static int attn__kv_last(const attn_kv *c, int b)
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t cell = attn__stored_size(c->shape.storage);
-    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * cell;
-    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * cell;
+    const size_t k = (size_t)whole * attn__kv_k_row(c), v = (size_t)keys * attn__kv_v_row(c);
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
@@ -4226,11 +4268,11 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* n floats are stored from value number i on. */
-static void attn__stored_put(void *p, ptrdiff_t i, const float *from, int n, attn_storage storage)
+/* n floats are stored as a row. */
+static void attn__put_row(void *row, const float *from, int n, attn_storage storage)
 {
-    if (storage == ATTN_F32) memcpy((float *)p + i, from, (size_t)n * sizeof(float));
-    else attn__table(ATTN_AUTO)->narrow((unsigned short *)p + i, from, (size_t)n, storage);
+    if (storage == ATTN_F32) memcpy(row, from, (size_t)n * sizeof(float));
+    else attn__table(ATTN_AUTO)->narrow(row, from, (size_t)n, storage);
 }
 
 /* Components of a panel that are turned at once: their rows take 4 KB of stack. */
@@ -4261,7 +4303,7 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
     float rows[(int)ATTN__PANEL * (int)ATTN__TURNED];
     unsigned short *to = (unsigned short *)panel;
     int i, j;
-    memcpy(rows, panel, (size_t)n * ATTN__PANEL * attn__stored_size(storage));
+    memcpy(rows, panel, (size_t)n * ATTN__PANEL * attn__cell(storage));
     if (storage == ATTN_F32) {  /* packing moves floats: the same bits on all backends */
         attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, n, ATTN__PANEL, n);
         return;
@@ -4276,7 +4318,7 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
    for. */
 static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn_storage storage)
 {
-    const size_t cell = attn__stored_size(storage);
+    const size_t cell = attn__cell(storage);
     int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
     while (head_dim % slices) slices++;
     n = head_dim / slices;
@@ -4300,11 +4342,12 @@ static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
                                 attn_storage storage)
 {
-    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
+    const size_t cell = attn__cell(storage), step = ATTN__PANEL * cell;
+    char *to = (char *)panel + (size_t)lane * cell;
+    int i;
     if (lane == 0)                        /* zero the unused lanes: kernels read them */
-        memset(panel, 0, (size_t)head_dim * ATTN__PANEL * attn__stored_size(storage));
-    for (i = 0; i < head_dim; i++)
-        attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
+        memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
+    for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
 }
 
 /* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
@@ -4317,18 +4360,17 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     void *to = attn__page_k(c, page, head);
     for (; n > 0; n--, at++, k += row) {
         const int lane = at % ATTN__PANEL;
-        void *panel = (char *)to + (size_t)(at - lane) * (size_t)head_dim
-                    * attn__stored_size(storage);
+        char *panel = (char *)to + (size_t)(at - lane) * attn__kv_k_row(c);
         if (lane == 0 && n >= ATTN__PANEL && storage == ATTN_F32) {
             const int more = n / ATTN__PANEL * ATTN__PANEL - 1;    /* and this one */
-            attn__table(ATTN_AUTO)->pack_k((float *)panel, k, row, more + 1, head_dim);
+            attn__table(ATTN_AUTO)->pack_k((float *)(void *)panel, k, row, more + 1, head_dim);
             n -= more;
             at += more;
             k += more * row;
         } else if (wide || at < lanes) {      /* the panel is finished: it has been cut */
             attn__page_put_lane(panel, lane, k, head_dim, storage);
         } else {
-            attn__stored_put(panel, (ptrdiff_t)lane * head_dim, k, head_dim, storage);
+            attn__put_row(panel + (size_t)lane * attn__kv_k_row(c), k, head_dim, storage);
             if (lane == ATTN__PANEL - 1) attn__panel_transpose(panel, head_dim, storage);
         }
     }
@@ -4339,11 +4381,11 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
                                   ptrdiff_t row, int n, int at)
 {
     const int v_head_dim = c->shape.v_head_dim;
-    const size_t cell = attn__stored_size(c->shape.storage);
-    const size_t used = (size_t)v_head_dim * cell, all = attn__up((size_t)v_head_dim, 16) * cell;
+    const attn_storage storage = c->shape.storage;
+    const size_t used = attn__row_bytes((size_t)v_head_dim, storage), all = attn__kv_v_row(c);
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
-        attn__stored_put(to, 0, v, v_head_dim, c->shape.storage);
+        attn__put_row(to, v, v_head_dim, storage);
         memset(to + used, 0, all - used);
     }
 }
@@ -4668,11 +4710,13 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
     const int page = attn__kv_page(c, b, key), j = key % ATTN__CHUNK;
     int head, i;
     for (head = 0; head < s->kv_heads; head++) {
-        ptrdiff_t step;
-        const void *from = attn__page_key(c, page, head, j, &step);
-        for (i = 0; k && i < s->head_dim; i++) *k++ = attn__stored(from, i * step, s->storage);
+        int lane;
+        const void *from = attn__page_key(c, page, head, j, &lane);
+        for (i = 0; k && i < s->head_dim; i++)
+            *k++ = attn__stored(from, lane, (size_t)i, s->storage);
         from = attn__page_value(c, page, head, j);
-        for (i = 0; v && i < s->v_head_dim; i++) *v++ = attn__stored(from, i, s->storage);
+        for (i = 0; v && i < s->v_head_dim; i++)
+            *v++ = attn__stored(from, -1, (size_t)i, s->storage);
     }
 }
 
@@ -4767,8 +4811,8 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 /* Bytes of one key with its value, all heads. */
 static size_t attn__saved_row(const attn_kv *c)
 {
-    return (size_t)c->shape.kv_heads * ((size_t)c->shape.head_dim + (size_t)c->shape.v_head_dim)
-         * attn__stored_size(c->shape.storage);
+    return (size_t)c->shape.kv_heads * (attn__kv_k_row(c) +
+           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.storage));
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
@@ -4786,23 +4830,42 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* n values of a row, `step` apart, to bytes or from them. Returns where they end. */
-static size_t attn__saved_values(void *row, ptrdiff_t step, int n, attn_storage storage,
+/* A number of 4 or 2 bytes in the order of the machine, to bytes or from them. Returns where
+   they end. */
+static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
+                                 const unsigned char *load, size_t at)
+{
+    float wide;
+    unsigned short narrow;
+    if (size == sizeof wide) {
+        if (save) {
+            memcpy(&wide, p, sizeof wide);
+            attn__put_word(save + at, attn__bits(wide));
+        } else {
+            wide = attn__float(attn__get_word(load + at));
+            memcpy(p, &wide, sizeof wide);
+        }
+    } else if (save) {
+        memcpy(&narrow, p, sizeof narrow);
+        save[at] = (unsigned char)(narrow & 255u);
+        save[at + 1] = (unsigned char)(narrow >> 8);
+    } else {
+        narrow = (unsigned short)(load[at] | load[at + 1] << 8);
+        memcpy(p, &narrow, sizeof narrow);
+    }
+    return at + size;
+}
+
+/* n values of a row, or of that lane of a panel: as a row by itself has them. */
+static size_t attn__saved_values(void *row, int lane, int n, attn_storage storage,
                                  unsigned char *save, const unsigned char *load, size_t at)
 {
-    const size_t size = attn__stored_size(storage);
-    float *wide = (float *)row;
-    unsigned short *narrow = (unsigned short *)row;
-    ptrdiff_t i;
-    for (i = 0; i < n; i++, at += size) {
-        if (storage == ATTN_F32 && save) attn__put_word(save + at, attn__bits(wide[i * step]));
-        else if (storage == ATTN_F32) wide[i * step] = attn__float(attn__get_word(load + at));
-        else if (save) {
-            save[at] = (unsigned char)(narrow[i * step] & 255u);
-            save[at + 1] = (unsigned char)(narrow[i * step] >> 8);
-        } else {
-            narrow[i * step] = (unsigned short)(load[at] | load[at + 1] << 8);
-        }
+    const size_t size = attn__cell(storage);
+    int i;
+    for (i = 0; i < n; i++) {
+        size_t scale;
+        const size_t cell = attn__cell_of((size_t)i, lane, storage, &scale);
+        at = attn__saved_number((char *)row + cell * size, size, save, load, at);
     }
     return at;
 }
@@ -4812,16 +4875,15 @@ static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned ch
                                const unsigned char *load, size_t at)
 {
     const attn_kv_args *s = &c->shape;
-    ptrdiff_t step;
-    int j, head;
+    int j, head, lane;
     for (j = 0; j < keys; j++) {
         for (head = 0; head < s->kv_heads; head++) {
-            void *k = attn__page_key(c, page, head, j, &step);
-            at = attn__saved_values(k, step, s->head_dim, s->storage, save, load, at);
+            void *k = attn__page_key(c, page, head, j, &lane);
+            at = attn__saved_values(k, lane, s->head_dim, s->storage, save, load, at);
         }
         for (head = 0; head < s->kv_heads; head++) {
             void *v = attn__page_value(c, page, head, j);
-            at = attn__saved_values(v, 1, s->v_head_dim, s->storage, save, load, at);
+            at = attn__saved_values(v, -1, s->v_head_dim, s->storage, save, load, at);
         }
     }
     return at;
@@ -4923,7 +4985,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__why why;
     attn_status status;
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
-    size_t at = ATTN__SAVED_HEADER, cell;
+    size_t at = ATTN__SAVED_HEADER;
     int keys, i, head;
     attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
     if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
@@ -4933,7 +4995,6 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, size)) != ATTN_OK ||
         (status = attn__check_saved(&why, c, from, size, saved)) != ATTN_OK)
         return status;
-    cell = attn__stored_size(c->shape.storage);
     keys = (int)(saved[0] - (saved[2] - saved[1]));
     if ((status = attn__check_load(&why, c, entry, keys)) != ATTN_OK) return status;
     attn__kv_cut(c, entry, 0);
@@ -4944,10 +5005,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         c->finished[page] = attn__page_finished(c, page, 0, n);
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
-            memset(attn__page_k(c, page, head), 0, attn__up((size_t)n, ATTN__PANEL)
-                   * (size_t)c->shape.head_dim * cell);
-            memset(attn__page_v(c, page, head), 0, attn__up((size_t)c->shape.v_head_dim, 16)
-                   * (size_t)c->page_keys * cell);
+            memset(attn__page_k(c, page, head), 0,
+                   attn__up((size_t)n, ATTN__PANEL) * attn__kv_k_row(c));
+            memset(attn__page_v(c, page, head), 0, (size_t)c->page_keys * attn__kv_v_row(c));
         }
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
@@ -6090,9 +6150,10 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->cut->k_head;
         float *v = block->v_rows + (size_t)local * ATTN__CHUNK * v_width;
-        kernels->widen(k + lo * head_dim, (const unsigned short *)source->k + lo * head_dim,
+        kernels->widen(k + lo * head_dim, attn__stored_at(source->k, (ptrdiff_t)(lo * head_dim),
+                                                          source->stored),
                        (hi - lo) * head_dim, source->stored);
-        kernels->widen(v + v_lo, (const unsigned short *)source->v + v_lo,
+        kernels->widen(v + v_lo, attn__stored_at(source->v, (ptrdiff_t)v_lo, source->stored),
                        (size_t)(view->hi - view->lo) * v_width, source->stored);
         source->k = k;
         source->v = v;
@@ -6324,7 +6385,7 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     const float *rows = (const float *)source->k + first;
     if (source->stored != ATTN_F32) {
         float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
-        kernels->widen(wide, (const unsigned short *)source->k + first,
+        kernels->widen(wide, attn__stored_at(source->k, first, source->stored),
                        (size_t)n * (size_t)head_dim, source->stored);
         rows = wide;
     }
@@ -7956,39 +8017,38 @@ static void attn__convert_task(void *arg, int i)
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     (void)i;
     if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
-    else if (c->widen)
-        kernels->widen((float *)c->to, (const unsigned short *)c->from, c->n, c->storage);
-    else kernels->narrow((unsigned short *)c->to, (const float *)c->from, c->n, c->storage);
-}
-
-static attn_status attn__check_storage(attn__why *why, attn_storage storage)
-{
-    return attn__check_option(why, "storage", (int)storage, ATTN_BF16);
+    else if (c->widen) kernels->widen((float *)c->to, c->from, c->n, c->storage);
+    else kernels->narrow(c->to, (const float *)c->from, c->n, c->storage);
 }
 
 /* An array of n values: is it there, and aligned? */
-static attn_status attn__check_values(attn__why *why, const char *name, const void *at, size_t cell)
+static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
+                                      attn_storage storage)
 {
     if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
-    return attn__check_align(why, name, at, cell == sizeof(float) ? ATTN__CELL_ALIGN
-                                                                  : ATTN__HALF_ALIGN);
+    return attn__check_align(why, name, at, storage == ATTN_F32 ? ATTN__CELL_ALIGN
+                                                                : ATTN__HALF_ALIGN);
 }
 
 static attn_status attn__convert_run(attn__convert *c, attn__why *why)
 {
-    const size_t stored = attn__stored_size(c->storage);
-    const size_t to = c->widen ? sizeof(float) : stored, from = c->widen ? stored : sizeof(float);
+    size_t wide, stored, to, from;
     attn_status status;
-    if ((status = attn__check_storage(why, c->storage)) != ATTN_OK) return status;
+    if ((status = attn__check_storage(why, "storage", c->storage)) != ATTN_OK) return status;
     if (c->n > ATTN__BYTES_MAX / sizeof(float))
         return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
     if (c->n == 0) return ATTN_OK;
-    if ((status = attn__check_values(why, "to", c->to, to)) != ATTN_OK ||
-        (status = attn__check_values(why, "from", c->from, from)) != ATTN_OK)
+    wide = c->n * sizeof(float);
+    stored = attn__row_bytes(c->n, c->storage);
+    to = c->widen ? wide : stored;
+    from = c->widen ? stored : wide;
+    if ((status = attn__check_values(why, "to", c->to, c->widen ? ATTN_F32 : c->storage))
+            != ATTN_OK ||
+        (status = attn__check_values(why, "from", c->from, c->widen ? c->storage : ATTN_F32))
+            != ATTN_OK)
         return status;
     if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
-    if ((status = attn__check_apart(why, "to", c->to, c->n * to, "from", c->from, c->n * from)) !=
-        ATTN_OK)
+    if ((status = attn__check_apart(why, "to", c->to, to, "from", c->from, from)) != ATTN_OK)
         return status;
     attn__run(NULL, 1, attn__convert_task, c);
     return ATTN_OK;
@@ -8031,22 +8091,26 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form; 1 when no object can be so large. The bias is as wide as one more
-   input, or as two of 16 bits. They are rounded up to a multiple of 64, so that several linears can
-   lie one after the other and each begins a cache line. */
+/* Bytes of the packed form; 1 when no object can be so large. Behind the rows of each panel stand
+   its biases, a float for each. They are rounded up to a multiple of 64, so that several linears
+   can lie one after the other and each begins a cache line. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
-    const size_t cell = attn__stored_size(storage);
-    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
-    const int refused = attn__bytes(bytes, n_in + (int)(sizeof(float) / cell), padded, 1, 1, cell);
+    int refused = attn__mul(attn__cells((size_t)n_in, storage), attn__cell(storage), bytes);
+    refused |= attn__add(*bytes, sizeof(float), bytes);
+    refused |= attn__mul(*bytes, attn__up((size_t)n_out, ATTN__PANEL), bytes);
+    refused |= *bytes > ATTN__BYTES_MAX;
     *bytes = attn__up(*bytes, 64);
     return refused;
 }
 
-/* Weight number i: of the panels, or of the rows as they were given. */
-static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
+/* Weights of output `first` on, from input `at` on, a multiple of a block: of its row as it was
+   given, or of its panel. */
+static const void *attn__linear_at(const attn_linear *l, int first, int at)
 {
-    return (const char *)l->w + i * (ptrdiff_t)attn__stored_size(l->storage);
+    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage);
+    const ptrdiff_t in = (ptrdiff_t)attn__cells((size_t)at, l->storage);
+    return attn__stored_at(l->w, first * row + (l->in_place ? in : in * ATTN__PANEL), l->storage);
 }
 
 /* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
@@ -8059,8 +8123,8 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
         wide = attn__min(depth, ATTN__PANEL);
         for (r = 0; r < n; r++)
-            kernels->widen(rows + r * wide, (const unsigned short *)attn__linear_at(
-                               l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)wide, l->storage);
+            kernels->widen(rows + r * wide, attn__linear_at(l, first + r, at), (size_t)wide,
+                           l->storage);
         kernels->pack_k(to, rows, wide, n, wide);
     }
 }
@@ -8071,8 +8135,7 @@ static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l
                               int first, int n, int at, int depth)
 {
     if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
-    else kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
-                         l->n_in, n, depth);
+    else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
 /* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
@@ -8105,7 +8168,7 @@ static void attn__linear_store_task(void *arg, int i)
    (`at` is NULL). Returns where they end. Of a only sizes, weights and storage matter. */
 static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
 {
-    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL), count = padded * (size_t)a->n_in;
+    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL);
     attn_linear given;
     attn__linear_store store;
     float *bias;
@@ -8118,7 +8181,7 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     given.own = given.user = NULL;
     *l = given;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + count * attn__stored_size(a->storage));
+    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)a->n_in, a->storage));
     l->in_place = 0;
     l->storage = a->storage;
     l->w = at;
@@ -8156,7 +8219,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_storage(why, a->storage)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, "storage", a->storage)) != ATTN_OK ||
         (status = attn__check_size(why, "n_in", a->n_in, 1)) != ATTN_OK ||
         (status = attn__check_size(why, "n_out", a->n_out, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
@@ -8265,8 +8328,7 @@ static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, 
         attn__linear_pack(job->kernels, l, job->held, first,
                           attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
     else
-        job->kernels->widen(job->held, (const unsigned short *)attn__linear_at(
-                                l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL),
+        job->kernels->widen(job->held, attn__linear_at(l, first, at),
                             (size_t)(g->depth * ATTN__PANEL), l->storage);
 }
 
@@ -8278,9 +8340,9 @@ static void attn__linear_ask(const attn_linear *l, int first, int at)
     int r;
     if (!l->in_place || at >= l->n_in) return;
     for (r = attn__min(ATTN__PANEL, l->n_out - first) - 1; r >= 0; r--) {
-        const ptrdiff_t row = (ptrdiff_t)(first + r) * l->n_in + at;
-        ATTN__FETCH_L2(attn__linear_at(l, row));
-        ATTN__FETCH_L2(attn__linear_at(l, row + last));
+        const void *row = attn__linear_at(l, first + r, at);
+        ATTN__FETCH_L2(row);
+        ATTN__FETCH_L2(attn__stored_at(row, last, l->storage));
     }
 }
 
@@ -8348,8 +8410,8 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     if (job->held) {
         attn__linear_pieces(job, g, p, at);
     } else {
-        g->b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL);
-        g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+        g->b = attn__linear_at(l, first, at);
+        g->b_panel = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage) * ATTN__PANEL;
         g->stored = l->storage;
         job->kernels->gemm(g);
     }
@@ -8448,15 +8510,16 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     attn__gemm g;
     memset(&g, 0, sizeof g);
     g.a = job->x + at;
-    g.b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + at);
-    g.b_step = l->n_in;
+    g.b = attn__linear_at(l, first, at);
+    g.b_step = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage);
     g.stored = l->storage;
     g.from = g.c = chain;
     g.rows = 1;
     g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
     g.panels = (l->n_out - first) / 16 - rows / 16;
     if (g.panels > 0)
-        g.prefetch = attn__linear_at(l, (ptrdiff_t)(first + rows) * l->n_in + (ptrdiff_t)at * 16);
+        g.prefetch = attn__stored_at(attn__linear_at(l, first + rows, 0), (ptrdiff_t)at * 16,
+                                     l->storage);
     job->kernels->dots(&g, n);
 }
 
@@ -8606,7 +8669,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
                               const attn_linear *l)
 {
     const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
-    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * attn__stored_size(l->storage));
+    attn__span_add(all, w_name, l->w, out * attn__row_bytes((size_t)l->n_in, l->storage));
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
@@ -9346,7 +9409,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_storage(why, s->storage)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, "storage", s->storage)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
@@ -11728,12 +11791,13 @@ ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float
         to[i] = attn__narrow_one(from[i], (attn_storage)how);
 }
 
-static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
+static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
                                           attn_storage storage)
 {
     const int how = attn__how(storage);
-    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, to, from, n);
-    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, to, from, n);
+    unsigned short *narrow = (unsigned short *)to;
+    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
+    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
 }
 
@@ -11747,14 +11811,15 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
-static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,
+static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const int how = attn__how(storage);
+    const unsigned short *narrow = (const unsigned short *)from;
     if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
-        ATTN__FN(widen_how)(ATTN__F16_SOFT, to, from, n, storage);
-    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, from, n, storage);
-    else ATTN__FN(widen_how)(ATTN_BF16, to, from, n, storage);
+        ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
+    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
+    else ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
 }
 
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping

@@ -478,7 +478,7 @@ static void cache_conflicts(void)
     nothing.lengths = cache.lengths;
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.memory + 5);
-    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.memory + cache.page_v + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.memory + cache.page_v / sizeof(float) + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.lengths);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)(void *)cache.holders);
     attn_kv_free(&cache);
