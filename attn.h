@@ -147,8 +147,8 @@
    the same inputs give the same bits in every version: they change only to mend a bug, and then the
    release says for which calls. Names with two underscores, members marked private and the inside
    of packed memory may change at any time. Structs may grow from 1.x to 1.y: with a new header all
-   that includes it is compiled again (libattn.so carries both numbers in its soname). Where that was
-   forgotten, attn_sdpa, attn_self_step, attn_rope and the three inits do nothing and return
+   that includes it is compiled again (libattn.so carries both numbers in its soname). Where that
+   was forgotten, attn_sdpa, attn_self_step, attn_rope and the three inits do nothing and return
    ATTN_E_VERSION: in files without the implementation they are macros that first pass the sizes of
    the structs to attn_check_header. */
 #ifndef ATTN__ISA
@@ -1058,8 +1058,8 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 
 /* ---- VERSIONS -----------------------------------------------------------------------------------
    ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
-   ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it: where
-   variadic macros are known, these calls do. Bindings to other languages call it once, with
+   ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it:
+   where variadic macros are known, these calls do. Bindings to other languages call it once, with
    ATTN_VERSION of the header they mirror and the sum of the sizes of their own structs. Thread
    safe. */
 ATTNDEF attn_status attn_check_header(int version, size_t sizes);
