@@ -152,8 +152,9 @@ build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@$(CC) $(FLAGS) $(QUICKLY) -c $< -o $@
-# implementations of their own, for hooks: who says nothing of flags does not wait for the optimiser there
-$(patsubst %,build/obj/%.o,args_memory layers_memory test_paths test_storage): QUICKLY = $(if $(CFLAGS:-O2=),,-O1)
+# implementations of their own, for hooks: who says nothing of flags, or QUICK=1, does not wait for the optimiser there
+build/obj/private.o: $(wildcard tests/private/*.h)
+build/obj/private.o build/obj/test_pool.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
 
 build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread

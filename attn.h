@@ -1195,7 +1195,7 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 #define ATTN__ATTR(isa)
 #endif
 
-/* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
+/* -DATTN_COUNTERS, for tests/private/paths.h: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,

@@ -1443,7 +1443,7 @@ static void vast_layers(void)
     attn_mha_free(&m);
 }
 
-void mha_allocation(void);                /* layers_memory.c: this needs an implementation of its own */
+void mha_allocation(void);                /* private/layers_memory.h */
 
 extern const test_case suite_mha[];
 SUITE(mha) = {

@@ -256,7 +256,7 @@ static void cache_calls(rng *r, attn_backend backend)
 {
     static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 };
     static const int rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
-    for (int i = 0; i < 11 * 9; i += now.slow ? 7 : 4) {
+    for (int i = 0; i < 11 * 9; i += now.slow ? 14 : 4) {
         attn_kv_args *k = &now.kv_args;
         const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
         memset(k, 0, sizeof *k);
@@ -355,7 +355,7 @@ static void mha_calls(rng *r, attn_backend backend)
     static const int dims[] = { 4, 16, 20, 64, 72, 128, 160, 256 }, rows[] = { 1, 2, 5, 12, 13, 16, 40, 60 };
     float *const table = malloc(400 * 256 * sizeof(float)), gate[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     if (!table) abort();
-    for (int i = 0; i < 8 * 8; i += now.slow ? 7 : 3) {
+    for (int i = 0; i < 8 * 8; i += now.slow ? 13 : 3) {
         attn_mha_args *m = &now.mha_args;
         attn_kv_args *k = &now.kv_args;
         const int rope = rng_int(r, 0, 1);
@@ -424,7 +424,7 @@ static void mha_calls(rng *r, attn_backend backend)
 
 static void line_calls(rng *r)
 {
-    for (int i = 0; i < 60; i++) {
+    for (int i = now.slow ? 45 : 0; i < 60; i++) {
         const int n = rng_int(r, 0, 2) ? rng_int(r, 1, 20) : rng_int(r, 1, 150);
         now.to = pool[3];
         now.x = pool[0];
