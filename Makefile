@@ -40,7 +40,9 @@ demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_
 	@mkdir -p build
 	@echo 'compiling examples/$(DEMO).c and attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
-	@$(RUN) build/$(DEMO)
+	@$(RUN) build/$(DEMO) $(ARGS)
+same: DEMO = 23_same_bits
+same: demo ## does this machine give the bits of all others? One number (ARGS=-v: part by part)
 
 translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS=--break)
 	@$(RUN) build/translate $(ARGS) $(if $(TEXT),"$$TEXT")
@@ -169,6 +171,6 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
+.PHONY: help demo same test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
 .PHONY: lib install uninstall library-test
