@@ -1,4 +1,5 @@
-# The library is attn.h alone and needs no build. This file is for its tests and examples; everything lands in build/.
+# attn.h alone is the library and needs no build. This file is for its tests and examples, and for those who want a
+# compiled library all the same (make lib, make install); everything lands in build/.
 #
 #   make test CC=clang CFLAGS='-O3 -march=native'      another compiler, other flags
 #   make test ARGS='masks -s 7'                        some tests, another seed (build/test -h)
@@ -11,6 +12,15 @@ ONNX   ?= ../shared/onnx-attention
 DEMO   ?= 01_three_masks
 JOBS   ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 WARN   := -Wall -Wextra
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+
+# Structs may grow from 1.x to 1.y, so that the soname has both numbers
+VERSION = $(shell awk '/define ATTN_VERSION/ { n = $$3; printf "%d.%d.%d", n / 10000, n / 100 % 100, n % 100 }' attn.h)
+SO      = libattn.so.$(VERSION)
+SONAME  = $(basename $(SO))
+IN      = $(DESTDIR)$(PREFIX)
+INLIB   = $(DESTDIR)$(LIBDIR)
 
 FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests -DATTN_SERIAL_FLOPS=0
 # -j for the objects, but not where make was given one already
@@ -42,13 +52,10 @@ test: build/flags ## run the tests (a minute from scratch, 20 seconds again; ARG
 	@$(RUN) build/test $(if $(RUN),,-j $(JOBS)) $(ARGS)
 
 strict: ## compile under every standard, compiler and flag there is here: silent when fine
-	@sh tests/strict.sh
 
 examples: ## build every example with its own cc line, compare with the output it shows
-	@sh tests/examples.sh
 
 mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
-	@sh tests/mpi.sh
 
 page: ## build examples/web/index.html, the page in one file (needs clang 16 for wasm: examples/web/build.sh)
 	@sh examples/web/build.sh
@@ -57,7 +64,6 @@ page-test: ## the page in a headless Chromium, compared with the C library (CHRO
 	@sh tests/page.sh
 
 readme: ## build and run every block of code in README.md and examples/PORTING.md
-	@sh tests/readme.sh
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
@@ -69,16 +75,13 @@ embed-bench: ## that model in turns with ONNX Runtime (PYTHON that has numpy onn
 	@sh examples/embed/search.sh embed-bench
 
 models: ## trained models with published numbers (MODELS=folder, ../shared/models): outputs, and the same bits every way
-	@sh tests/models.sh $(ARGS)
 
 translate-test: ## the translator's sentences, BLEU, same bits every way; damaged files, pictures
 	@sh tests/translate.sh $(ARGS)
 
 golden: ## outputs hashed under other compilers and flags: the same bits
-	@sh tests/golden.sh
 
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
-	@sh tests/mutate.sh $(ARGS)
 
 new-isa: ## add a made-up instruction set to a copy by the three steps of section 11: suite and golden hashes
 	@sh tests/new_isa.sh
@@ -87,16 +90,12 @@ soak: build/soak ## random work in one process for 10 minutes, many callers at o
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
 sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 7 minutes; ARGS='msan tsan')
-	@sh tests/sanitize.sh $(ARGS)
 
 analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and tests (QUICK=1: gcc without the kernels)
-	@sh tests/analyze.sh $(ARGS)
 
 count: ## instructions a call beside the committed table: none may grow by 2 % (ARGS=--update writes the table)
-	@sh tests/count.sh $(ARGS)
 
 size: ## bytes of code per backend, and compile times
-	@sh tests/size.sh
 
 bench: build/bench/bench ## attn.h against the libraries here: bench.csv, .svg, .md (ARGS='--quick', '--cold --half')
 	@build/bench/bench $(ARGS)
@@ -110,13 +109,29 @@ sweep: build/bench/bench ## 1,000 random calls, hot and cold: is the plain loop 
 	@build/bench/sweep $(ARGS)
 
 coverage: ## every line and branch of attn.h, lines and functions of its kernels; coverage.txt excuses (QUICK=1: a part)
-	@sh tests/coverage.sh $(ARGS)
 
 cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 4 minutes)
-	@sh tests/cross.sh
 
 fuzz: ## arguments, caches, layers and masks from random bytes, TIME seconds each (default 60)
-	@sh tests/fuzz.sh $(ARGS)
+
+lib: build/$(SO) ## build/libattn.a and build/libattn.so (with ATTN_THREADS), for those who would rather link one
+install: lib ## header, libraries, attn.pc and licence into PREFIX (default /usr/local; DESTDIR=folder: below that)
+	install -d '$(IN)/include' '$(IN)/share/doc/attn' '$(INLIB)/pkgconfig'
+	install -m 644 attn.h '$(IN)/include' && install -m 644 LICENSE '$(IN)/share/doc/attn'
+	install -m 644 build/libattn.a build/$(SO) '$(INLIB)'
+	cd '$(INLIB)' && ln -sf $(SO) $(SONAME) && ln -sf $(SONAME) libattn.so
+	printf '%s\n' 'Name: attn' 'Description: attention for inference in plain C' 'Version: $(VERSION)' \
+	    'Libs.private: -pthread' 'Cflags: -I$(PREFIX)/include -DATTN_THREADS=' 'Libs: -L$(LIBDIR) -lattn' \
+	    > '$(INLIB)/pkgconfig/attn.pc'
+uninstall: ## take away what make install with the same PREFIX and DESTDIR has put there
+	cd '$(INLIB)' && rm -f libattn.a libattn.so $(SONAME) $(SO) pkgconfig/attn.pc
+	rm -f '$(IN)/include/attn.h' '$(IN)/share/doc/attn/LICENSE' && rmdir '$(IN)/share/doc/attn'
+library-test: ## that library, installed and used: pkg-config, CMake, Meson, a header of another version
+	@sh tests/library.sh
+
+# those that are a script of the same name
+strict examples mpi readme models golden mutate sanitize analyze count size coverage cross fuzz:
+	@sh tests/$@.sh $(ARGS)
 
 clean: ## remove build/ and what an example's cc line leaves
 	rm -rf build a.out a.exe
@@ -124,6 +139,14 @@ clean: ## remove build/ and what an example's cc line leaves
 build/translate build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
 	@echo 'compiling attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
+
+build/$(SO): attn.h build/flags
+	@echo 'compiling the library: 10 to 30 seconds'
+	@printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > build/attn.c
+	@$(CC) $(CFLAGS) -fPIC -DATTN_THREADS -I. -c build/attn.c -o build/attn.o
+	@rm -f build/libattn.a && $(AR) -rcs build/libattn.a build/attn.o
+	@$(CC) $(CFLAGS) -shared -Wl,-soname,$(SONAME) build/attn.o -o $@ -pthread
+	@ln -sf $(SO) build/$(SONAME) && ln -sf $(SONAME) build/libattn.so
 
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
@@ -147,3 +170,4 @@ build/flags: FORCE
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
+.PHONY: lib install uninstall library-test

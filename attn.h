@@ -146,9 +146,11 @@
    VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
    the same inputs give the same bits in every version: they change only to mend a bug, and then the
    release says for which calls. Names with two underscores, members marked private and the inside
-   of packed memory may change at any time. Structs may grow within 1.x: with a new header all that
-   includes it is compiled again. Where files of two versions may meet all the same, attn_version()
-   beside ATTN_VERSION tells. */
+   of packed memory may change at any time. Structs may grow from 1.x to 1.y: with a new header all
+   that includes it is compiled again (libattn.so carries both numbers in its soname). Where that
+   was forgotten, attn_sdpa, attn_self_step, attn_rope and the three inits do nothing and return
+   ATTN_E_VERSION: in files without the implementation they are macros that first pass the sizes of
+   the structs to attn_check_header. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
@@ -188,7 +190,9 @@ typedef enum attn_status {
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
     ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned */
-    ATTN_E_BYTES = -17                    /* attn_kv_load: nothing that attn_kv_save wrote */
+    ATTN_E_BYTES = -17,                   /* attn_kv_load: nothing that attn_kv_save wrote */
+    ATTN_E_VERSION = -18                  /* the caller was compiled with another attn.h: VERSIONS
+                                             in the manual */
 } attn_status;
 
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
@@ -262,7 +266,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
                                     int n_k);
 
 /* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens
-   behind a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
+   after a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
    is written. Use attn_mask_padding. */
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
 
@@ -310,7 +314,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
-   lengths       [batch], 0..n: keys behind are hidden, rows behind are zeros; NULL: all n
+   lengths       [batch], 0..n: later keys are hidden, later rows are zeros; NULL: all n
    mask          [batch][n][n] additive, from the builders above or your own; NULL: none
    Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -320,7 +324,7 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
 /* Every row attends to another sequence (encoder-decoder attention).
    out, q          [batch][n_q][heads*head_dim]
    k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
-   source_lengths  [batch], 0..n_k: keys behind are hidden; NULL: all n_k
+   source_lengths  [batch], 0..n_k: later keys are hidden; NULL: all n_k
    mask            [batch][n_q][n_k] additive; NULL: none
    Not causal: position i of one sequence says nothing about position j of the other.
    Errors: as attn_self, but OPTION. */
@@ -514,7 +518,7 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
 
    carry_in and carry_out are [batch][heads][n_q] such states, contiguous, whatever the layout. They
    are plain floats: keep them, regroup them, send them to a machine of the same byte order. A row
-   that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or behind the rows of
+   that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or after the rows of
    a ragged entry) always are, whatever carry_in says of them. A NaN row has a NaN in both M and L.
    An output with its lse (flash-attention, vLLM, ring attention) becomes a state: M = lse, L = 1,
    O = out, seen = 1, but 0 where lse is -inf (flash-attention: +inf). flashinfer's lse is of base
@@ -551,8 +555,8 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    Layers and attn_self, attn_cross carry nothing; attn_self_step does. */
 #define ATTN_STATE(v_head_dim) ((size_t)(v_head_dim) + 4)
 
-/* Folds n parts, states [n][batch][heads][n_q][ATTN_STATE(v_head_dim)], in order behind a->carry_in
-   (NULL: behind nothing) into a->carry_out, which may be carry_in but not overlap states. The same
+/* Folds n parts, states [n][batch][heads][n_q][ATTN_STATE(v_head_dim)], in order after a->carry_in
+   (NULL: after nothing) into a->carry_out, which may be carry_in but not overlap states. The same
    bits as the calls that would have folded these chunks at once. n 0: a copy.
    Of *a it reads batch, n_q, heads, v_head_dim (0: that of kv, else head_dim), q_lengths, q_cum,
    backend, exec and user. Takes no work and never allocates. Thread safe: writes carry_out alone.
@@ -560,7 +564,7 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    ALIGN. */
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
 
-/* What attn_sdpa does behind the last key: makes out, lse and masked_rows of a->carry_in. A call
+/* What attn_sdpa does after the last key: makes out, lse and masked_rows of a->carry_in. A call
    that left states may be given again with carry_out NULL and carry_in set: of *a it reads what
    attn_fold reads, out, layout, out_stride, sinks, lse, masked_rows, and carry_in. Keys, masks,
    positions, parts and score stages of weights play no part. Takes no work and never allocates.
@@ -636,14 +640,14 @@ struct attn_kv {
     int free_pages;                       /* pages that no entry holds; read only */
     /* private */
     int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
-    size_t page_size, page_v;             /* values of a page; where its V begins */
+    size_t page_size, page_v;             /* bytes of a page; where its V begins */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages, in order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
     int *finished;                        /* [pages] keys of it that stand in finished K panels */
     int *idle;                            /* [pages] first the pages that nobody holds */
     int *scratch;                         /* [batch][entry_pages + 3] */
-    float *memory;                        /* pages, and behind them all these ints */
+    float *memory;                        /* pages, and after them all these ints */
     size_t bytes;                         /* of all that */
     void *own;                            /* what free gives back, or NULL */
 };
@@ -657,7 +661,7 @@ ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
-/* Adds rows behind those that are there; k and v are copied. The cost does not depend on how many
+/* Adds rows after those that are there; k and v are copied. The cost does not depend on how many
    are there.
    k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
    counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
@@ -671,7 +675,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
                                    const int *counts, ptrdiff_t row_stride);
 
 /* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
-   them inside). The rows a->k, a->v are added behind those in c; then row i of a->q attends to all
+   them inside). The rows a->k, a->v are added after those in c; then row i of a->q attends to all
    that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
    attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
@@ -807,6 +811,72 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
+/* The frequencies of a checkpoint, for attn_rope_table: what transformers calls inv_freq, rounded
+   to float as there. Without them long texts go wrong, and short ones look right. Made of integers
+   and doubles, without a library: the same bits everywhere. In quotation marks: the names in
+   config.json ("rope_parameters" or "rope_scaling"). With i = 0 .. rotary_dim/2 - 1:
+       DEFAULT       f[i] = base^(-2i/rotary_dim)
+       LINEAR        f[i] / factor
+       LLAMA3        with s = (original * f[i] / (2 pi) - low) / (high - low), held in 0..1:
+                     f[i] * (s + (1 - s) / factor)
+       YARN          the same with s = 1 - (i - first) / (last - first), held in 0..1; pair `first`
+                     makes `high` turns over `original` positions, pair `last` makes `low`
+       LONGROPE      f[i] / factors[i]
+       PROPORTIONAL  f[i] / factor for the first `rotated`/2 pairs, 0 for the others: they stay as
+                     they are. rotary_dim is the whole head_dim. NOT the rotation of the first
+                     `rotated` components, whose pairs are other ones                         */
+typedef enum attn_rope_kind {             /* "rope_type" */
+    ATTN_ROPE_DEFAULT, ATTN_ROPE_LINEAR, ATTN_ROPE_LLAMA3, ATTN_ROPE_YARN, ATTN_ROPE_LONGROPE,
+    ATTN_ROPE_PROPORTIONAL
+} attn_rope_kind;
+typedef struct attn_rope_freqs_args {     /* what its kind does not name is not looked at */
+    attn_rope_kind kind;                  /* 0: ATTN_ROPE_DEFAULT */
+    int rotary_dim;                       /* head_dim * "partial_rotary_factor", even; PROPORTIONAL:
+                                             head_dim */
+    double base;                          /* "rope_theta", as of attn_rope_table; 0: 10000 */
+    double factor;                        /* "factor", 1 .. 1e9; 0: 1. LONGROPE, and YARN where the
+                                             configuration has no factor of its own:
+                                             max_position_embeddings / original */
+    double low, high;                     /* LLAMA3: "low_freq_factor", "high_freq_factor"; 0: 1, 4.
+                                             YARN: "beta_slow", "beta_fast"; 0: 1, 32. low < high */
+    int original;                         /* LLAMA3, YARN, LONGROPE:
+                                             "original_max_position_embeddings", >= 2 */
+    int untruncated;                      /* YARN: 1: "truncate" is false: first and last are not
+                                             rounded to whole pairs (gpt-oss) */
+    double attention_factor;              /* YARN, LONGROPE: "attention_factor"; 0: by formula */
+    double mscale, mscale_all_dim;        /* YARN: "mscale", "mscale_all_dim"; they count if both
+                                             are given (DeepSeek) */
+    const float *factors;                 /* LONGROPE: [rotary_dim/2] "short_factor" up to
+                                             `original` positions, "long_factor" beyond; each
+                                             2^-15 .. 2^15 */
+    int rotated;                          /* PROPORTIONAL: head_dim * "partial_rotary_factor", even;
+                                             0: rotary_dim */
+} attn_rope_freqs_args;
+
+/* freqs      [rotary_dim/2]
+   attention  NULL, or out: the factor on all cosines and sines, 1 but for YARN and LONGROPE.
+              Whoever multiplies the table by it has what transformers does: scores times its
+              square, those of rotated components alone
+   Thread safe: writes these two alone and allocates nothing. Errors: NULL, SIZE (rotary_dim or
+   rotated odd or too large, original), OPTION (everything else), OVERLAP (freqs, attention,
+   factors), ALIGN. */
+ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a);
+
+/* A table whose rows have several positions: time, height and width of a picture's patch (M-RoPE).
+   Pair i of a row turns by its position on axis[i]: to[r] takes the columns of pair i from row
+   pos[r * axes + axis[i]] of a table of attn_rope_table. Rows of `to` are rows of a prompt: a layer
+   that has `to` as its rope_table finds them in order, or by rope_pos. Text has the same position
+   on all axes, and with that the row of the table itself.
+   to     [rows][rotary_dim]
+   pos    [rows][axes], each 0 .. positions - 1
+   axis   [rotary_dim/2], each 0 .. axes - 1. Qwen2-VL, "mrope_section" 16, 24, 24: sixteen 0, then
+          24 times 1, then 24 times 2. Qwen3-VL interleaves them: PORTING.md
+   Thread safe: writes `to` alone. Errors: NULL, SIZE (also: a position or an axis that is not
+   there), OVERFLOW, OVERLAP (of `to` with what is read), ALIGN. */
+ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
+                                       const int *axis, const float *table, int positions,
+                                       int rotary_dim);
+
 typedef struct attn_rope_args {
     float *x;                             /* [batch][n][heads][head_dim], or by layout and strides:
                                              rotated in place */
@@ -904,9 +974,9 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
 
 /* The five calls. They read the layer, the options and their sources, check everything before the
    first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
-   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows behind
-   q_lengths are zeros. Rows of x behind q_lengths, and of memory that are nobody's key, are not
-   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry behind
+   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows after
+   q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's key, are not
+   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry after
    the other from row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
@@ -969,7 +1039,7 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    the next one for some microseconds, then they sleep.
    Thread safe: several threads may use one pool at once; their jobs take turns.
    Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
-   one behind the other. So no two pools can wait for each other.
+   one after the other. So no two pools can wait for each other.
    Linux on a small virtual machine often wakes a thread on the processor of the one that wakes it,
    and then one processor does the work of two. So a pool of two keeps its worker off the caller's
    processor while it wakes it; where the worker may run is not changed beyond that, and what the
@@ -987,6 +1057,63 @@ ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; N
 ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
 #endif
 
+/* ---- VERSIONS -----------------------------------------------------------------------------------
+   ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
+   ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it:
+   where variadic macros are known, these calls do. Bindings to other languages call it once, with
+   ATTN_VERSION of the header they mirror and the sum of the sizes of their own structs. Thread
+   safe. */
+ATTNDEF attn_status attn_check_header(int version, size_t sizes);
+#define ATTN_SIZES                                                                        \
+    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv) +     \
+     sizeof(attn_linear_args) + sizeof(attn_linear) + sizeof(attn_rope_args) +            \
+     sizeof(attn_mha_args) + sizeof(attn_mha) + sizeof(attn_mha_opts))
+#if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
+    (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
+#define attn_sdpa(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
+#define attn_self_step(...)   (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
+#define attn_rope(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
+/* Is it another one? Then what was to be made is zeros. */
+static inline int attn__header(void *made, size_t size)
+{
+    char *const bytes = (char *)made;
+    if (attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK) return 0;
+    while (made && size > 0) bytes[--size] = 0;
+    return 1;
+}
+static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
+{
+    return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
+}
+static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
+{
+    return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
+}
+static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *a)
+{
+    return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
+}
+#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
+#define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
+#define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
+/* Made here: an implementation whose struct is larger would write behind this one. */
+#define attn_args_for(...)    attn__args_here(__VA_ARGS__)
+static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
+{
+#ifdef __cplusplus
+    attn_args a = {};
+#else
+    attn_args a = { 0 };
+#endif
+    a.batch = batch;
+    a.n_q = n_q;
+    a.n_k = n_k;
+    a.heads = heads;
+    a.head_dim = head_dim;
+    return a;
+}
+#endif
+
 #ifdef __cplusplus
 }
 #endif
@@ -1002,6 +1129,15 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
+
+/* where the declarations were included before, without the implementation */
+#undef attn_sdpa
+#undef attn_self_step
+#undef attn_rope
+#undef attn_kv_init
+#undef attn_linear_init
+#undef attn_mha_init
+#undef attn_args_for
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
@@ -1152,17 +1288,59 @@ typedef struct attn__entry {
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* How a cache lies in memory: pages, and behind them the ints that say whose they are. A page is a
+/* How each storage lays out a row of values: in blocks, each a scale, if the format has one, and a
+   cell for each value. A new storage begins with a line here (section 3 says what the bits
+   mean, section 12 what the kernels do with them). Places are counted in cells. */
+typedef struct attn__format {
+    size_t cell;                          /* bytes */
+    size_t block, scale;                  /* values of a block; cells of its scale, 0: none */
+} attn__format;
+static const attn__format attn__formats[] = {
+    { sizeof(float), 1, 0 }, { sizeof(unsigned short), 1, 0 }, { sizeof(unsigned short), 1, 0 }
+};
+enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
+
+/* Bytes of a cell. */
+ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__formats[storage].cell; }
+
+/* Cells of the first n values of a row, and bytes of them; n of an int always fits. */
+ATTN__INLINE size_t attn__cells(size_t n, attn_storage storage)
+{
+    const attn__format *f = attn__formats + storage;
+    return f->scale ? n + (n + f->block - 1) / f->block * f->scale : n;
+}
+
+ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
+{
+    return attn__cells(n, storage) * attn__cell(storage);
+}
+
+/* The address of a cell. */
+ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t cell, attn_storage storage)
+{
+    return (const char *)p + cell * (ptrdiff_t)attn__cell(storage);
+}
+
+/* The cell of value i of a row that lies by itself (lane -1), or as a lane of a panel: 16 rows side
+   by side, of each block 16 scales and then 16 cells for each value. *scale: the cell of its
+   scale. A panel takes as many bytes as its rows. */
+ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size_t *scale)
+{
+    const attn__format *f = attn__formats + storage;
+    const size_t rows = lane < 0 ? 1 : ATTN__PANEL, first = lane < 0 ? 0 : (size_t)lane;
+    const size_t begin = i / f->block * (f->block + f->scale) * rows;
+    *scale = begin + first * f->scale;
+    return begin + (f->scale + i % f->block) * rows + first;
+}
+
+/* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
    chunk of one entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read from end
-   to end. Head g has its K at g * page_keys * head_dim, and from page_v on its V at
-   g * page_keys * v_width (v_width: v_head_dim rounded up to 16). Inside
-       key j, component c of K   (j/16)*16*head_dim + c*16 + j%16  in a finished panel,
-                                 j*head_dim + c                    in one that still grows
-       key j, column x of V      j*v_width + x
-   A panel that grows holds rows, because a row is a few cache lines, and its components one by one
-   are each a line of their own. When its 16th key arrives it is turned into place. V stays rows: a
-   few queries read them as they are, and many pack a chunk for all of them. Columns v_head_dim ..
-   v_width - 1 are zeros. */
+   to end. Each head has page_keys rows of K, head_dim values long, and as many of V, v_width long
+   (v_head_dim rounded up to 16). Keys are lanes of finished panels; those of one that still grows
+   are rows, because a row is a few cache lines, and its components one by one are each a line of
+   their own. When its 16th key arrives it is turned into place. V stays rows: a few queries read
+   them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
+   zeros. */
 enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once */
 
 /* The page that holds a key which is there. */
@@ -1173,54 +1351,47 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-/* Bytes of a value. */
-ATTN__INLINE size_t attn__stored_size(attn_storage storage)
+/* Bytes of a row of K, and of V. */
+ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
 {
-    return storage == ATTN_F32 ? sizeof(float) : sizeof(unsigned short);
+    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.storage);
 }
 
-/* The address of value number i. */
-ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
+ATTN__INLINE size_t attn__kv_v_row(const attn_kv *c)
 {
-    return (const char *)p + i * (ptrdiff_t)attn__stored_size(storage);
+    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.storage);
 }
 
-/* Value number i of a page. */
+/* Byte number i of a page. */
 ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
 {
-    return (char *)c->memory
-         + ((size_t)page * c->page_size + i) * attn__stored_size(c->shape.storage);
+    return (char *)c->memory + (size_t)page * c->page_size + i;
 }
 
 /* K, and V, of one head. */
 ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 {
-    return attn__page_at(c, page,
-                         (size_t)head * (size_t)c->page_keys * (size_t)c->shape.head_dim);
+    return attn__page_at(c, page, (size_t)head * (size_t)c->page_keys * attn__kv_k_row(c));
 }
 
 ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
 {
-    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
-    return attn__page_at(c, page, c->page_v + (size_t)head * (size_t)c->page_keys * v_width);
+    return attn__page_at(c, page,
+                         c->page_v + (size_t)head * (size_t)c->page_keys * attn__kv_v_row(c));
 }
 
-/* Component 0 of key j of a page, and the values from component to component. */
-ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, ptrdiff_t *step)
+/* Key j of a page, as attn__cell_of counts its cells: its row and lane -1, or its panel. */
+ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, int *lane)
 {
-    const size_t head_dim = (size_t)c->shape.head_dim;
-    const size_t k = (size_t)head * (size_t)c->page_keys * head_dim;
-    *step = j < c->finished[page] ? 16 : 1;
-    if (*step == 1) return attn__page_at(c, page, k + (size_t)j * head_dim);
-    return attn__page_at(c, page, k + (size_t)(j - j % 16) * head_dim + (size_t)(j % 16));
+    const int first = j < c->finished[page] ? j - j % ATTN__PANEL : j;
+    *lane = j < c->finished[page] ? j % ATTN__PANEL : -1;
+    return (char *)attn__page_k(c, page, head) + (size_t)first * attn__kv_k_row(c);
 }
 
-/* The value of key j. */
+/* The value of key j: a row. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    const size_t v_width = attn__up((size_t)c->shape.v_head_dim, 16);
-    return attn__page_at(c, page, c->page_v + ((size_t)head * (size_t)c->page_keys + (size_t)j)
-                         * v_width);
+    return (char *)attn__page_v(c, page, head) + (size_t)j * attn__kv_v_row(c);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1230,7 +1401,7 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
-    const void *b;                        /* right-hand panels; values from step to step, panel
+    const void *b;                        /* right-hand panels; cells from step to step, panel
                                              to panel */
     ptrdiff_t b_step, b_panel;
     attn_storage stored;                  /* of the values of b */
@@ -1267,7 +1438,7 @@ typedef struct attn__row {
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
-/* The run of panels in the set that comes next behind key *hi: keys *lo .. *hi-1. 0: none is
+/* The run of panels in the set that comes next after key *hi: keys *lo .. *hi-1. 0: none is
    left. */
 static int attn__next_run(unsigned panels, int *lo, int *hi)
 {
@@ -1331,7 +1502,7 @@ typedef struct attn__kernels {
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
     /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart);
-       `more` keys stand behind them */
+       `more` keys stand after them */
     void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
                    ptrdiff_t b_head, ptrdiff_t c_head);
     /* the same against the n keys key[0] < key[1] < ... alone */
@@ -1346,7 +1517,7 @@ typedef struct attn__kernels {
        step[0] < step[1] < ... are asked for (step NULL: all) */
     void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
     /* which of the first n keys of the chunk do mask, bias and keep of a row leave visible? Nothing
-       behind cell n - 1 is read */
+       after cell n - 1 is read */
     void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
@@ -1361,8 +1532,8 @@ typedef struct attn__kernels {
     /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
     void (*weigh)(float *w, int n, float M, float L);
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
-    void (*narrow)(unsigned short *to, const float *from, size_t n, attn_storage storage);
-    void (*widen)(float *to, const unsigned short *from, size_t n, attn_storage storage);
+    void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
+    void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1578,25 +1749,27 @@ static float attn__widen_one(unsigned h, attn_storage storage)
                        (size > 0x7c00u ? 0x400000u : 0));
 }
 
-/* Value number i of an array that is stored so. */
-ATTN__INLINE float attn__stored(const void *p, ptrdiff_t i, attn_storage storage)
+/* Value i of a row that is stored at p, or of that lane of a panel. */
+ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
-    if (storage == ATTN_F32) return ((const float *)p)[i];
-    return attn__widen_one(((const unsigned short *)p)[i], storage);
+    size_t scale;
+    const size_t cell = attn__cell_of(i, lane, storage, &scale);
+    if (storage == ATTN_F32) return ((const float *)p)[cell];
+    return attn__widen_one(((const unsigned short *)p)[cell], storage);
 }
 
-static void attn__narrow_scalar(unsigned short *to, const float *from, size_t n,
-                                attn_storage storage)
+/* n values of a row, to a format and back. */
+static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_storage storage)
 {
+    unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    for (i = 0; i < n; i++) to[i] = attn__narrow_one(from[i], storage);
+    for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
-static void attn__widen_scalar(float *to, const unsigned short *from, size_t n,
-                               attn_storage storage)
+static void attn__widen_scalar(float *to, const void *from, size_t n, attn_storage storage)
 {
     size_t i;
-    for (i = 0; i < n; i++) to[i] = attn__widen_one(from[i], storage);
+    for (i = 0; i < n; i++) to[i] = attn__stored(from, -1, i, storage);
 }
 
 /* ---- one row of attention -------------------------------------------------------------------- */
@@ -1642,14 +1815,13 @@ ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
 
-/* Component 0 of a key of K/V head g, and the floats from component to component. Keys count from
-   the first one that exists. */
+/* A key of K/V head g: its row, or its panel and lane. Keys count from the first that exists. */
 ATTN__INLINE const void *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
-                                   int g, int key, ptrdiff_t *step)
+                                   int g, int key, int *lane)
 {
     if (a->kv)
-        return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, step);
-    *step = 1;
+        return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, lane);
+    *lane = -1;
     return e->k + g * s->k[2] + (e->start + key) * s->k[1];
 }
 
@@ -1698,14 +1870,13 @@ static int attn__scalar_sees(const attn__query *r, int key)
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
-    ptrdiff_t step;
-    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &step);
+    int lane, c;
+    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &lane);
     const attn_storage stored = attn__keys_stored(a);
     float t = 0.0f;
-    int c;
     /* q is scaled with a rounding of its own: kernels do that once for all keys. */
     for (c = 0; c < r->s->head_dim; c++)
-        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, c * step, stored), t);
+        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, lane, (size_t)c, stored), t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
@@ -1746,7 +1917,7 @@ static void attn__scalar_fold(const attn__query *r, float m, float l, const int 
         float o = 0.0f;
         for (j = 0; j < n; j++)
             o = attn__fma(p[j], attn__stored(attn__value(r->a, r->s, r->e, r->h / r->s->group,
-                                                         key[j]), x, stored), o);
+                                                         key[j]), -1, (size_t)x, stored), o);
         out[x] = attn__fma(out[x], a, o * b);
     }
 }
@@ -1795,7 +1966,7 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
 }
 
 /* The state of a row as a call takes it over: M, L and, in out, O. Returns 1 when the row has seen
-   keys; else nothing behind `seen` is read. NULL: from nothing. */
+   keys; else nothing after `seen` is read. NULL: from nothing. */
 static int attn__carry_get(const float *state, float *M, float *L, float *out, int v_head_dim)
 {
     const int seen = state && state[2] != 0.0f;
@@ -2309,9 +2480,10 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "two settings exclude each other", "an output overlaps another argument",
         "a size does not fit the address space", "the memory given is too small", "out of memory",
         "the backend is not usable on this machine", "the cache is full",
-        "a pointer is not aligned to its type", "the bytes are not a saved entry"
+        "a pointer is not aligned to its type", "the bytes are not a saved entry",
+        "the caller was compiled with another attn.h than the implementation"
     };
-    return s <= ATTN_OK && s >= ATTN_E_BYTES ? names[-(int)s] : "unknown status";
+    return s <= ATTN_OK && s >= ATTN_E_VERSION ? names[-(int)s] : "unknown status";
 }
 
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
@@ -2440,6 +2612,17 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     return status;
 }
 
+ATTNDEF attn_status attn_check_header(int version, size_t sizes)
+{
+    attn__why why;
+    if (version / 100 == ATTN_VERSION / 100 && sizes == ATTN_SIZES) return ATTN_OK;
+    attn__why_open(&why, "attn_check_header", NULL);
+    attn__say(&why, "the caller's attn.h is version # with structs of # bytes, ", "", version,
+              (long long)sizes, 0);
+    return attn__fail(&why, ATTN_E_VERSION, "the implementation is version # with #: compile both "
+                      "with the same attn.h", "", ATTN_VERSION, (long long)ATTN_SIZES, 0);
+}
+
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
 /* No object is larger; differences of addresses inside one, and sums of two of them, fit their
    types. */
@@ -2480,7 +2663,7 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
 /* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
-   that will stand behind those of kv (attn_self_step), or states without queries and keys
+   that will stand after those of kv (attn_self_step), or states without queries and keys
    (attn_fold, attn_finish). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
@@ -2489,6 +2672,11 @@ ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, in
 {
     if (value >= 0 && value <= last) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
+}
+
+static attn_status attn__check_storage(attn__why *why, const char *name, attn_storage storage)
+{
+    return attn__check_option(why, name, (int)storage, (int)ATTN__FORMATS - 1);
 }
 
 /* Refuses a float: "name is x but ..." */
@@ -2662,16 +2850,27 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
                       (long long)behind, (long long)align, 0);
 }
 
+/* The pointers of attn_args to floats and ints, each once: X(member, its name in sentences, bytes).
+   Alignment, and for those that are arrays overlap, are made of these lists. */
+#define ATTN__TENSORS(X) \
+    X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0) X(mask, "mask", 0) X(bias, "bias", 0) \
+    X(weights, "weights", 0) X(lse, "lse", 0) X(carry_in, "carry_in", 0) \
+    X(carry_out, "carry_out", 0)
+#define ATTN__ARRAYS(X) \
+    X(alibi_slopes, "alibi_slopes", heads) X(sinks, "sinks", heads) \
+    X(q_pos_each, "q_pos_each", ints) X(q_lengths, attn__word(why->lengths, "q_lengths"), ints) \
+    X(k_lengths, attn__word(why->lengths, "k_lengths"), ints) X(k_starts, "k_starts", ints) \
+    X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
+    X(k_map, "k_map", ints)
+#define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
+#define ATTN__NAMED(member, name, bytes) { name, a->member },
+#define ATTN__NOTED(member, name, bytes) attn__span_add(all, name, a->member, bytes);
+
 /* Which pointer is not aligned? */
 static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 {
     const struct { const char *name; const void *at; } pointer[] = {
-        { "out", a->out }, { "q", a->q }, { "k", a->k }, { "v", a->v }, { "mask", a->mask },
-        { "bias", a->bias }, { "alibi_slopes", a->alibi_slopes }, { "sinks", a->sinks },
-        { "weights", a->weights }, { "lse", a->lse }, { "q_pos_each", a->q_pos_each },
-        { attn__word(why->lengths, "q_lengths"), a->q_lengths },
-        { attn__word(why->lengths, "k_lengths"), a->k_lengths }, { "k_starts", a->k_starts },
-        { "q_cum", a->q_cum }, { "k_cum", a->k_cum }, { "k_map", a->k_map }
+        ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED) { "", NULL }
     };
     attn_status status = ATTN_OK;
     int i;
@@ -2684,12 +2883,7 @@ static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
 /* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = (size_t)a->out | (size_t)a->q | (size_t)a->k | (size_t)a->v |
-                         (size_t)a->mask | (size_t)a->bias | (size_t)a->alibi_slopes |
-                         (size_t)a->sinks | (size_t)a->weights | (size_t)a->lse |
-                         (size_t)a->q_pos_each | (size_t)a->q_lengths | (size_t)a->k_lengths |
-                         (size_t)a->k_starts | (size_t)a->q_cum | (size_t)a->k_cum |
-                         (size_t)a->k_map;
+    const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
     if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
         return attn__find_unaligned(a, why);
     return ATTN_OK;
@@ -2759,7 +2953,7 @@ static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn
                       attn__word(why->n, "n_k"), keys, 0, 0);
 }
 
-/* The lengths, start and K/V entry of entry b. *end: the index behind its last key */
+/* The lengths, start and K/V entry of entry b. *end: the index after its last key */
 static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
                                      attn__why *why)
 {
@@ -3027,7 +3221,7 @@ static int attn__columns(const attn__span *x, const attn__span *y)
     return 0;
 }
 
-/* Every output against the outputs behind it and all inputs. Inputs may share memory as they
+/* Every output against the outputs after it and all inputs. Inputs may share memory as they
    like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
@@ -3100,10 +3294,6 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
     size_t bytes;
     if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
     if ((status = attn__carry_conflicts(a, why)) != ATTN_OK) return status;
-    if (contents &&
-        ((status = attn__check_align(why, "carry_in", a->carry_in, ATTN__CELL_ALIGN)) != ATTN_OK ||
-         (status = attn__check_align(why, "carry_out", a->carry_out, ATTN__CELL_ALIGN)) != ATTN_OK))
-        return status;
     if (attn__carry_bytes(s, &bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
@@ -3157,15 +3347,7 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
         (void)attn__carry_bytes(s, &bytes);
         attn__span_add(all, "carry_in", a->carry_in, bytes);
     }
-    attn__span_add(all, "alibi_slopes", a->alibi_slopes, heads);
-    attn__span_add(all, "sinks", a->sinks, heads);
-    attn__span_add(all, "q_pos_each", a->q_pos_each, ints);
-    attn__span_add(all, attn__word(why->lengths, "q_lengths"), a->q_lengths, ints);
-    attn__span_add(all, attn__word(why->lengths, "k_lengths"), a->k_lengths, ints);
-    attn__span_add(all, "k_starts", a->k_starts, ints);
-    attn__span_add(all, "q_cum", a->q_cum, ints + sizeof(int));
-    attn__span_add(all, "k_cum", a->k_cum, ints + sizeof(int));
-    attn__span_add(all, "k_map", a->k_map, ints);
+    if (0 ATTN__ARRAYS(ATTN__ADDRESS)) { ATTN__ARRAYS(ATTN__NOTED) }
 }
 
 /* mask, keep and bias, each in its tensor[i] when it is there. */
@@ -3643,7 +3825,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
         (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
         return status;
-    /* All ids are looked at before one length is written. A token behind a pad would be lost. */
+    /* All ids are looked at before one length is written. A token after a pad would be lost. */
     for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
             const int *id = ids + (ptrdiff_t)b * n + j;
@@ -3886,7 +4068,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  *
  * Section 2 says how a page lies in memory (attn__kv_page and its neighbours). Every entry has a
  * row of the table: its pages in the order of their keys. A page is written by an entry that holds
- * it alone; who shares one copies it first. What is behind the keys of an entry is never read, so
+ * it alone; who shares one copies it first. What is after the keys of an entry is never read, so
  * taking keys back, forgetting and sharing only move numbers.
  * ============================================================================================== */
 
@@ -3938,6 +4120,14 @@ static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
                       "address space", "", a->head_dim, a->v_head_dim, 0);
 }
 
+/* Bytes of K, or of V, of a page: rows of n values. 1 when they do not fit. */
+static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, size_t *bytes)
+{
+    return attn__mul(attn__cells(n, s->storage), attn__cell(s->storage), bytes) ||
+           attn__mul(*bytes, (size_t)page_keys, bytes) ||
+           attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
+}
+
 /* Fills in the sizes of a cache of this shape, up to its bytes; nothing else of *c. */
 static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
 {
@@ -3948,13 +4138,10 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     };
     const attn_status status = attn__check_all(why, size, 6);
     size_t v, ints, lists;
-    int v_width;
     if (status != ATTN_OK) return status;
-    if (attn__check_option(why, "storage", (int)a->storage, ATTN_BF16) != ATTN_OK)
-        return ATTN_E_OPTION;
+    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK) return ATTN_E_OPTION;
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
-    v_width = (int)attn__up((size_t)s->v_head_dim, ATTN__PANEL);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
@@ -3962,10 +4149,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__bytes(&c->page_v, s->kv_heads, c->page_keys, s->head_dim, 1, 1) ||
-        attn__bytes(&v, s->kv_heads, c->page_keys, v_width, 1, 1) ||
-        attn__mul(c->page_v + v, attn__stored_size(s->storage), &c->bytes) ||
-        attn__mul(c->bytes, (size_t)s->pages, &c->bytes))
+    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, &c->page_v) ||
+        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), &v) ||
+        attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_size = c->page_v + v;
     /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
@@ -4068,9 +4254,7 @@ static int attn__kv_last(const attn_kv *c, int b)
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t cell = attn__stored_size(c->shape.storage);
-    const size_t k = (size_t)whole * (size_t)c->shape.head_dim * cell;
-    const size_t v = (size_t)keys * attn__up((size_t)c->shape.v_head_dim, 16) * cell;
+    const size_t k = (size_t)whole * attn__kv_k_row(c), v = (size_t)keys * attn__kv_v_row(c);
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
@@ -4134,18 +4318,18 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* n floats are stored from value number i on. */
-static void attn__stored_put(void *p, ptrdiff_t i, const float *from, int n, attn_storage storage)
+/* n floats are stored as a row. */
+static void attn__put_row(void *row, const float *from, int n, attn_storage storage)
 {
-    if (storage == ATTN_F32) memcpy((float *)p + i, from, (size_t)n * sizeof(float));
-    else attn__table(ATTN_AUTO)->narrow((unsigned short *)p + i, from, (size_t)n, storage);
+    if (storage == ATTN_F32) memcpy(row, from, (size_t)n * sizeof(float));
+    else attn__table(ATTN_AUTO)->narrow(row, from, (size_t)n, storage);
 }
 
 /* Components of a panel that are turned at once: their rows take 4 KB of stack. */
 enum { ATTN__TURNED = 64 };
 
-/* The 16 rows of a panel lie one behind the other, `slices` slices of `bytes` bytes each. The first
-   slices of all rows move to the front, the second ones behind them, and so on. In place: along
+/* The 16 rows of a panel lie one after the other, `slices` slices of `bytes` bytes each. The first
+   slices of all rows move to the front, the second ones after them, and so on. In place: along
    each cycle of moves, from its lowest number on. */
 static ATTN__NOINLINE void attn__panel_slices(char *panel, int slices, size_t bytes)
 {
@@ -4169,7 +4353,7 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
     float rows[(int)ATTN__PANEL * (int)ATTN__TURNED];
     unsigned short *to = (unsigned short *)panel;
     int i, j;
-    memcpy(rows, panel, (size_t)n * ATTN__PANEL * attn__stored_size(storage));
+    memcpy(rows, panel, (size_t)n * ATTN__PANEL * attn__cell(storage));
     if (storage == ATTN_F32) {  /* packing moves floats: the same bits on all backends */
         attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, n, ATTN__PANEL, n);
         return;
@@ -4184,7 +4368,7 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
    for. */
 static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn_storage storage)
 {
-    const size_t cell = attn__stored_size(storage);
+    const size_t cell = attn__cell(storage);
     int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
     while (head_dim % slices) slices++;
     n = head_dim / slices;
@@ -4194,7 +4378,7 @@ static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
-   Panels behind the one that is written to first begin anew, whatever was in them. */
+   Panels after the one that is written to first begin anew, whatever was in them. */
 static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 {
     const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
@@ -4208,11 +4392,12 @@ static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
                                 attn_storage storage)
 {
-    ptrdiff_t i;                          /* i * ATTN__PANEL may leave an int */
-    if (lane == 0)                        /* lanes without a key are computed, too */
-        memset(panel, 0, (size_t)head_dim * ATTN__PANEL * attn__stored_size(storage));
-    for (i = 0; i < head_dim; i++)
-        attn__stored_put(panel, i * ATTN__PANEL + lane, k + i, 1, storage);
+    const size_t cell = attn__cell(storage), step = ATTN__PANEL * cell;
+    char *to = (char *)panel + (size_t)lane * cell;
+    int i;
+    if (lane == 0)                        /* zero the unused lanes: kernels read them */
+        memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
+    for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
 }
 
 /* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
@@ -4225,18 +4410,17 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     void *to = attn__page_k(c, page, head);
     for (; n > 0; n--, at++, k += row) {
         const int lane = at % ATTN__PANEL;
-        void *panel = (char *)to + (size_t)(at - lane) * (size_t)head_dim
-                    * attn__stored_size(storage);
+        char *panel = (char *)to + (size_t)(at - lane) * attn__kv_k_row(c);
         if (lane == 0 && n >= ATTN__PANEL && storage == ATTN_F32) {
             const int more = n / ATTN__PANEL * ATTN__PANEL - 1;    /* and this one */
-            attn__table(ATTN_AUTO)->pack_k((float *)panel, k, row, more + 1, head_dim);
+            attn__table(ATTN_AUTO)->pack_k((float *)(void *)panel, k, row, more + 1, head_dim);
             n -= more;
             at += more;
             k += more * row;
         } else if (wide || at < lanes) {      /* the panel is finished: it has been cut */
             attn__page_put_lane(panel, lane, k, head_dim, storage);
         } else {
-            attn__stored_put(panel, (ptrdiff_t)lane * head_dim, k, head_dim, storage);
+            attn__put_row(panel + (size_t)lane * attn__kv_k_row(c), k, head_dim, storage);
             if (lane == ATTN__PANEL - 1) attn__panel_transpose(panel, head_dim, storage);
         }
     }
@@ -4247,11 +4431,11 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
                                   ptrdiff_t row, int n, int at)
 {
     const int v_head_dim = c->shape.v_head_dim;
-    const size_t cell = attn__stored_size(c->shape.storage);
-    const size_t used = (size_t)v_head_dim * cell, all = attn__up((size_t)v_head_dim, 16) * cell;
+    const attn_storage storage = c->shape.storage;
+    const size_t used = attn__row_bytes((size_t)v_head_dim, storage), all = attn__kv_v_row(c);
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
-        attn__stored_put(to, 0, v, v_head_dim, c->shape.storage);
+        attn__put_row(to, v, v_head_dim, storage);
         memset(to + used, 0, all - used);
     }
 }
@@ -4392,7 +4576,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 
 /* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------ */
 
-/* Can entry b, called by the name it has in the call, end behind its first `length` keys? */
+/* Can entry b, called by the name it has in the call, end after its first `length` keys? */
 static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
 {
     const int *gap = c->gaps + 2 * (ptrdiff_t)b;
@@ -4405,7 +4589,7 @@ static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, i
                       b);
 }
 
-/* Ends it there: pages behind are dropped. */
+/* Ends it there: later pages are dropped. */
 static void attn__kv_cut(attn_kv *c, int b, int length)
 {
     int *gap = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
@@ -4576,11 +4760,13 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
     const int page = attn__kv_page(c, b, key), j = key % ATTN__CHUNK;
     int head, i;
     for (head = 0; head < s->kv_heads; head++) {
-        ptrdiff_t step;
-        const void *from = attn__page_key(c, page, head, j, &step);
-        for (i = 0; k && i < s->head_dim; i++) *k++ = attn__stored(from, i * step, s->storage);
+        int lane;
+        const void *from = attn__page_key(c, page, head, j, &lane);
+        for (i = 0; k && i < s->head_dim; i++)
+            *k++ = attn__stored(from, lane, (size_t)i, s->storage);
         from = attn__page_value(c, page, head, j);
-        for (i = 0; v && i < s->v_head_dim; i++) *v++ = attn__stored(from, i, s->storage);
+        for (i = 0; v && i < s->v_head_dim; i++)
+            *v++ = attn__stored(from, -1, (size_t)i, s->storage);
     }
 }
 
@@ -4675,8 +4861,8 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 /* Bytes of one key with its value, all heads. */
 static size_t attn__saved_row(const attn_kv *c)
 {
-    return (size_t)c->shape.kv_heads * ((size_t)c->shape.head_dim + (size_t)c->shape.v_head_dim)
-         * attn__stored_size(c->shape.storage);
+    return (size_t)c->shape.kv_heads * (attn__kv_k_row(c) +
+           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.storage));
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
@@ -4694,23 +4880,42 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* n values of a row, `step` apart, to bytes or from them. Returns the bytes behind. */
-static size_t attn__saved_values(void *row, ptrdiff_t step, int n, attn_storage storage,
+/* A number of 4 or 2 bytes in the order of the machine, to bytes or from them. Returns where
+   they end. */
+static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
+                                 const unsigned char *load, size_t at)
+{
+    float wide;
+    unsigned short narrow;
+    if (size == sizeof wide) {
+        if (save) {
+            memcpy(&wide, p, sizeof wide);
+            attn__put_word(save + at, attn__bits(wide));
+        } else {
+            wide = attn__float(attn__get_word(load + at));
+            memcpy(p, &wide, sizeof wide);
+        }
+    } else if (save) {
+        memcpy(&narrow, p, sizeof narrow);
+        save[at] = (unsigned char)(narrow & 255u);
+        save[at + 1] = (unsigned char)(narrow >> 8);
+    } else {
+        narrow = (unsigned short)(load[at] | load[at + 1] << 8);
+        memcpy(p, &narrow, sizeof narrow);
+    }
+    return at + size;
+}
+
+/* n values of a row, or of that lane of a panel: as a row by itself has them. */
+static size_t attn__saved_values(void *row, int lane, int n, attn_storage storage,
                                  unsigned char *save, const unsigned char *load, size_t at)
 {
-    const size_t size = attn__stored_size(storage);
-    float *wide = (float *)row;
-    unsigned short *narrow = (unsigned short *)row;
-    ptrdiff_t i;
-    for (i = 0; i < n; i++, at += size) {
-        if (storage == ATTN_F32 && save) attn__put_word(save + at, attn__bits(wide[i * step]));
-        else if (storage == ATTN_F32) wide[i * step] = attn__float(attn__get_word(load + at));
-        else if (save) {
-            save[at] = (unsigned char)(narrow[i * step] & 255u);
-            save[at + 1] = (unsigned char)(narrow[i * step] >> 8);
-        } else {
-            narrow[i * step] = (unsigned short)(load[at] | load[at + 1] << 8);
-        }
+    const size_t size = attn__cell(storage);
+    int i;
+    for (i = 0; i < n; i++) {
+        size_t scale;
+        const size_t cell = attn__cell_of((size_t)i, lane, storage, &scale);
+        at = attn__saved_number((char *)row + cell * size, size, save, load, at);
     }
     return at;
 }
@@ -4720,16 +4925,15 @@ static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned ch
                                const unsigned char *load, size_t at)
 {
     const attn_kv_args *s = &c->shape;
-    ptrdiff_t step;
-    int j, head;
+    int j, head, lane;
     for (j = 0; j < keys; j++) {
         for (head = 0; head < s->kv_heads; head++) {
-            void *k = attn__page_key(c, page, head, j, &step);
-            at = attn__saved_values(k, step, s->head_dim, s->storage, save, load, at);
+            void *k = attn__page_key(c, page, head, j, &lane);
+            at = attn__saved_values(k, lane, s->head_dim, s->storage, save, load, at);
         }
         for (head = 0; head < s->kv_heads; head++) {
             void *v = attn__page_value(c, page, head, j);
-            at = attn__saved_values(v, 1, s->v_head_dim, s->storage, save, load, at);
+            at = attn__saved_values(v, -1, s->v_head_dim, s->storage, save, load, at);
         }
     }
     return at;
@@ -4831,7 +5035,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__why why;
     attn_status status;
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
-    size_t at = ATTN__SAVED_HEADER, cell;
+    size_t at = ATTN__SAVED_HEADER;
     int keys, i, head;
     attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
     if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
@@ -4841,7 +5045,6 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, size)) != ATTN_OK ||
         (status = attn__check_saved(&why, c, from, size, saved)) != ATTN_OK)
         return status;
-    cell = attn__stored_size(c->shape.storage);
     keys = (int)(saved[0] - (saved[2] - saved[1]));
     if ((status = attn__check_load(&why, c, entry, keys)) != ATTN_OK) return status;
     attn__kv_cut(c, entry, 0);
@@ -4852,10 +5055,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         c->finished[page] = attn__page_finished(c, page, 0, n);
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
-            memset(attn__page_k(c, page, head), 0, attn__up((size_t)n, ATTN__PANEL)
-                   * (size_t)c->shape.head_dim * cell);
-            memset(attn__page_v(c, page, head), 0, attn__up((size_t)c->shape.v_head_dim, 16)
-                   * (size_t)c->page_keys * cell);
+            memset(attn__page_k(c, page, head), 0,
+                   attn__up((size_t)n, ATTN__PANEL) * attn__kv_k_row(c));
+            memset(attn__page_v(c, page, head), 0, (size_t)c->page_keys * attn__kv_v_row(c));
         }
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
@@ -4936,7 +5138,7 @@ enum {
    q' and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand behind it,
+/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand after it,
    [rows][v_width]. */
 typedef struct attn__chunk_state {
     float m[ATTN__SPLIT_ROWS], l[ATTN__SPLIT_ROWS];
@@ -4991,7 +5193,7 @@ typedef struct attn__cut {
                                              slices, or runs of panels */
     size_t band, view;                    /* the attn__band and the attn__chunk_view of the block */
     size_t growing;                       /* of a cache: the K panel that still grows, packed; with
-                                             16 bits behind it as rows of floats */
+                                             16 bits after it as rows of floats */
     size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
@@ -5065,7 +5267,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
-    /* thin: the columns behind the last whole panel are packed; thick: all of V */
+    /* thin: the columns after the last whole panel are packed; thick: all of V */
     if (!thin || (!a->kv && s->v_head_dim % 16))
         cut->v = attn__reserve(&at, kv_heads, cut->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
@@ -5293,8 +5495,7 @@ typedef struct attn__work {
     float *slots, *states;                /* workspace; states: of split blocks */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
-    int splits;                           /* of attn__item_states: items that share the chunks of a
-                                             block */
+    int splits;                           /* items that share the chunks of a block */
 } attn__work;
 
 /* A block that a task works on: which rows it has, and its parts of the slot. */
@@ -5450,7 +5651,7 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->kv_head = item / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
-       the gaps. The same item writes the padding behind them. */
+       the gaps. The same item writes the padding after them. */
     later = item % blocks;
     block->first = (blocks - 1 - later) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
@@ -5580,7 +5781,6 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
         e = attn__reader(block, b, &room);
         w->kernels->scale(block->q + r * plan->q_row, plan->q_row, e->q + h * s->q[2] + i * s->q[1],
                           s->q[axis], n, s->head_dim, s->scale);
-        for (i = 0; i < n; i++) block->seen[r + i] = 0;
     }
     attn__block_ranges(block);
     return block->rows;
@@ -5613,6 +5813,7 @@ static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
     int r;
+    memset(block->seen, 0, (size_t)block->rows * sizeof(int));
     for (r = 0; r < block->rows + ATTN__PANEL; r++) {
         block->M[r] = -attn__inf();
         block->L[r] = 0.0f;
@@ -5628,7 +5829,7 @@ typedef struct attn__kv_source {
     attn_storage stored;                  /* of K and V */
     const void *k;                        /* panels of K, or the chunk's first row where it lies */
     const void *v;                        /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns behind its last whole panel,
+    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
                                              packed */
     int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
     ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
@@ -5761,7 +5962,7 @@ typedef struct attn__visibility {
                                              hides more by position */
 } attn__visibility;
 
-/* Keep bytes of rows first .. last-1 of a K/V head, one behind the other in a group of one: a key
+/* Keep bytes of rows first .. last-1 of a K/V head, one after the other in a group of one: a key
    that one of them keeps. Returns 0 where they keep none. */
 static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
@@ -5991,7 +6192,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const size_t head_dim = (size_t)block->w->s->head_dim;
     const size_t v_width = (size_t)block->w->plan->v_width;
     const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
-    /* Panels whole; behind them stand the rows of one that grows. */
+    /* Panels whole; after them stand the rows of one that grows. */
     const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
                     : attn__up((size_t)view->score_hi, 16);
     int local;
@@ -5999,9 +6200,10 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->cut->k_head;
         float *v = block->v_rows + (size_t)local * ATTN__CHUNK * v_width;
-        kernels->widen(k + lo * head_dim, (const unsigned short *)source->k + lo * head_dim,
+        kernels->widen(k + lo * head_dim, attn__stored_at(source->k, (ptrdiff_t)(lo * head_dim),
+                                                          source->stored),
                        (hi - lo) * head_dim, source->stored);
-        kernels->widen(v + v_lo, (const unsigned short *)source->v + v_lo,
+        kernels->widen(v + v_lo, attn__stored_at(source->v, (ptrdiff_t)v_lo, source->stored),
                        (size_t)(view->hi - view->lo) * v_width, source->stored);
         source->k = k;
         source->v = v;
@@ -6082,7 +6284,7 @@ typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -
 
 /* What several rows prefetch while they read K of head `local`, or V up to key `of_v` (K: 0). Of a
    cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
-   that lie one behind the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
+   that lie one after the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
    read as it lies a share of the next slice of V: 32 heads on 8 take 0.3 from memory. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                const attn__chunk_view *view, int local, int of_v)
@@ -6111,7 +6313,7 @@ static void attn__band_for(attn__band *band, const attn__block *block)
 {
     const attn_args *a = block->w->a;
     attn__softmax *softmax = &band->softmax;
-    /* The fold reads whole vectors, also behind the last row. */
+    /* The fold reads whole vectors, also after the last row. */
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
     softmax->scores = block->scores;
@@ -6233,7 +6435,7 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
     const float *rows = (const float *)source->k + first;
     if (source->stored != ATTN_F32) {
         float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
-        kernels->widen(wide, (const unsigned short *)source->k + first,
+        kernels->widen(wide, attn__stored_at(source->k, first, source->stored),
                        (size_t)n * (size_t)head_dim, source->stored);
         rows = wide;
     }
@@ -6404,7 +6606,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
     if (!source->v_tail) return;
-    /* The columns behind the last whole panel were packed by themselves, and are a second product
+    /* The columns after the last whole panel were packed by themselves, and are a second product
        next to the first. */
     g->b = source->v_tail + lo * 16;
     g->b_step = 16;
@@ -6588,7 +6790,7 @@ static void attn__chunk_thick(attn__block *block, attn__band *band, int chunk,
 
 /* ---- thin: K and V where they lie, or in the cache ------------------------------------------- */
 
-/* Where the chunk is read. Columns behind the last whole panel are packed, so that no vector reads
+/* Where the chunk is read. Columns after the last whole panel are packed, so that no vector reads
    past the end of a row; so is K, unless it is read where it lies. */
 static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
 {
@@ -6976,29 +7178,41 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is a part of a block's chunks, and leaves their states. Parts are cut by the longest
-   entry: a part of a shorter one may have nothing to do, and leaves states that are not in use. */
+/* An item is a share of a block's chunks, and leaves what each of them leaves: here, until
+   attn__item_fold puts it together, or in the caller's parts. Shares are cut by the longest entry:
+   that of a shorter one may have nothing to do. */
 static void attn__item_split(const attn__work *w, int item, int slot)
 {
-    const int parts = w->plan->splits, part = item % parts;
+    const attn_args *a = w->a;
+    const int splits = w->splits, split = item % splits, parts = a->parts;
+    /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
+    const int chunks = parts ? attn__min(w->plan->chunks, parts) : w->plan->chunks;
     attn__block block;
     attn__band *band;
     int chunk, first, last, lo, hi;
-    item /= parts;
-    if (!attn__block_open(&block, w, item, slot)) return;
-    band = (attn__band *)block.band_room;
-    attn__band_for(band, &block);
-    attn__block_chunks(&block, &first, &last);
-    lo = (int)((long long)w->plan->chunks * part / parts);
-    hi = (int)((long long)w->plan->chunks * (part + 1) / parts);
-    /* Each part fills its own columns of the weights, the outer ones also what lies outside. */
-    attn__weights_prefill(&block, part == 0 ? 0 : attn__column(&block, lo),
-                       part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
-    for (chunk = lo; chunk < hi; chunk++) {
-        attn__chunk_state *state = attn__state(w, item, chunk);
-        state->used = 0;
-        if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
+    item /= splits;
+    if (attn__block_open(&block, w, item, slot)) {
+        band = (attn__band *)block.band_room;
+        attn__band_for(band, &block);
+        attn__block_chunks(&block, &first, &last);
+        lo = (int)((long long)chunks * split / splits);
+        hi = (int)((long long)chunks * (split + 1) / splits);
+        /* Each fills its own columns of the weights, the outer ones also what lies outside. */
+        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, lo),
+                              split == splits - 1 ? w->s->n_k : attn__column(&block, hi));
+        /* The last one also writes the parts that nobody has chunks for. */
+        if (parts && split == splits - 1) hi = parts;
+        memset(block.seen, 0, (size_t)block.rows * sizeof(int));
+        for (chunk = lo; chunk < hi; chunk++) {
+            attn__chunk_state *state = parts ? NULL : attn__state(w, item, chunk);
+            if (state) state->used = 0;
+            else attn__block_clear(&block);
+            if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
+            if (!state)
+                attn__block_store(&block, a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
+        }
     }
+    if (parts && split == 0) attn__block_padding(&block);
 }
 
 /* An item is a block again: the states of its chunks are folded in key order. */
@@ -7029,38 +7243,6 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         }
     }
     attn__block_close(&block);
-}
-
-/* An item is a part of a block's chunks, each of which leaves states of its own to the caller. The
-   last part also writes those that nobody has chunks for. */
-static void attn__item_states(const attn__work *w, int item, int slot)
-{
-    const int parts = w->splits, part = item % parts;
-    /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
-    const int chunks = attn__min(w->plan->chunks, w->a->parts);
-    attn__block block;
-    attn__band *band;
-    int chunk, first, last, lo, hi;
-    item /= parts;
-    if (attn__block_open(&block, w, item, slot)) {
-        band = (attn__band *)block.band_room;
-        attn__band_for(band, &block);
-        attn__block_chunks(&block, &first, &last);
-        lo = (int)((long long)chunks * part / parts);
-        hi = (int)((long long)chunks * (part + 1) / parts);
-        attn__weights_prefill(&block, part == 0 ? 0 : attn__column(&block, lo),
-                           part == parts - 1 ? w->s->n_k : attn__column(&block, hi));
-        if (part == parts - 1) hi = w->a->parts;
-        for (chunk = lo; chunk < hi; chunk++) {
-            memset(block.seen, 0, (size_t)block.rows * sizeof(int));
-            if (chunk >= first && chunk < last) {
-                attn__block_clear(&block);
-                attn__block_chunk(&block, band, chunk, NULL);
-            }
-            attn__block_store(&block, w->a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
-        }
-    }
-    if (part == 0) attn__block_padding(&block);
 }
 
 /* An item is a block; the specification does it row by row. */
@@ -7256,13 +7438,11 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (w.kernels->backend == ATTN_SCALAR) {
         attn__work_run(&w, attn__item_scalar, items);
-    } else if (a->parts) {
-        /* Four items for each thread, if there are so many chunks. */
-        w.splits = attn__clamp(4 * plan->slots / items, 1, a->parts);
-        attn__work_run(&w, attn__item_states, items * w.splits);
-    } else if (plan->splits > 1) {
-        attn__work_run(&w, attn__item_split, items * plan->splits);
-        attn__work_run(&w, attn__item_fold, items);
+    } else if (a->parts || plan->splits > 1) {
+        /* Parts: four items for each thread, if there are so many chunks. */
+        w.splits = a->parts ? attn__clamp(4 * plan->slots / items, 1, a->parts) : plan->splits;
+        attn__work_run(&w, attn__item_split, items * w.splits);
+        if (!a->parts) attn__work_run(&w, attn__item_fold, items);
     } else {
         attn__work_run(&w, attn__item_block, items);
     }
@@ -7836,7 +8016,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
-    /* The same checks as for attn_sdpa over the cache as it will be, k and v behind its keys. */
+    /* The same checks as for attn_sdpa over the cache as it will be, k and v after its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -7865,7 +8045,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
- * the bias behind them, both padded to whole panels; in place they are packed on the way, a few
+ * the bias after them, both padded to whole panels; in place they are packed on the way, a few
  * panels at a time. Nor can their width: weights of 16 bits become floats before they are
  * multiplied, for few rows in registers, for many a few panels at a time. A layer is four linears
  * around attn_sdpa.
@@ -7887,39 +8067,38 @@ static void attn__convert_task(void *arg, int i)
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     (void)i;
     if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
-    else if (c->widen)
-        kernels->widen((float *)c->to, (const unsigned short *)c->from, c->n, c->storage);
-    else kernels->narrow((unsigned short *)c->to, (const float *)c->from, c->n, c->storage);
-}
-
-static attn_status attn__check_storage(attn__why *why, attn_storage storage)
-{
-    return attn__check_option(why, "storage", (int)storage, ATTN_BF16);
+    else if (c->widen) kernels->widen((float *)c->to, c->from, c->n, c->storage);
+    else kernels->narrow(c->to, (const float *)c->from, c->n, c->storage);
 }
 
 /* An array of n values: is it there, and aligned? */
-static attn_status attn__check_values(attn__why *why, const char *name, const void *at, size_t cell)
+static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
+                                      attn_storage storage)
 {
     if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
-    return attn__check_align(why, name, at, cell == sizeof(float) ? ATTN__CELL_ALIGN
-                                                                  : ATTN__HALF_ALIGN);
+    return attn__check_align(why, name, at, storage == ATTN_F32 ? ATTN__CELL_ALIGN
+                                                                : ATTN__HALF_ALIGN);
 }
 
 static attn_status attn__convert_run(attn__convert *c, attn__why *why)
 {
-    const size_t stored = attn__stored_size(c->storage);
-    const size_t to = c->widen ? sizeof(float) : stored, from = c->widen ? stored : sizeof(float);
+    size_t wide, stored, to, from;
     attn_status status;
-    if ((status = attn__check_storage(why, c->storage)) != ATTN_OK) return status;
+    if ((status = attn__check_storage(why, "storage", c->storage)) != ATTN_OK) return status;
     if (c->n > ATTN__BYTES_MAX / sizeof(float))
         return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
     if (c->n == 0) return ATTN_OK;
-    if ((status = attn__check_values(why, "to", c->to, to)) != ATTN_OK ||
-        (status = attn__check_values(why, "from", c->from, from)) != ATTN_OK)
+    wide = c->n * sizeof(float);
+    stored = attn__row_bytes(c->n, c->storage);
+    to = c->widen ? wide : stored;
+    from = c->widen ? stored : wide;
+    if ((status = attn__check_values(why, "to", c->to, c->widen ? ATTN_F32 : c->storage))
+            != ATTN_OK ||
+        (status = attn__check_values(why, "from", c->from, c->widen ? c->storage : ATTN_F32))
+            != ATTN_OK)
         return status;
     if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
-    if ((status = attn__check_apart(why, "to", c->to, c->n * to, "from", c->from, c->n * from)) !=
-        ATTN_OK)
+    if ((status = attn__check_apart(why, "to", c->to, to, "from", c->from, from)) != ATTN_OK)
         return status;
     attn__run(NULL, 1, attn__convert_task, c);
     return ATTN_OK;
@@ -7962,22 +8141,26 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form; 1 when no object can be so large. The bias is as wide as one more
-   input, or as two of 16 bits. They are rounded up to a multiple of 64, so that several linears can
-   lie behind each other and each begins a cache line. */
+/* Bytes of the packed form; 1 when no object can be so large. Behind the rows of each panel stand
+   its biases, a float for each. They are rounded up to a multiple of 64, so that several linears
+   can lie one after the other and each begins a cache line. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
-    const size_t cell = attn__stored_size(storage);
-    const int padded = (int)attn__up((size_t)n_out, ATTN__PANEL);
-    const int refused = attn__bytes(bytes, n_in + (int)(sizeof(float) / cell), padded, 1, 1, cell);
+    int refused = attn__mul(attn__cells((size_t)n_in, storage), attn__cell(storage), bytes);
+    refused |= attn__add(*bytes, sizeof(float), bytes);
+    refused |= attn__mul(*bytes, attn__up((size_t)n_out, ATTN__PANEL), bytes);
+    refused |= *bytes > ATTN__BYTES_MAX;
     *bytes = attn__up(*bytes, 64);
     return refused;
 }
 
-/* Weight number i: of the panels, or of the rows as they were given. */
-static const void *attn__linear_at(const attn_linear *l, ptrdiff_t i)
+/* Weights of output `first` on, from input `at` on, a multiple of a block: of its row as it was
+   given, or of its panel. */
+static const void *attn__linear_at(const attn_linear *l, int first, int at)
 {
-    return (const char *)l->w + i * (ptrdiff_t)attn__stored_size(l->storage);
+    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage);
+    const ptrdiff_t in = (ptrdiff_t)attn__cells((size_t)at, l->storage);
+    return attn__stored_at(l->w, first * row + (l->in_place ? in : in * ATTN__PANEL), l->storage);
 }
 
 /* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
@@ -7990,8 +8173,8 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
         wide = attn__min(depth, ATTN__PANEL);
         for (r = 0; r < n; r++)
-            kernels->widen(rows + r * wide, (const unsigned short *)attn__linear_at(
-                               l, (ptrdiff_t)(first + r) * l->n_in + at), (size_t)wide, l->storage);
+            kernels->widen(rows + r * wide, attn__linear_at(l, first + r, at), (size_t)wide,
+                           l->storage);
         kernels->pack_k(to, rows, wide, n, wide);
     }
 }
@@ -8002,8 +8185,7 @@ static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l
                               int first, int n, int at, int depth)
 {
     if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
-    else kernels->pack_k(to, (const float *)attn__linear_at(l, (ptrdiff_t)first * l->n_in + at),
-                         l->n_in, n, depth);
+    else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
 /* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
@@ -8033,10 +8215,10 @@ static void attn__linear_store_task(void *arg, int i)
 }
 
 /* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns what is behind. Of a only sizes, weights and storage matter. */
+   (`at` is NULL). Returns where they end. Of a only sizes, weights and storage matter. */
 static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
 {
-    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL), count = padded * (size_t)a->n_in;
+    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL);
     attn_linear given;
     attn__linear_store store;
     float *bias;
@@ -8049,7 +8231,7 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     given.own = given.user = NULL;
     *l = given;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + count * attn__stored_size(a->storage));
+    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)a->n_in, a->storage));
     l->in_place = 0;
     l->storage = a->storage;
     l->w = at;
@@ -8087,7 +8269,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 {
     attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_storage(why, a->storage)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, "storage", a->storage)) != ATTN_OK ||
         (status = attn__check_size(why, "n_in", a->n_in, 1)) != ATTN_OK ||
         (status = attn__check_size(why, "n_out", a->n_out, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
@@ -8182,7 +8364,7 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for a piece of a panel made on the way, and behind it for chains between
+    float *held;  /* room for a piece of a panel made on the way, and after it for chains between
                      two pieces; NULL: the linear's own panels are read */
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
@@ -8196,8 +8378,7 @@ static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, 
         attn__linear_pack(job->kernels, l, job->held, first,
                           attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
     else
-        job->kernels->widen(job->held, (const unsigned short *)attn__linear_at(
-                                l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL),
+        job->kernels->widen(job->held, attn__linear_at(l, first, at),
                             (size_t)(g->depth * ATTN__PANEL), l->storage);
 }
 
@@ -8209,9 +8390,9 @@ static void attn__linear_ask(const attn_linear *l, int first, int at)
     int r;
     if (!l->in_place || at >= l->n_in) return;
     for (r = attn__min(ATTN__PANEL, l->n_out - first) - 1; r >= 0; r--) {
-        const ptrdiff_t row = (ptrdiff_t)(first + r) * l->n_in + at;
-        ATTN__FETCH_L2(attn__linear_at(l, row));
-        ATTN__FETCH_L2(attn__linear_at(l, row + last));
+        const void *row = attn__linear_at(l, first + r, at);
+        ATTN__FETCH_L2(row);
+        ATTN__FETCH_L2(attn__stored_at(row, last, l->storage));
     }
 }
 
@@ -8279,8 +8460,8 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     if (job->held) {
         attn__linear_pieces(job, g, p, at);
     } else {
-        g->b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL);
-        g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
+        g->b = attn__linear_at(l, first, at);
+        g->b_panel = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage) * ATTN__PANEL;
         g->stored = l->storage;
         job->kernels->gemm(g);
     }
@@ -8379,15 +8560,16 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     attn__gemm g;
     memset(&g, 0, sizeof g);
     g.a = job->x + at;
-    g.b = attn__linear_at(l, (ptrdiff_t)first * l->n_in + at);
-    g.b_step = l->n_in;
+    g.b = attn__linear_at(l, first, at);
+    g.b_step = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage);
     g.stored = l->storage;
     g.from = g.c = chain;
     g.rows = 1;
     g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
     g.panels = (l->n_out - first) / 16 - rows / 16;
     if (g.panels > 0)
-        g.prefetch = attn__linear_at(l, (ptrdiff_t)(first + rows) * l->n_in + (ptrdiff_t)at * 16);
+        g.prefetch = attn__stored_at(attn__linear_at(l, first + rows, 0), (ptrdiff_t)at * 16,
+                                     l->storage);
     job->kernels->dots(&g, n);
 }
 
@@ -8433,7 +8615,7 @@ typedef struct attn__project {
 
 /* Finds the next run of rows without padding between them, from entry *e on and before entry
    `last`: a run goes through the product as if it were one entry. Returns how many rows it has;
-   *first becomes its first row, *e the entry behind it. */
+   *first becomes its first row, *e the entry after it. */
 static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
 {
     int end;
@@ -8537,7 +8719,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
                               const attn_linear *l)
 {
     const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
-    attn__span_add(all, w_name, l->w, out * (size_t)l->n_in * attn__stored_size(l->storage));
+    attn__span_add(all, w_name, l->w, out * attn__row_bytes((size_t)l->n_in, l->storage));
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
@@ -8612,6 +8794,14 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)
 
 enum { ATTN__TERMS = 22 };                /* of a series: 1/22! is below 2^-69 */
 
+/* c[k] = 1/k! */
+static void attn__factorials(attn__fixed *c)
+{
+    int k;
+    c[0] = (attn__fixed)1 << 63;
+    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
+}
+
 /* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k!
    and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is
    cos(x) for first 0, sin(x)/x for 1. Horner's rule from the last term on keeps every value
@@ -8653,11 +8843,11 @@ static attn__fixed attn__turns(attn__fixed f, int power)
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / rotary_dim) in turns per position; log2(base) = whole + fraction. As a power of two:
-   its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part below 1 that
-   goes through the series of exp. */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
-                                    int i, int rotary_dim)
+/* base^(-2i / rotary_dim) as f * 2^-down, f in units of 2^-63; log2(base) = whole + fraction. As a
+   power of two: its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part
+   below 1 that goes through the series of exp. */
+static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
+                                    int i, int rotary_dim, int *down)
 {
     const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
@@ -8666,9 +8856,18 @@ static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, att
     const attn__fixed n = whole * m + (p1 >> 32);
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
     const attn__fixed below = (n1 / d << 32) | n0 / d;
+    *down = (int)(n / d);
     /* 2^-below = exp(-below ln 2); the constant is 2^64 ln 2. */
-    const attn__fixed f = attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
-    return attn__turns(f, 1 - (int)(n / d));
+    return attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
+}
+
+/* The same in turns per position. */
+static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
+                                    int i, int rotary_dim)
+{
+    int down;
+    const attn__fixed f = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
+    return attn__turns(f, 1 - down);
 }
 
 /* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest
@@ -8704,6 +8903,21 @@ static attn__fixed attn__turns_float(float f)
     return u >> 31 ? 0 - t : t;
 }
 
+/* The bits of a double, or of its default when it is 0. -0 is a default, too. */
+static attn__fixed attn__given_bits(double x, attn__fixed none)
+{
+    attn__fixed bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7FFFFFFFFFFFFFFFu ? bits : none;
+}
+
+/* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
+static attn_status attn__check_base(attn__why *why, attn__fixed bits)
+{
+    if (bits >= 0x3FF0000000000000u && bits <= 0x7E37E43C8800759Cu) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+}
+
 /* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush
    denormals. */
 static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim,
@@ -8735,11 +8949,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
             return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
                               0);
         }
-    /* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
-    if (!freqs && (base_bits < 0x3FF0000000000000u || base_bits > 0x7E37E43C8800759Cu))
-        return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0,
-                          0);
-    return ATTN_OK;
+    return freqs ? ATTN_OK : attn__check_base(why, base_bits);
 }
 
 /* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
@@ -8762,18 +8972,14 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     double base)
 {
     attn__why why;
-    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0, bits;
+    attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
+    const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
     attn_status status;
-    int i, k, pos;
+    int i, pos;
     attn__why_open(&why, "attn_rope_table", NULL);
-    memcpy(&bits, &base, sizeof bits);
-    /* Without its sign bit: -0 is a default, too. */
-    if (!(bits & 0x7FFFFFFFFFFFFFFFu)) bits = 0x40C3880000000000u;  /* 10000 */
     status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
     if (status != ATTN_OK) return status;
-    /* c[k] = 1/k! */
-    c[0] = (attn__fixed)1 << 63;
-    for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
+    attn__factorials(c);
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
         const attn__fixed step = freqs ? attn__turns_float(freqs[i])
@@ -8784,6 +8990,300 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
             attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
         }
     }
+    return ATTN_OK;
+}
+
+/* ---- frequencies of checkpoints: doubles, in forms that no compiler can contract ------------- */
+/* Every default resolved; numbers are kept as bits until they are used. */
+typedef struct attn__freqs_job {
+    const attn_rope_freqs_args *a;
+    attn__fixed base, factor, low, high, attention;
+    float *freqs, *out;
+} attn__freqs_job;
+
+static double attn__double(attn__fixed bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* log2(x) of any x > 0. The fraction has 53 bits that count, so the product is exact. */
+static double attn__log2(double x)
+{
+    attn__fixed whole, fraction;
+    const int below = x < 1.0;
+    double y = below ? 1.0 / x : x;
+    attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
+    y = (double)(long long)whole + (double)(long long)(fraction >> 11) * 1.1102230246251565e-16;
+    return below ? 0.0 - y : y;
+}
+
+#define ATTN__TWO_PI 6.283185307179586
+
+/* The pair that makes so many turns over the original positions; not a whole number. */
+static double attn__yarn_pair(const attn__freqs_job *job, double turns)
+{
+    const double all = job->a->rotary_dim * attn__log2(job->a->original / (turns * ATTN__TWO_PI));
+    const double pair = all / (2.0 * attn__log2(attn__double(job->base)));
+    /* so far away all are alike, and an int can hold it */
+    return pair > 1073741824.0 ? 1073741824.0 : pair < -1073741824.0 ? -1073741824.0 : pair;
+}
+
+/* Rounded down, or up. */
+static double attn__whole(double x, int up)
+{
+    const double cut = (int)x;            /* towards 0 */
+    return up ? (cut < x ? cut + 1.0 : cut) : (cut > x ? cut - 1.0 : cut);
+}
+
+/* The first pair that is slowed down at all, and the last that is not slowed down in full. */
+static void attn__yarn_range(const attn__freqs_job *job, double *first, double *last)
+{
+    const double most = job->a->rotary_dim - 1;
+    *first = attn__yarn_pair(job, attn__double(job->high));
+    *last = attn__yarn_pair(job, attn__double(job->low));
+    if (!job->a->untruncated) *first = attn__whole(*first, 0);
+    if (!job->a->untruncated) *last = attn__whole(*last, 1);
+    if (*first < 0.0) *first = 0.0;
+    if (*last > most) *last = most;
+    if (*first == *last) *last += 0.001;
+}
+
+static double attn__yarn_scale(double factor, double mscale)
+{
+    const double grown = mscale * (attn__log2(factor) * 0.6931471805599453);    /* ln 2 */
+    return 1.0 + grown / 10.0;
+}
+
+/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as
+   attn__root_task). An infinite x gives 0, a NaN stays one. */
+static double attn__inverse_root(double x)
+{
+    double r = 1.0, next;
+    if (!(x - x == 0.0)) return 1.0 / x;
+    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
+    while (r * r < x) r *= 2.0;
+    while (r * r > 4.0 * x) r /= 2.0;
+    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
+    return 1.0 / r;
+}
+
+/* The factor on cosines and sines. */
+static double attn__rope_attention(const attn__freqs_job *job)
+{
+    const attn_rope_freqs_args *a = job->a;
+    const double factor = attn__double(job->factor);
+    double ratio;
+    if (a->kind != ATTN_ROPE_YARN && a->kind != ATTN_ROPE_LONGROPE) return 1.0;
+    if (job->attention) return attn__double(job->attention);
+    if (a->kind == ATTN_ROPE_YARN && attn__given_bits(a->mscale, 0) &&
+        attn__given_bits(a->mscale_all_dim, 0))
+        return attn__yarn_scale(factor, a->mscale) / attn__yarn_scale(factor, a->mscale_all_dim);
+    if (a->kind == ATTN_ROPE_YARN) return attn__yarn_scale(factor, 1.0);
+    ratio = attn__log2(factor) / attn__log2(a->original);
+    return 1.0 / attn__inverse_root(1.0 + ratio);
+}
+
+/* Task: all frequencies, in the default floating-point environment. */
+static void attn__freqs_task(void *arg, int unused)
+{
+    const attn__freqs_job *job = (const attn__freqs_job *)arg;
+    const attn_rope_freqs_args *a = job->a;
+    const double factor = attn__double(job->factor), low = attn__double(job->low);
+    const double wide = attn__double(job->high) - low;
+    attn__fixed c[ATTN__TERMS], whole, fraction;
+    double first = 0.0, last = 1.0, keep;
+    int i, down;
+    (void)unused;
+    attn__factorials(c);
+    attn__fixed_log2(job->base, &whole, &fraction);
+    if (a->kind == ATTN_ROPE_YARN) attn__yarn_range(job, &first, &last);
+    for (i = 0; i < a->rotary_dim / 2; i++) {
+        const attn__fixed power = attn__base_power(c, whole, fraction, i, a->rotary_dim, &down);
+        double f = (double)(long long)(power >> 10) * 1.1102230246251565e-16;
+        while (down-- > 0) f *= 0.5;
+        keep = a->kind == ATTN_ROPE_YARN ? 1.0 - (i - first) / (last - first)
+                                         : (a->original * f / ATTN__TWO_PI - low) / wide;
+        keep = keep < 0.0 ? 0.0 : keep > 1.0 ? 1.0 : keep;
+        switch (a->kind) {
+        case ATTN_ROPE_DEFAULT:      break;
+        case ATTN_ROPE_LLAMA3:
+        case ATTN_ROPE_YARN:         f *= keep + (1.0 - keep) / factor; break;
+        case ATTN_ROPE_LONGROPE:     f /= (double)a->factors[i]; break;
+        case ATTN_ROPE_PROPORTIONAL: if (a->rotated && i >= a->rotated / 2) f = 0.0;
+                                     /* fall through */
+        default:                     f /= factor; break;
+        }
+        job->freqs[i] = (float)f;
+    }
+    if (job->out) *job->out = (float)attn__rope_attention(job);
+}
+
+/* Is this number, as bits, between two others that are given as bits, too? */
+static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
+                                    attn__fixed least, attn__fixed most, const char *range)
+{
+    if (bits >= least && bits <= most) return ATTN_OK;
+    attn__say(why, "$ must be ", name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
+}
+
+#define ATTN__1 0x3FF0000000000000u      /* as a double: 1; */
+#define ATTN__1E9 0x41CDCD6500000000u     /* 1e9; */
+#define ATTN__1E_9 0x3E112E0BE826D695u    /* 1e-9 */
+
+/* Numbers that a kind names, and their defaults. */
+static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
+{
+    const attn_rope_freqs_args *a = job->a;
+    const int yarn = a->kind == ATTN_ROPE_YARN, ramp = yarn || a->kind == ATTN_ROPE_LLAMA3;
+    const int tuned = yarn || a->kind == ATTN_ROPE_LONGROPE;
+    attn_status status;
+    job->base = attn__given_bits(a->base, 0x40C3880000000000u);              /* 10000 */
+    job->factor = attn__given_bits(a->factor, ATTN__1);
+    job->low = attn__given_bits(ramp ? a->low : 0.0, ATTN__1);
+    job->high = attn__given_bits(ramp ? a->high : 0.0,
+                                 yarn ? 0x4040000000000000u : 0x4010000000000000u);     /* 32, 4 */
+    job->attention = attn__given_bits(tuned ? a->attention_factor : 0.0, 0);
+    if ((status = attn__check_base(why, job->base)) != ATTN_OK ||
+        (a->kind != ATTN_ROPE_DEFAULT &&
+         (status = attn__check_bits(why, "factor", job->factor, ATTN__1, ATTN__1E9,
+                                    "1 .. 1e9, or 0 for 1")) != ATTN_OK) ||
+        (status = attn__check_bits(why, "low", job->low, ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9")) ||
+        (status = attn__check_bits(why, "high", job->high, job->low + 1, ATTN__1E9,
+                                   "above low and at most 1e9")) != ATTN_OK ||
+        (job->attention &&
+         (status = attn__check_bits(why, "attention_factor", job->attention, ATTN__1E_9, ATTN__1E9,
+                                    "1e-9 .. 1e9, or 0 for the formula")) != ATTN_OK))
+        return status;
+    if (!yarn) return ATTN_OK;
+    /* log(1) would be a divisor */
+    if ((status = attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
+                                   "above 1 for this kind")) != ATTN_OK ||
+        (status = attn__check_bits(why, "mscale", attn__given_bits(a->mscale, ATTN__1), ATTN__1E_9,
+                                   ATTN__1E9, "1e-9 .. 1e9, or 0")) != ATTN_OK ||
+        (status = attn__check_bits(why, "mscale_all_dim",
+                                   attn__given_bits(a->mscale_all_dim, ATTN__1), ATTN__1E_9,
+                                   ATTN__1E9, "1e-9 .. 1e9, or 0")) != ATTN_OK)
+        return status;
+    return attn__check_option(why, "untruncated", a->untruncated, 1);
+}
+
+/* Sizes and arrays. */
+static attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+{
+    const attn_rope_freqs_args *a = job->a;
+    const int longrope = a->kind == ATTN_ROPE_LONGROPE;
+    const int pieces = a->kind == ATTN_ROPE_PROPORTIONAL, counts = a->kind == ATTN_ROPE_LLAMA3 ||
+                       a->kind == ATTN_ROPE_YARN || longrope;
+    const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float);
+    attn__spans all;
+    attn_status status;
+    int i;
+    if (a->rotary_dim % 2 || a->rotary_dim < 2)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
+                          a->rotary_dim, 0, 0);
+    if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
+        return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
+                          a->rotated, a->rotary_dim, 0);
+    if (counts && (status = attn__check_size(why, "original", a->original, 2)) != ATTN_OK)
+        return status;
+    if ((status = attn__check_given(why, "freqs", job->freqs, bytes)) != ATTN_OK ||
+        (status = attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (longrope && (status = attn__check_given(why, "factors", a->factors, bytes)) != ATTN_OK))
+        return status;
+    all.n = 0;
+    attn__span_add(&all, "freqs", job->freqs, bytes);
+    attn__span_add(&all, "attention", job->out, sizeof *job->out);
+    all.outputs = all.n;
+    if (longrope) attn__span_add(&all, "factors", a->factors, bytes);
+    if ((status = attn__check_overlap(why, &all)) != ATTN_OK) return status;
+    for (i = 0; longrope && i < a->rotary_dim / 2; i++)      /* as bits: 2^-15 .. 2^15 */
+        if (attn__bits(a->factors[i]) < 0x38000000u || attn__bits(a->factors[i]) > 0x47000000u) {
+            attn__say(why, "factors[#] is ", "", i, 0, 0);
+            attn__put_float(&why->text, a->factors[i]);
+            return attn__fail(why, ATTN_E_OPTION, " but must be 2^-15 .. 2^15", "", 0, 0, 0);
+        }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a)
+{
+    attn__why why;
+    attn__freqs_job job;
+    attn_status status;
+    attn__why_open(&why, "attn_rope_freqs", NULL);
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL", "", 0, 0, 0);
+    memset(&job, 0, sizeof job);
+    job.a = a;
+    job.freqs = freqs;
+    job.out = attention;
+    status = attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL);
+    if (status != ATTN_OK || (status = attn__freqs_numbers(&job, &why)) != ATTN_OK ||
+        (status = attn__freqs_arrays(&job, &why)) != ATTN_OK)
+        return status;
+    attn__run(NULL, 1, attn__freqs_task, &job);
+    return ATTN_OK;
+}
+
+/* Are all numbers of an array 0 .. end - 1? */
+static attn_status attn__check_below(attn__why *why, const char *name, const int *at, size_t n,
+                                     const char *end_name, int end)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (at[i] < 0 || at[i] >= end) {
+            attn__say(why, "$[#] is # ", name, (long long)i, at[i], 0);
+            return attn__fail(why, ATTN_E_SIZE, "but $ is #", end_name, end, 0, 0);
+        }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
+                                       const int *axis, const float *table, int positions,
+                                       int rotary_dim)
+{
+    const attn__size size[] = { { "rows", rows, 0 }, { "axes", axes, 1 },
+                                { "positions", positions, 1 }, { "rotary_dim", rotary_dim, 2 } };
+    attn__why why;
+    attn__spans all;
+    attn_status status;
+    size_t to_bytes, pos_bytes, table_bytes, half;
+    ptrdiff_t r, i;
+    attn__why_open(&why, "attn_rope_sections", NULL);
+    if ((status = attn__check_all(&why, size, 4)) != ATTN_OK) return status;
+    if (rotary_dim % 2)
+        return attn__fail(&why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
+                          rotary_dim, 0, 0);
+    if (attn__bytes(&to_bytes, rows, rotary_dim, 1, 1, sizeof(float)) ||
+        attn__bytes(&pos_bytes, rows, axes, 1, 1, sizeof(int)) ||
+        attn__bytes(&table_bytes, positions, rotary_dim, 1, 1, sizeof(float)))
+        return attn__fail(&why, ATTN_E_OVERFLOW, "rows # or positions # times rotary_dim # do not "
+                          "fit the address space", "", rows, positions, rotary_dim);
+    half = (size_t)rotary_dim / 2;
+    if ((status = attn__check_given(&why, "to", to, to_bytes)) != ATTN_OK ||
+        (status = attn__check_given(&why, "pos", pos, pos_bytes)) != ATTN_OK ||
+        (status = attn__check_given(&why, "axis", axis, half * sizeof(int))) != ATTN_OK ||
+        (status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK)
+        return status;
+    if ((status = attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions",
+                                    positions)) != ATTN_OK ||
+        (status = attn__check_below(&why, "axis", axis, half, "axes", axes)) != ATTN_OK)
+        return status;
+    all.n = 0;
+    attn__span_add(&all, "to", to, to_bytes);
+    all.outputs = all.n;
+    attn__span_add(&all, "pos", pos, pos_bytes);
+    attn__span_add(&all, "axis", axis, half * sizeof(int));
+    attn__span_add(&all, "table", table, table_bytes);
+    if ((status = attn__check_overlap(&why, &all)) != ATTN_OK) return status;
+    for (r = 0; r < rows; r++)
+        for (i = 0; i < (ptrdiff_t)half; i++) {
+            const float *from = table + (ptrdiff_t)pos[r * axes + axis[i]] * rotary_dim + i;
+            to[r * rotary_dim + i] = from[0];
+            to[r * rotary_dim + (ptrdiff_t)half + i] = from[half];
+        }
     return ATTN_OK;
 }
 
@@ -8904,19 +9404,6 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 }
 
 /* ---- RMS norm of heads ----------------------------------------------------------------------- */
-/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as
-   attn__root_task). An infinite x gives 0, a NaN stays one. */
-static double attn__inverse_root(double x)
-{
-    double r = 1.0, next;
-    if (!(x - x == 0.0)) return 1.0 / x;
-    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
-    while (r * r < x) r *= 2.0;
-    while (r * r > 4.0 * x) r /= 2.0;
-    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
-    return 1.0 / r;
-}
-
 /* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double
    and summed in order; the root is rounded to float once, and so is each of the two products. */
 static void attn__norm(float *x, int head_dim, const float *weight, float eps)
@@ -8972,7 +9459,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     attn_status status;
-    if ((status = attn__check_storage(why, s->storage)) != ATTN_OK ||
+    if ((status = attn__check_storage(why, "storage", s->storage)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
@@ -9099,7 +9586,7 @@ static const float *attn__mha_norm(const float *weights, int head_dim, char **at
     return copy;
 }
 
-/* One of the four linears: packed to *at and behind, or in place when that is NULL. */
+/* One of the four linears: packed to *at and after, or in place when that is NULL. */
 static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
                               const float *b, int n_in, int n_out, char *at)
 {
@@ -9315,7 +9802,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
 }
 
-/* Puts a part of a * b * c * d floats behind the others, on cache lines of its own, since threads
+/* Puts a part of a * b * c * d floats after the others, on cache lines of its own, since threads
    write to different parts at once. Returns 1 when it does not fit. */
 static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
 {
@@ -9555,7 +10042,7 @@ typedef struct attn__head_job {
     int blocks;
 } attn__head_job;
 
-/* Position of row 0 of entry b. A step goes on behind the keys in the cache. Otherwise k_starts[b]
+/* Position of row 0 of entry b. A step goes on after the keys in the cache. Otherwise k_starts[b]
    rows of padding come first and have negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
@@ -9570,7 +10057,7 @@ static void attn__head_task(void *arg, int i)
     int b, row, last, h, pos;
     ptrdiff_t first;
     float *x;
-    /* The tasks of the second job are numbered behind those of the first. */
+    /* The tasks of the second job are numbered after those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
@@ -10416,7 +10903,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  *
  * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
  * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
- *     vpart, first, load_some            of 4 lanes stand behind the blocks, for all
+ *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
  *     load_part                          stands there for every instruction set
  *     how                                does, unless ATTN__WIDEN_COST is 1
  *     vnarrow                            does for 4 lanes, but NEON, which has its own
@@ -10473,7 +10960,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
-/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes behind `last` repeat lane `last` */
+/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__transpose4  ATTN__FN(transpose4)       /* x[c]: floats c of r0..r3, in each quarter */
 
@@ -11248,7 +11735,7 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
     return attn__vload(part);
 }
 #endif
-/* the first n floats at p, and zeros: nothing behind them is read */
+/* the first n floats at p, and zeros: nothing after them is read */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     return attn__load_some(p, attn__first(n));
@@ -11280,18 +11767,19 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #else
 #define ATTN__BARRIER
 #endif
-/* How an opaque number came about, compilers cannot tell. Else clang would walk from row to row, an
-   addition for each, and gcc would keep a register for each step, more than there are. */
+/* Hides how x was computed from the optimizer: clang would step from row to row, an addition for
+   each, and gcc would keep a register for each step, more than there are. */
 #if defined(__GNUC__) || defined(__clang__)
-#define ATTN__KEEP_IN_REGISTER(x) __asm__("" : "+r"(x))
+#define ATTN__HIDE_ORIGIN(x) __asm__("" : "+r"(x))
 #else
-#define ATTN__KEEP_IN_REGISTER(x) (void)0
+#define ATTN__HIDE_ORIGIN(x) (void)0
 #endif
-/* With 32 registers for 12 rows, gcc does better when it sees everything. */
+/* Which tiles hide their row pointers so? All of clang's; of gcc's not those of 12 rows, for which
+   AVX-512 has 32 registers. */
 #ifdef __clang__
-#define ATTN__KEEPS_POINTERS(rows) 1
+#define ATTN__HIDES_ROWS(rows) 1
 #else
-#define ATTN__KEEPS_POINTERS(rows) ((rows) < 12)
+#define ATTN__HIDES_ROWS(rows) ((rows) < 12)
 #endif
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
@@ -11374,7 +11862,7 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     const attn__vec factor = attn__vset(by);
     int r, i;
     for (r = 0; r < rows; r++, to += to_row, from += from_row) {
-        /* the end of a row is not a vector: nothing behind it may be read or written */
+        /* the end of a row is not a vector: nothing after it may be read or written */
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(to + i, attn__vmul(attn__vload(from + i), factor));
         for (; i < n; i++) to[i] = from[i] * by;
@@ -11412,7 +11900,7 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
             for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
                 ATTN__FN(pack_keys)(panels + c * 16 + x, k + x * row + c, row, full);
-            /* components behind the last whole step, one by one: the row ends there */
+            /* components after the last whole step, one by one: the row ends there */
             for (; c < depth; c++)
                 for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
         }
@@ -11483,7 +11971,7 @@ ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 }
 
 /* What reads such values is written once, with `how` as a constant, and compiled for each how. The
- * values behind the last whole vector are converted here, not by a call: gcc makes a call at the
+ * values after the last whole vector are converted here, not by a call: gcc makes a call at the
  * end a jump and forgets vzeroupper, after which SSE code crawls. */
 ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
 {
@@ -11495,12 +11983,13 @@ ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float
         to[i] = attn__narrow_one(from[i], (attn_storage)how);
 }
 
-static ATTN__TARGET void ATTN__FN(narrow)(unsigned short *to, const float *from, size_t n,
+static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
                                           attn_storage storage)
 {
     const int how = attn__how(storage);
-    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, to, from, n);
-    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, to, from, n);
+    unsigned short *narrow = (unsigned short *)to;
+    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
+    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
 }
 
@@ -11514,14 +12003,15 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
-static ATTN__TARGET void ATTN__FN(widen)(float *to, const unsigned short *from, size_t n,
+static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const int how = attn__how(storage);
+    const unsigned short *narrow = (const unsigned short *)from;
     if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
-        ATTN__FN(widen_how)(ATTN__F16_SOFT, to, from, n, storage);
-    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, from, n, storage);
-    else ATTN__FN(widen_how)(ATTN_BF16, to, from, n, storage);
+        ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
+    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
+    else ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
 }
 
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
@@ -11569,13 +12059,13 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
 }
 
 /* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components,
- * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing behind them is read, so the
- * components are copied first. Lanes behind `last` repeat that key. */
+ * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing after them is read, so the
+ * components are copied first. Lanes after `last` repeat that key. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
     float *c, ptrdiff_t c_row)
 {
-    /* With long vectors each row is stored whole, over the zeros behind the one before: it is read
+    /* With long vectors each row is stored whole, over the zeros after the one before: it is read
        back at once then, while what was stored in parts must reach the cache first. */
     float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
     attn__vec x[ATTN__TRANSPOSED];
@@ -11706,7 +12196,7 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
 }
 
 /* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
- * on: the next keys of these heads, or behind the last ones those of the next heads. Where the rows
+ * on: the next keys of these heads, or after the last ones those of the next heads. Where the rows
  * of several heads lie side by side, one query with short vectors takes its share of what comes
  * next (0.8 of the time from memory), others nothing (0.9 from everywhere: Zen 4). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
@@ -11823,7 +12313,7 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
 /* The chains s go on over ATTN__LANES components of that many rows of memory, or over
  * ATTN__TRANSPOSED of floats. 16-bit values are widened to a square on the stack first: it stays in
- * L1, and rows of floats are transposed in one way only. Rows behind `last` repeat it. */
+ * L1, and rows of floats are transposed in one way only. Rows after `last` repeat it. */
 ATTN__V attn__vec ATTN__FN(dot_rows)(const int how, attn__vec s, const float *q, const void *rows,
                                      ptrdiff_t row, int last)
 {
@@ -11863,7 +12353,7 @@ ATTN__V void ATTN__FN(dot_end)(const int how, int n, const float *q, const void 
                             ATTN__LANES, ATTN__LANES - 1, c, 0);
 }
 
-/* `vecs` vectors of outputs from x on: 16 of them, or one vector. Lanes behind `last` repeat that
+/* `vecs` vectors of outputs from x on: 16 of them, or one vector. Lanes after `last` repeat that
  * row. Prefetched is what is read 16 KB later, in the order in which it lies, and to L2: on Zen 4
  * that is worth 1.2 to 1.5 from memory and costs nothing from L2 (from 16 rows, which the processor
  * follows as so many streams, 512 inputs: 24 GB/s instead of 16; merely reading: 28). */
@@ -11956,7 +12446,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
 
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` values behind. packed: steps are 16 values apart, which takes no register. Tiles that do
+ * `second` values later. packed: steps are 16 values apart, which takes no register. Tiles that do
  * most of the work do the most steps before they look for more. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                             int r, const void *b, ptrdiff_t second, int x, const int packed)
@@ -12028,12 +12518,12 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     }
 #define ATTN__STEPS(n) \
     if (ahead) { ATTN__REPEAT(n, ATTN__PREFETCH_STEP) } \
-    if (ATTN__KEEPS_POINTERS(rows)) { \
-        ATTN__KEEP_IN_REGISTER(row); \
-        ATTN__KEEP_IN_REGISTER(a0); \
-        if (ATTN__HAS(3)) ATTN__KEEP_IN_REGISTER(a3); \
-        if (ATTN__HAS(6)) ATTN__KEEP_IN_REGISTER(a6); \
-        if (ATTN__HAS(9)) ATTN__KEEP_IN_REGISTER(a9); \
+    if (ATTN__HIDES_ROWS(rows)) { \
+        ATTN__HIDE_ORIGIN(row); \
+        ATTN__HIDE_ORIGIN(a0); \
+        if (ATTN__HAS(3)) ATTN__HIDE_ORIGIN(a3); \
+        if (ATTN__HAS(6)) ATTN__HIDE_ORIGIN(a6); \
+        if (ATTN__HAS(9)) ATTN__HIDE_ORIGIN(a9); \
     } \
     ATTN__REPEAT(n, ATTN__STEP) \
     a0 += n; \
@@ -12159,7 +12649,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
         if (in_rows) b += step; \
     }
 #define ATTN__STEPS(n) \
-    if (!in_rows) ATTN__KEEP_IN_REGISTER(panel); \
+    if (!in_rows) ATTN__HIDE_ORIGIN(panel); \
     ATTN__REPEAT(n, ATTN__STEP) \
     a += n; \
     if (!in_rows) { b += (n) * 16; b3 += (n) * 16; b6 += (n) * 16; }
@@ -12404,7 +12894,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
-    /* In a strip the second vector stands behind the first, or with 16 lanes in the next panel. */
+    /* In a strip the second vector stands after the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
     const int width = g->panels * 16;
@@ -12590,7 +13080,7 @@ ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__so
                                  const float *s, float *visible, int j, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
-    /* keys from here on: nothing behind them is read */
+    /* keys from here on: nothing after them is read */
     const int left = whole ? ATTN__LANES : f->n - j;
     attn__vmask hidden = attn__vless(one, one);      /* false */
     attn__vec x = attn__vload(s + j);

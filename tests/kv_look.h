@@ -243,12 +243,13 @@ KV_MODEL void look_poison(attn_kv *c)
 {
     const size_t head_dim = (size_t)c->shape.head_dim, keys = (size_t)c->page_keys;
     const size_t v_width = ((size_t)c->shape.v_head_dim + 15) / 16 * 16;
+    const size_t cell = c->shape.storage == ATTN_F32 ? 4 : 2;
     for (int page = 0; page < c->shape.pages; page++) {
         const size_t n = (size_t)look_keys_in(c, page);
         const size_t finished = n ? (size_t)c->finished[page] : 0;
         for (int head = 0; head < c->shape.kv_heads; head++) {
-            const size_t k = (size_t)page * c->page_size + (size_t)head * keys * head_dim;
-            const size_t v = (size_t)page * c->page_size + c->page_v + (size_t)head * keys * v_width;
+            const size_t k = (size_t)page * c->page_size / cell + (size_t)head * keys * head_dim;
+            const size_t v = ((size_t)page * c->page_size + c->page_v) / cell + (size_t)head * keys * v_width;
             for (size_t j = n; j < keys; j++) {
                 for (size_t i = 0; j < finished && i < head_dim; i++)
                     look_spoil(c, k + j / 16 * 16 * head_dim + i * 16 + j % 16, 1);

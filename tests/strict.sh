@@ -345,7 +345,7 @@ for cc in gcc clang; do for f in user impl; do
         /^#define / { n = $2; sub(/\(.*/, "", n); if (ours) leak[n] = 1 }
         /^#undef / { delete leak[$2] }
         END { for (n in leak)
-                  if (n !~ /^ATTN/ && !(what ~ /impl/ && n ~ /^attn__/)) print what ": leaves the macro " n }'
+                  if (n !~ /^ATTN/ && !(what ~ /impl/ ? n ~ /^attn__/ : n ~ /^attn_[a-z]/)) print what ": leaves the macro " n }'
 done; done
 SH
 check 'types and functions: none without its prefix' <<'SH'
@@ -414,7 +414,7 @@ done
 grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] \
     examples/*/*.[ch] 2> /dev/null || :
 for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null || bash -n "$f"; done
-[ "$(wc -l < Makefile)" -lt 150 ] || echo 'Makefile: 150 lines or more'
+[ "$(wc -l < Makefile)" -lt 180 ] || echo 'Makefile: 180 lines or more'
 SH
 
 [ -z "$list" ] || exit 0

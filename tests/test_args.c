@@ -478,7 +478,7 @@ static void cache_conflicts(void)
     nothing.lengths = cache.lengths;
     WRONG(cached, ATTN_E_NULL, "kv", a.kv = &nothing);
     WRONG(cached, ATTN_E_OVERLAP, "out kv", a.out = cache.memory + 5);
-    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.memory + cache.page_v + 5);
+    WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = cache.memory + cache.page_v / sizeof(float) + 5);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)cache.lengths);
     WRONG(cached, ATTN_E_OVERLAP, "lse kv", a.lse = (float *)(void *)cache.holders);
     attn_kv_free(&cache);
@@ -1183,7 +1183,7 @@ static void why_buffers(void)
 static void status_words(void)
 {
     int s, t;
-    for (s = 0; s >= ATTN_E_BYTES; s--) {
+    for (s = 0; s >= ATTN_E_VERSION; s--) {
         const char *name = attn_status_str((attn_status)s);
         CHECKF(name && name[0], "status %d has no words", s);
         if (!name) return;
@@ -1191,6 +1191,21 @@ static void status_words(void)
     }
     CHECK(attn_status_str((attn_status)(ATTN_E_BYTES - 1)) && attn_status_str((attn_status)1));
     CHECK(attn_version() == ATTN_VERSION);
+}
+
+/* What a program that was compiled with another header would say. tests/library.sh has a real one. */
+static void other_header(void)
+{
+    char words[99];
+    CHECK(attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK);
+    CHECK(attn_check_header(ATTN_VERSION / 100 * 100 + 99, ATTN_SIZES) == ATTN_OK);  /* a patch changes no struct */
+    sprintf(words, "version %d with structs of %lu bytes, ", ATTN_VERSION, (unsigned long)ATTN_SIZES + 8);
+    REFUSED(attn_check_header(ATTN_VERSION, ATTN_SIZES + 8), ATTN_E_VERSION, words);
+    REFUSED(attn_check_header(ATTN_VERSION, ATTN_SIZES - 4), ATTN_E_VERSION, "compile both with the same attn.h");
+    REFUSED(attn_check_header(ATTN_VERSION + 100, ATTN_SIZES), ATTN_E_VERSION, "implementation is version 10000 with ");
+    REFUSED(attn_check_header(ATTN_VERSION - 1, ATTN_SIZES), ATTN_E_VERSION, "caller's attn.h is version 9999 ");
+    REFUSED(attn_check_header(0, 0), ATTN_E_VERSION, "caller's attn.h is version 0 with structs of 0 bytes, ");
+    CHECK(refusal_user() == NULL);
 }
 
 /* ---- level 2 --------------------------------------------------------------------------------------------------- */
@@ -1442,6 +1457,7 @@ SUITE(args) = {
     { "workspace_grows_slowly", workspace_grows_slowly, "the same, one step at a time, any heads and dims" },
     { "why", why_buffers, "a sentence cut without its terminator or written past its buffer" },
     { "status", status_words, "a status without words" },
+    { "other_header", other_header, "structs of another size or version are taken for those of the implementation" },
     { "level_2_sentences", level_2_sentences, "a sentence of level 2 in the words of level 3, or none" },
     { "self_cross", self_and_cross, "a level-2 argument that is not checked" },
     { "mask_builders", mask_builders, "a level-1 argument that is not checked" },

@@ -259,7 +259,7 @@ static void wrong_calls(void)
     REFUSES(attn_kv_append(&c, k, v, 3, NULL, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
     REFUSES(attn_kv_append(&c, c.memory, v, 1, NULL, 0), ATTN_E_OVERLAP,
             "attn_kv_append: the memory of c overlaps k");
-    REFUSES(attn_kv_append(&c, k, c.memory + c.page_v + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSES(attn_kv_append(&c, k, c.memory + c.page_v / sizeof(float) + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
     REFUSES(attn_kv_append(&c, k, v, 1, c.lengths, 0), ATTN_E_LENGTHS, "counts[0] is 10");
     REFUSES(attn_kv_append(&c, k, v, 10, c.lengths, 0), ATTN_E_OVERLAP, "overlaps counts");
     REFUSES(attn_kv_append(&c, (float *)(void *)((char *)k + 2), v, 1, NULL, 0), ATTN_E_ALIGN, "k is not aligned");

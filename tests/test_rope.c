@@ -241,6 +241,289 @@ static void rope_wrong(void)
     CHECK(untouched(t, sizeof t));
 }
 
+/* ---- frequencies of checkpoints: the formulas of transformers (modeling_rope_utils.py), in double ------------- */
+
+static double mscale_of(double factor, double m) { return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0; }
+
+/* the pair that makes so many turns over the original positions */
+static double pair_of_turns(const attn_rope_freqs_args *a, double turns, double base)
+{
+    return a->rotary_dim * log(a->original / (turns * 2.0 * 3.14159265358979323846)) / (2.0 * log(base));
+}
+
+/* Everything given, no default left to take. */
+static double wanted_frequency(const attn_rope_freqs_args *a, int i)
+{
+    const double f = pow(a->base, -2.0 * i / a->rotary_dim), turns = a->original * f / (2.0 * 3.14159265358979323846);
+    double low, high, s;
+    switch (a->kind) {
+    case ATTN_ROPE_LINEAR: return f / a->factor;
+    case ATTN_ROPE_LONGROPE: return f / a->factors[i];
+    case ATTN_ROPE_PROPORTIONAL: return i < a->rotated / 2 ? f / a->factor : 0.0;
+    case ATTN_ROPE_LLAMA3: /* by wavelength: long ones slowed down, short ones kept, between them a mixture */
+        if (turns < a->low) return f / a->factor;
+        if (turns > a->high) return f;
+        s = (turns - a->low) / (a->high - a->low);
+        return (1.0 - s) * f / a->factor + s * f;
+    case ATTN_ROPE_YARN:
+        low = pair_of_turns(a, a->high, a->base);
+        high = pair_of_turns(a, a->low, a->base);
+        if (!a->untruncated) low = floor(low), high = ceil(high);
+        low = fmax(low, 0.0);
+        high = fmin(high, a->rotary_dim - 1);
+        if (low == high) high += 0.001;
+        s = fmin(fmax((i - low) / (high - low), 0.0), 1.0);
+        return f / a->factor * s + f * (1.0 - s);
+    default: return f;
+    }
+}
+
+static double wanted_attention(const attn_rope_freqs_args *a)
+{
+    if (a->kind == ATTN_ROPE_YARN && a->attention_factor != 0.0) return a->attention_factor;
+    if (a->kind == ATTN_ROPE_YARN && a->mscale != 0.0 && a->mscale_all_dim != 0.0)
+        return mscale_of(a->factor, a->mscale) / mscale_of(a->factor, a->mscale_all_dim);
+    if (a->kind == ATTN_ROPE_YARN) return mscale_of(a->factor, 1.0);
+    if (a->kind == ATTN_ROPE_LONGROPE && a->attention_factor != 0.0) return a->attention_factor;
+    if (a->kind == ATTN_ROPE_LONGROPE) return sqrt(1.0 + log(a->factor) / log(a->original));
+    return 1.0;
+}
+
+/* One rounding to float; the two doubles agree to some roundings of their own, and where a ramp multiplies the error
+   of a logarithm, to a few hundred. */
+static void frequencies_agree(const attn_rope_freqs_args *a)
+{
+    float *f = guard_floats((size_t)a->rotary_dim / 2), attention = -1.0f;
+    CHECKF(attn_rope_freqs(f, &attention, a) == ATTN_OK, "%s", refusal_text());
+    for (int i = 0; i < a->rotary_dim / 2 && !test_failed(); i++) {
+        const double want = wanted_frequency(a, i);
+        CHECKF(fabs(f[i] - want) <= want * (U + 1e-12) + ldexp(1.0, -150), "kind %d, %d of %d: %.9g, not %.9g",
+               (int)a->kind, i, a->rotary_dim, (double)f[i], want);
+    }
+    CHECKF(fabs(attention - wanted_attention(a)) <= wanted_attention(a) * (U + 1e-13), "attention %.9g, not %.9g",
+           (double)attention, wanted_attention(a));
+    guard_free(f);
+}
+
+static void freqs_formulas(void)
+{
+    rng r = rng_make(test_seed + 31);
+    float factors[128];
+    for (int i = 0; i < 600 * test_scale && !test_failed(); i++) {
+        attn_rope_freqs_args a = {0};
+        a.kind = (attn_rope_kind)(i % 6);
+        a.rotary_dim = 2 * rng_int(&r, 1, 128);
+        a.base = exp(rng_int(&r, 1, 1600) / 100.0) + rng_int(&r, 0, 99) * 1e-4;
+        a.factor = rng_int(&r, 0, 4) ? 1.0 + rng_int(&r, 0, 640) / 10.0 : 1.0;
+        a.low = rng_int(&r, 1, 300) / 100.0;
+        a.high = a.low + rng_int(&r, 1, 6400) / 100.0;
+        a.original = rng_int(&r, 0, 2) ? 1 << rng_int(&r, 8, 18) : rng_int(&r, 2, 100000);
+        a.untruncated = rng_int(&r, 0, 1);
+        if (rng_int(&r, 0, 2) == 0) a.attention_factor = rng_int(&r, 1, 300) / 100.0;
+        if (rng_int(&r, 0, 1)) a.mscale = rng_int(&r, 1, 200) / 100.0;
+        if (rng_int(&r, 0, 1)) a.mscale_all_dim = rng_int(&r, 1, 200) / 100.0;
+        for (int k = 0; k < 128; k++) factors[k] = (float)rng_int(&r, 1, 6400) / 100.0f;
+        a.factors = factors;
+        a.rotated = 2 * rng_int(&r, 1, a.rotary_dim / 2);
+        frequencies_agree(&a);
+    }
+}
+
+/* Numbers that transformers' own tests have (test_modeling_rope_utils.py): 128 components, base 10000, factor 10,
+   original 2048, five digits of them. */
+static void freqs_published(void)
+{
+    static const struct { attn_rope_kind kind; int i; double f; } known[] = {
+        {ATTN_ROPE_DEFAULT, 1, 8.6596e-01}, {ATTN_ROPE_DEFAULT, 63, 1.1548e-04}, {ATTN_ROPE_YARN, 16, 1.0000e-01},
+        {ATTN_ROPE_YARN, 17, 8.3479e-02},   {ATTN_ROPE_YARN, 18, 6.9590e-02},    {ATTN_ROPE_YARN, 28, 1.0101e-02},
+        {ATTN_ROPE_YARN, 38, 8.7713e-04},   {ATTN_ROPE_YARN, 40, 4.3007e-04},    {ATTN_ROPE_YARN, 41, 2.7384e-04},
+        {ATTN_ROPE_YARN, 63, 1.1548e-05},   {ATTN_ROPE_LLAMA3, 30, 1.3335e-02},  {ATTN_ROPE_LLAMA3, 31, 1.0730e-02},
+        {ATTN_ROPE_LLAMA3, 36, 1.9675e-03}, {ATTN_ROPE_LLAMA3, 40, 3.4539e-04},  {ATTN_ROPE_LLAMA3, 41, 2.7384e-04},
+        {ATTN_ROPE_LLAMA3, 63, 1.1548e-05}};
+    float f[64], attention;
+    attn_rope_freqs_args a = {0};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        memset(&a, 0, sizeof a);
+        a.kind = known[k].kind;
+        a.rotary_dim = 128;
+        a.factor = 10.0;                                              /* base, low and high by default */
+        a.original = 2048;
+        CHECK(attn_rope_freqs(f, NULL, &a) == ATTN_OK);
+        CHECKF(fabs(f[known[k].i] / known[k].f - 1.0) < 6e-5, "kind %d, %d: %g, not %g", (int)a.kind, known[k].i,
+               (double)f[known[k].i], known[k].f);
+    }
+    /* gpt-oss: 0.1 ln 32 + 1; DeepSeek-V3: both mscales are 1; Phi-3.5: sqrt(1 + ln 32 / ln 4096) */
+    memset(&a, 0, sizeof a);
+    a.kind = ATTN_ROPE_YARN;
+    a.rotary_dim = 64;
+    a.base = 150000.0;
+    a.factor = 32.0;
+    a.original = 4096;
+    a.untruncated = 1;
+    CHECK(attn_rope_freqs(f, &attention, &a) == ATTN_OK && fabs(attention - 1.3465735902799727) < 1e-7);
+    a.factor = 40.0;
+    a.mscale = a.mscale_all_dim = 1.0;
+    CHECK(attn_rope_freqs(f, &attention, &a) == ATTN_OK && attention == 1.0f);
+    a.kind = ATTN_ROPE_LONGROPE;
+    a.factor = 32.0;
+    a.factors = f + 32;
+    for (int i = 0; i < 32; i++) f[32 + i] = 1.0f;
+    CHECK(attn_rope_freqs(f, &attention, &a) == ATTN_OK && fabs(attention - 1.1902380714238083) < 1e-7);
+}
+
+/* Gemma 4: of 512 components 128 rotate, and pair i is (i, i + 256), not (i, i + 64). */
+static void freqs_proportional(void)
+{
+    enum { D = 512, P = 3 };
+    float f[D / 2], *t = floats(P * D), x[D], y[D];
+    attn_rope_freqs_args a = {0};
+    attn_rope_args rope;
+    a.kind = ATTN_ROPE_PROPORTIONAL;
+    a.rotary_dim = D;
+    a.base = 1e6;
+    a.rotated = 128;
+    CHECK(attn_rope_freqs(f, NULL, &a) == ATTN_OK && attn_rope_table(t, P, D, f, 0.0) == ATTN_OK);
+    for (int c = 0; c < D; c++) x[c] = y[c] = (float)(c % 7 + 1);
+    rope = rope_args(y, 1, 1, 1, D, t, P);
+    rope.pos = 2;
+    CHECK(attn_rope(&rope) == ATTN_OK);
+    for (int c = 0; c < D / 2; c++) {
+        const double angle = c < 64 ? 2.0 * pow(1e6, -2.0 * c / D) : 0.0, co = cos(angle), si = sin(angle);
+        CHECK(fabs(y[c] - (x[c] * co - x[c + 256] * si)) < 1e-5);
+        CHECK(fabs(y[c + 256] - (x[c + 256] * co + x[c] * si)) < 1e-5);
+    }
+    CHECK(same_bits(x + 64, y + 64, 192) && same_bits(x + 320, y + 320, 192));
+    a.rotated = 0;                                                    /* all of them */
+    CHECK(attn_rope_freqs(f, NULL, &a) == ATTN_OK && f[255] > 0.0f);
+    free(t);
+}
+
+/* Integers, and doubles in forms that no compiler can contract: fixed bits, in any mode of the caller's thread. */
+static void freqs_bits(void)
+{
+    static const uint64_t known[6] = {UINT64_C(0xFC41FF8505EE5A95), UINT64_C(0xE0943DB909B807BB),
+                                      UINT64_C(0xA151317A807A47DC), UINT64_C(0xC488456E763AFFE7),
+                                      UINT64_C(0xCAA21BF527ACE847), UINT64_C(0x1FC7CFE648798D98)};
+    float f[65], factors[64];
+    attn_rope_freqs_args a = {0};
+    a.rotary_dim = 128;
+    a.base = 500000.0;
+    a.factor = 8.0;
+    a.original = 8192;
+    a.factors = factors;
+    a.rotated = 32;
+    for (int i = 0; i < 64; i++) factors[i] = 1.0f + (float)(i * i) / 64.0f;
+    for (int kind = 0; kind < 6; kind++) {
+        a.kind = (attn_rope_kind)kind;
+        CHECK(attn_rope_freqs(f, f + 64, &a) == ATTN_OK);
+        CHECKF(hash_bits(0, f, 65) == known[kind], "kind %d: 0x%llX", kind, (unsigned long long)hash_bits(0, f, 65));
+    }
+}
+
+static void freqs_wrong(void)
+{
+    float f[8], factors[4] = {1, 1, 1, 1};
+    attn_rope_freqs_args good = {0}, a;
+    good.rotary_dim = 8;
+    good.original = 100;
+    good.factors = factors;
+    memset(f, 0x77, sizeof f);
+    REFUSED(attn_rope_freqs(f, NULL, NULL), ATTN_E_NULL, "attn_rope_freqs: the attn_rope_freqs_args are NULL");
+#define REFUSES(which, change, status, words) \
+    do { a = good; a.kind = ATTN_ROPE_##which; change; \
+         REFUSED(attn_rope_freqs(f, f + 4, &a), status, "attn_rope_freqs: " words); } while (0)
+    REFUSES(DEFAULT, a.kind = (attn_rope_kind)6, ATTN_E_OPTION, "kind is 6");
+    REFUSES(DEFAULT, a.kind = (attn_rope_kind)-1, ATTN_E_OPTION, "kind is -1");
+    REFUSES(DEFAULT, a.rotary_dim = 7, ATTN_E_SIZE, "rotary_dim is 7 but a rotation needs pairs");
+    REFUSES(DEFAULT, a.rotary_dim = 0, ATTN_E_SIZE, "rotary_dim is 0");
+    REFUSES(DEFAULT, a.rotary_dim = -2, ATTN_E_SIZE, "rotary_dim is -2");
+    REFUSES(DEFAULT, a.base = 0.5, ATTN_E_OPTION, "base must be");
+    REFUSES(DEFAULT, a.base = NAN, ATTN_E_OPTION, "base must be");
+    REFUSES(LINEAR, a.factor = 0.5, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    REFUSES(LINEAR, a.factor = NAN, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    REFUSES(LINEAR, a.factor = -2.0, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    REFUSES(PROPORTIONAL, a.factor = INFINITY, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    REFUSES(LLAMA3, a.low = -1.0, ATTN_E_OPTION, "low must be 1e-9 .. 1e9");
+    REFUSES(LLAMA3, a.low = 5.0, ATTN_E_OPTION, "high must be above low");
+    REFUSES(LLAMA3, (a.low = 2.0, a.high = 2.0), ATTN_E_OPTION, "high must be above low");
+    REFUSES(YARN, a.high = NAN, ATTN_E_OPTION, "high must be above low");
+    REFUSES(YARN, a.attention_factor = -1.0, ATTN_E_OPTION, "attention_factor must be");
+    REFUSES(YARN, a.base = 1.0, ATTN_E_OPTION, "base must be above 1");
+    REFUSES(YARN, a.mscale = NAN, ATTN_E_OPTION, "mscale must be");
+    REFUSES(YARN, a.mscale_all_dim = -1.0, ATTN_E_OPTION, "mscale_all_dim must be");
+    REFUSES(YARN, a.untruncated = 2, ATTN_E_OPTION, "untruncated is 2");
+    REFUSES(LLAMA3, a.original = 1, ATTN_E_SIZE, "original is 1");
+    REFUSES(YARN, a.original = 0, ATTN_E_SIZE, "original is 0");
+    REFUSES(LONGROPE, a.original = -5, ATTN_E_SIZE, "original is -5");
+    REFUSES(LONGROPE, a.factors = NULL, ATTN_E_NULL, "factors is NULL");
+    REFUSES(LONGROPE, a.factors = behind(factors, 1), ATTN_E_ALIGN, "factors is not aligned");
+    REFUSES(LONGROPE, a.factors = f + 1, ATTN_E_OVERLAP, "freqs overlaps factors");
+    for (int i = 0; i < 4; i++) {
+        static const float bad[4] = {0.0f, -1.0f, NAN, 40000.0f};
+        factors[2] = bad[i];
+        REFUSES(LONGROPE, (void)0, ATTN_E_OPTION, "factors[2] is ");
+    }
+    REFUSES(PROPORTIONAL, a.rotated = 3, ATTN_E_SIZE, "rotated is 3 but must be even, and at most 8");
+    REFUSES(PROPORTIONAL, a.rotated = 10, ATTN_E_SIZE, "rotated is 10");
+    REFUSES(PROPORTIONAL, a.rotated = -2, ATTN_E_SIZE, "rotated is -2");
+#undef REFUSES
+    REFUSED(attn_rope_freqs(NULL, NULL, &good), ATTN_E_NULL, "attn_rope_freqs: freqs is NULL");
+    REFUSED(attn_rope_freqs(behind(f, 2), NULL, &good), ATTN_E_ALIGN, "freqs is not aligned");
+    REFUSED(attn_rope_freqs(f, behind(f, 17), &good), ATTN_E_ALIGN, "attention is not aligned");
+    REFUSED(attn_rope_freqs(f, f + 3, &good), ATTN_E_OVERLAP, "freqs overlaps attention");
+    CHECK(untouched(f, sizeof f));
+    a = good;                                                         /* what its kind does not name is not looked at */
+    a.factors = NULL, a.original = -1, a.rotated = 3, a.low = -1.0, a.attention_factor = NAN, a.factor = NAN;
+    CHECK(attn_rope_freqs(f, f + 4, &a) == ATTN_OK && f[0] == 1.0f && f[4] == 1.0f);
+}
+
+/* M-RoPE: a row that says time 3, height 1, width 2 has the columns of these rows, pair by pair. */
+static void sections(void)
+{
+    enum { P = 7, D = 12, N = 5 };
+    static const int axis[D / 2] = {0, 1, 2, 0, 2, 2};
+    int pos[N * 3], bad[3] = {0, 1, 7};
+    float t[P * D], to[N * D + 4], *end;
+    rng r = rng_make(test_seed + 41);
+    CHECK(attn_rope_table(t, P, D, NULL, 50.0) == ATTN_OK);
+    for (int i = 0; i < N * 3; i++) pos[i] = rng_int(&r, 0, P - 1);
+    CHECK(attn_rope_sections(to, N, pos, 3, axis, t, P, D) == ATTN_OK);
+    for (int row = 0; row < N; row++)
+        for (int i = 0; i < D / 2; i++) {
+            const double angle = pos[row * 3 + axis[i]] * pow(50.0, -2.0 * i / D);
+            CHECK(fabs(to[row * D + i] - cos(angle)) < 1e-7 && fabs(to[row * D + D / 2 + i] - sin(angle)) < 1e-7);
+        }
+    for (int i = 0; i < 3; i++) pos[i] = 4;                           /* text: the row itself */
+    CHECK(attn_rope_sections(to, 1, pos, 3, axis, t, P, D) == ATTN_OK && same_bits(to, t + 4 * D, D));
+    memset(to, 0x77, sizeof to);
+    REFUSED(attn_rope_sections(to, -1, pos, 3, axis, t, P, D), ATTN_E_SIZE, "attn_rope_sections: rows is -1");
+    REFUSED(attn_rope_sections(to, 1, pos, 0, axis, t, P, D), ATTN_E_SIZE, "axes is 0");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, 0, D), ATTN_E_SIZE, "positions is 0");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, P, 11), ATTN_E_SIZE, "rotary_dim is 11 but");
+    REFUSED(attn_rope_sections(to, 1, bad, 3, axis, t, P, D), ATTN_E_SIZE, "pos[2] is 7 but positions is 7");
+    bad[1] = -1;
+    REFUSED(attn_rope_sections(to, 1, bad, 3, axis, t, P, D), ATTN_E_SIZE, "pos[1] is -1 but");
+    REFUSED(attn_rope_sections(to, 1, pos, 2, axis, t, P, D), ATTN_E_SIZE, "axis[2] is 2 but axes is 2");
+    REFUSED(attn_rope_sections(NULL, 1, pos, 3, axis, t, P, D), ATTN_E_NULL, "to is NULL");
+    REFUSED(attn_rope_sections(to, 1, NULL, 3, axis, t, P, D), ATTN_E_NULL, "pos is NULL");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, NULL, t, P, D), ATTN_E_NULL, "axis is NULL");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, NULL, P, D), ATTN_E_NULL, "table is NULL");
+    REFUSED(attn_rope_sections(behind(to, 1), 1, pos, 3, axis, t, P, D), ATTN_E_ALIGN, "to is not aligned");
+    REFUSED(attn_rope_sections(to, 1, behind(pos, 1), 3, axis, t, P, D), ATTN_E_ALIGN, "pos is not aligned");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, behind(axis, 1), t, P, D), ATTN_E_ALIGN, "axis is not aligned");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, behind(t, 1), P, D), ATTN_E_ALIGN, "table is not aligned");
+    REFUSED(attn_rope_sections(to, 2147480000, pos, 3, axis, t, P, 1 << 30), ATTN_E_OVERFLOW, "rows 2147480000");
+    end = t + P * D - D;
+    REFUSED(attn_rope_sections(end, 1, pos, 3, axis, t, P, D), ATTN_E_OVERLAP, "to overlaps table");
+    memset(to, 0, sizeof to);                                         /* as ints: position 0 and axis 0 */
+    REFUSED(attn_rope_sections(to, 1, (const int *)(void *)(to + 11), 3, axis, t, P, D), ATTN_E_OVERLAP,
+            "to overlaps pos");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, (const int *)(void *)(to + 6), t, P, D), ATTN_E_OVERLAP,
+            "to overlaps axis");
+    for (int i = 0; i < N * D + 4; i++) CHECK(float_bits(to[i]) == 0);
+    CHECK(attn_rope_sections(NULL, 0, NULL, 3, axis, t, P, D) == ATTN_OK);
+}
+
 extern const test_case suite_rope[];
 SUITE(rope) = {
     {"table", rope_table, "cos or sin off by more than the rounding, for the usual bases"},
@@ -249,4 +532,10 @@ SUITE(rope) = {
     {"rotates", rope_rotates, "a wrong sign or pair; interleaved that is not half-split with other places"},
     {"places", rope_places, "a layout, stride or position of an entry that leads to another row"},
     {"wrong", rope_wrong, "odd sizes, bad frequencies, NULL, a table that is too short"},
+    {"frequencies", freqs_formulas, "a kind of scaling that is not transformers' formula, or an attention factor"},
+    {"published", freqs_published, "defaults of a kind that are not those of checkpoints"},
+    {"proportional", freqs_proportional, "Gemma 4's rotation as if the first components were a head of their own"},
+    {"frequency bits", freqs_bits, "frequencies that depend on compiler, libm or machine"},
+    {"frequencies wrong", freqs_wrong, "numbers of a checkpoint that make no frequencies, taken all the same"},
+    {"sections", sections, "a picture's patch that turns by the position of another axis"},
     {0}};

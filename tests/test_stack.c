@@ -62,6 +62,7 @@ static struct {
     attn_mha_call mha_call;
     attn_mha_opts opts;
     attn_rope_args rope;
+    attn_rope_freqs_args freqs;
     const attn_exec *exec;
     float *to, *x, *y, *z;
     void *bytes;
@@ -99,6 +100,8 @@ static struct {
     X(attn_linear_init, attn_linear_init(&now.linear, &now.linear_args))                                               \
     X(attn_linear_run, attn_linear_run(&now.linear, now.to, now.x, now.n, now.exec))                                   \
     X(attn_rope_table, attn_rope_table(now.to, now.n, now.k, NULL, 0.0))                                               \
+    X(attn_rope_freqs, attn_rope_freqs(now.to, NULL, &now.freqs))                                                      \
+    X(attn_rope_sections, attn_rope_sections(now.to, now.n, now.ints, 1, now.more, now.x, now.n_k, now.k))             \
     X(attn_rope, attn_rope(&now.rope))                                                                                 \
     X(attn_mha_init, attn_mha_init(&now.mha, &now.mha_args))                                                           \
     X(attn_mha_self, attn_mha_self(&now.mha, now.to, now.x, now.batch, now.n, &now.opts))                              \
@@ -444,7 +447,10 @@ static void line_calls(rng *r)
 /* What is left: masks, states, conversions, rotations. */
 static void other_calls(rng *r)
 {
+    static const int zeros[64];
+    float ones[64];
     int ids[200];
+    for (int i = 0; i < 64; i++) ones[i] = 1.0f;
     for (int i = 0; i < 200; i++) ids[i] = i % 50 < 40;
     for (int i = 0; i < 30; i++) {
         const int n = rng_int(r, 1, 50), n_k = rng_int(r, 1, 50);
@@ -481,6 +487,15 @@ static void other_calls(rng *r)
         now.rope.positions = 50;
         now.rope.interleaved = rng_int(r, 0, 1);
         FINE(attn_rope);
+        memset(&now.freqs, 0, sizeof now.freqs);
+        now.freqs.kind = (attn_rope_kind)rng_int(r, 0, (int)ATTN_ROPE_PROPORTIONAL);
+        now.freqs.rotary_dim = now.k;
+        now.freqs.factor = 8.0;
+        now.freqs.original = 4096;
+        now.freqs.factors = ones;
+        FINE(attn_rope_freqs);
+        now.ints = now.more = zeros;
+        FINE(attn_rope_sections);
         now.a = attn_args_for(2, n, n_k, 3, 1 + 10 * i);
         for (size_t j = 0; j < 3 * 6 * (size_t)n; j++) pool[0][j * ATTN_STATE(now.a.head_dim) + 2] = 1.0f;
         now.a.carry_out = pool[3];

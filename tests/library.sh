@@ -1,0 +1,129 @@
+#!/bin/sh
+# make library-test: what make lib builds and make install puts somewhere, used as strangers do: a cc line, pkg-config, CMake
+# and Meson (tests/library), and with a header of another version. Last line: "library: N passed, M failed".
+#
+# All of it happens in build/library, with a copy of what make needs; compiled without optimising, for its speed.
+cd "$(dirname "$0")/.." || exit 1
+ROOT=$PWD
+W=$ROOT/build/library
+rm -rf "$W" && mkdir -p "$W/source" || exit 1
+cp attn.h Makefile LICENSE "$W/source/"
+CC=${CC:-cc}
+passed=0 failed=0
+ok() { passed=$((passed + 1)); }
+bad() { failed=$((failed + 1)); echo "FAIL $1"; [ ! -s "${2:-}" ] || tail -n 15 "$2" | sed 's/^/    /'; }
+# same WHAT GOT WANT
+same() { if [ "$2" = "$3" ]; then ok; else bad "$1"; printf '  got:  %s\n  want: %s\n' "$2" "$3"; fi; }
+has() { command -v "$1" > /dev/null || { echo "SKIPPED $2: no $1 here"; return 1; }; }
+build() { make -s -C "$W/source" CC="$CC" CFLAGS="-O0 -DATTN_NO_SIMD ${flags:-}" "$@" > "$W/log" 2>&1; }
+
+version=$(awk '/define ATTN_VERSION/ { printf "%d.%d.%d", $3 / 10000, $3 / 100 % 100, $3 % 100 }' attn.h)
+number=$(awk '/define ATTN_VERSION/ { print $3 }' attn.h)
+so=libattn.so.$version soname=libattn.so.${version%.*}
+right="ok: 1 2 2 4, a cache made, version $number"
+pool='a pool of 2'
+
+# ---- what is built ---------------------------------------------------------------------------------------------------
+if build lib; then ok; else bad 'make lib' "$W/log"; echo "library: $passed passed, $failed failed"; exit 1; fi
+same 'make lib says nothing but that it compiles' "$(grep -v '^compiling' "$W/log")" ''
+B=$W/source/build
+if has nm 'symbols'; then
+    nm -D --defined-only "$B/libattn.so" | awk '{ print $NF }' | sed 's/@.*//' | sort > "$W/exported"
+    same 'libattn.so exports attn_ alone' "$(grep -v '^attn_[a-z]' "$W/exported")" ''
+    # every public function, and nothing else: what is declared with ATTNDEF
+    tr '\n' ' ' < attn.h | sed 's/ATTNDEF/\n&/g' | sed -n 's/^ATTNDEF [a-z_ ]*[ *]\(attn_[a-z0-9_]*\) *(.*/\1/p' | sort -u > "$W/declared"
+    same 'libattn.so has every public function' "$(comm -3 "$W/exported" "$W/declared")" ''
+    same 'libattn.a has the same' "$(nm -g --defined-only "$B/libattn.a" | awk 'NF == 3 { print $3 }' | sort)" "$(cat "$W/exported")"
+fi
+has objdump 'soname' && same 'soname' "$(objdump -p "$B/libattn.so" | awk '/SONAME/ { print $2 }')" "$soname"
+
+# ---- where it is put -------------------------------------------------------------------------------------------------
+list() { (cd "$1" && find . ! -type d | sort | tr '\n' ' '); }
+files() { echo "./include/attn.h ./$1/libattn.a ./$1/libattn.so ./$1/$soname ./$1/$so ./$1/pkgconfig/attn.pc ./share/doc/attn/LICENSE "; }
+build install PREFIX=/usr DESTDIR="$W/a stage" || bad 'make install with DESTDIR' "$W/log"
+same 'files below DESTDIR' "$(list "$W/a stage/usr")" "$(files lib)"
+same 'nothing beside them' "$(ls "$W/a stage")" usr
+same 'the stage is not in attn.pc' "$(grep -c stage "$W/a stage/usr/lib/pkgconfig/attn.pc")" 0
+build uninstall PREFIX=/usr DESTDIR="$W/a stage" || bad 'make uninstall' "$W/log"
+same 'make uninstall leaves no file' "$(list "$W/a stage")" ''
+P=$W/prefix
+build install PREFIX="$P" LIBDIR="$P/lib64" || bad 'make install' "$W/log"
+same 'files with a LIBDIR' "$(list "$P")" "$(files lib64)"
+cmp -s attn.h "$P/include/attn.h" || bad 'another attn.h was installed'
+PKG_CONFIG_PATH=$P/lib64/pkgconfig LD_LIBRARY_PATH=$P/lib64
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+
+# ---- how it is used --------------------------------------------------------------------------------------------------
+# runs WHAT WANT PROGRAM
+runs() { same "$1" "$("$3" 2>&1)" "$2"; }
+$CC -Wall -Wextra tests/library/main.c -I"$P/include" -L"$P/lib64" -lattn -o "$W/plain" > "$W/log" 2>&1 && [ ! -s "$W/log" ] ||
+    bad 'a cc line with -lattn' "$W/log"
+runs 'a cc line with -lattn' "$right" "$W/plain"
+if has pkg-config 'pkg-config'; then
+    same 'pkg-config knows the version' "$(pkg-config --modversion attn)" "$version"
+    $CC -Wall -Wextra tests/library/main.c $(pkg-config --cflags --libs attn) -o "$W/shared" > "$W/log" 2>&1 && [ ! -s "$W/log" ] ||
+        bad 'pkg-config' "$W/log"
+    runs 'pkg-config' "$right
+$pool" "$W/shared"
+    # who says ATTN_THREADS, too, is not warned of it
+    { echo '#define ATTN_THREADS'; cat tests/library/main.c; } > "$W/threads.c"
+    $CC -Wall -Wextra "$W/threads.c" $(pkg-config --cflags attn) "$P/lib64/libattn.a" $(pkg-config --libs --static attn) -o "$W/static" \
+        > "$W/log" 2>&1 && [ ! -s "$W/log" ] || bad 'the static library' "$W/log"
+    path=$LD_LIBRARY_PATH LD_LIBRARY_PATH=/nowhere
+    runs 'the static library' "$right
+$pool" "$W/static"
+    LD_LIBRARY_PATH=$path
+    for tool in cmake meson; do
+        has $tool $tool || continue
+        [ $tool = cmake ] || has ninja meson || continue
+        rm -rf "$W/$tool"
+        case $tool in
+        cmake) cmake -S tests/library -B "$W/cmake" -DATTN_FOLDER="$ROOT" -DCMAKE_C_COMPILER="$CC" && cmake --build "$W/cmake" ;;
+        meson) CC=$CC meson setup "$W/meson" tests/library -Dattn_folder="$ROOT" && ninja -C "$W/meson" ;;
+        esac > "$W/log" 2>&1 || bad "$tool" "$W/log"
+        if grep -q 'warning:' "$W/log"; then bad "$tool warns" "$W/log"; fi
+        runs "$tool, the header alone" "$right" "$W/$tool/header"
+        runs "$tool, installed" "$right
+$pool" "$W/$tool/installed"
+    done
+fi
+
+# ---- a header of another version -------------------------------------------------------------------------------------
+# attn_args has grown: a program with that header, and the library of before
+other="attn_check_header: the caller's attn.h is version"
+refused='the caller was compiled with another attn.h than the implementation: 0 0 0 0, a cache of zeros, version '
+mkdir "$W/other"
+awk '{ print } /^    attn_backend backend; / && !n++ { print "    double something_new[4];" }' attn.h > "$W/other/attn.h"
+cmp -s attn.h "$W/other/attn.h" && bad 'attn_args has no member backend any more: this test wants another one'
+$CC -I"$W/other" tests/library/main.c -L"$P/lib64" -lattn -o "$W/newer" > "$W/log" 2>&1 || bad 'a larger struct' "$W/log"
+runs 'a program whose structs are larger' "$refused$number" "$W/newer"
+# the other way round, with its sentence
+mv "$W/other/attn.h" "$W/source/attn.h"
+flags=-DATTN_DEBUG build lib || bad 'make lib with ATTN_DEBUG' "$W/log"
+sizes=$(printf '#include "attn.h"\n#include <stdio.h>\nint main(void) { printf("%%lu", (unsigned long)ATTN_SIZES); return 0; }\n' > "$W/sizes.c" &&
+    $CC -I. "$W/sizes.c" -o "$W/sizes" && "$W/sizes")
+# attn_args stands in attn_mha_opts, too
+want="attn.h: $other $number with structs of $sizes bytes, the implementation is version $number with $((sizes + 64)): compile both with the same attn.h"
+LD_LIBRARY_PATH=$B
+runs 'a program whose structs are smaller' "$want
+$want
+$refused$number" "$W/plain"
+# the next 1.x is another library to the loader, a patch is not
+for n in $((number + 1)) $((number + 100)); do
+    sed "s/define ATTN_VERSION $number/define ATTN_VERSION $n/" attn.h > "$W/source/attn.h"
+    build lib || bad "make lib of version $n" "$W/log"
+    if [ $n = $((number + 1)) ]; then runs 'a patch of the library' "${right%version*}version $n" "$W/plain"
+    else rm -f "$B/$soname"; "$W/plain" > "$W/log" 2>&1 && bad 'a new minor version of the library is taken for the old one'
+        if grep -q "$soname" "$W/log"; then ok; else bad 'the loader does not name the version it misses' "$W/log"; fi; fi
+done
+
+# ---- what README says of it ------------------------------------------------------------------------------------------
+# its lines for CMake and Meson are those of tests/library
+awk '/^```(cmake|meson)/ { in_block = 1; next } /^```/ { in_block = 0 } in_block && NF' README.md > "$W/lines"
+while read -r line; do
+    grep -qF -- "$line" tests/library/CMakeLists.txt tests/library/meson.build || bad "README.md: not tested: $line"
+done < "$W/lines"
+[ ! -s "$W/lines" ] || ok
+
+echo "library: $passed passed, $failed failed"
+[ $failed = 0 ]
