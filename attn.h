@@ -359,7 +359,8 @@ typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul
     ATTN_SCORES_BIASED                    /* after softcap, ALiBi, bias and mask (ONNX: 2) */
 } attn_stage;
 typedef enum attn_backend {
-    ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM
+    ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM,
+    ATTN_RVV
 } attn_backend;
 typedef struct attn_kv attn_kv;
 
@@ -2127,7 +2128,11 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
  *     WebAssembly                -msimd128
- *     RISC-V, s390x, POWER, ...  the scalar backend alone; with tcc and ATTN_NO_SIMD, too
+ *     RISC-V, 64 bits            none with clang 19 for Linux: the vector extension (V 1.0, vectors
+ *                                of 128 bits or more), used where kernel 6.5 or later has it;
+ *                                with clang 17 or 18, and without Linux, -march=rv64gcv.
+ *                                With gcc, which has no word for an fma of vectors: scalar
+ *     s390x, POWER, ...          the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
@@ -2138,6 +2143,11 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #define ATTN__NEON
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
+#elif defined(__riscv_v) && __riscv_xlen + 0 == 64 && defined(__clang__) && __clang_major__ >= 17
+#define ATTN__RVV
+#elif defined(__riscv_flen) && __riscv_xlen + 0 == 64 && defined(__linux__) && \
+    defined(__clang__) && __clang_major__ >= 19
+#define ATTN__RVV
 #endif
 #endif
 
@@ -2156,6 +2166,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <arm_neon.h>
 #elif defined(ATTN__WASM)
 #include <wasm_simd128.h>
+#elif defined(ATTN__RVV) && !defined(ATTN__RVV_USABLE) && !defined(__riscv_v)
+#include <sys/auxv.h>
 #endif
 
 /* ---- what this processor can do -------------------------------------------------------------- */
@@ -2201,7 +2213,40 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     }
     return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
 }
+#elif defined(ATTN__RVV)
+/* ATTN__RVV_USABLE: may vector instructions be used here? Compiled for such processors: yes. */
+#if !defined(ATTN__RVV_USABLE) && defined(__riscv_v)
+#define ATTN__RVV_USABLE 1
+#elif !defined(ATTN__RVV_USABLE)
+#define ATTN__RVV_USABLE attn__rvv_usable()
+/* The kernel says so twice. In the auxiliary vector, bit 'V', which it clears where a process may
+   not use them; but older kernels of vendors set it for a draft, 0.7, with other encodings. So
+   riscv_hwprobe is asked whether it is V 1.0: kernels that do not know the question (-ENOSYS) never
+   have that. The call is written out, because headers older than the kernel have no name for it. */
+static int attn__rvv_usable(void)
+{
+    struct { long long key; unsigned long long value; } pair = { 4, 0 };   /* extensions */
+    register long number __asm__("a7") = 258;
+    register long answer __asm__("a0") = (long)&pair;                      /* and first argument */
+    register long pairs __asm__("a1") = 1, cpus __asm__("a2") = 0, set __asm__("a3") = 0;
+    register long flags __asm__("a4") = 0;
+    __asm__ __volatile__("ecall" : "+r"(answer)
+                         : "r"(number), "r"(pairs), "r"(cpus), "r"(set), "r"(flags) : "memory");
+    return answer == 0 && pair.key == 4 && (pair.value >> 2 & 1u) &&
+           (getauxval(AT_HWCAP) >> ('V' - 'A') & 1u);
+}
+#endif
 
+static unsigned attn__cpu_word;                     /* as above */
+
+static ATTN__NOINLINE unsigned attn__cpu_ask(void)
+{
+    const unsigned rvv = ATTN__RVV_USABLE ? 1u << ATTN_RVV : 0u;
+    return (rvv & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
+}
+#endif
+
+#if defined(ATTN__X86) || defined(ATTN__RVV)
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -2241,12 +2286,15 @@ static unsigned attn__cpu(void) { return ~0u; }
 #elif defined(ATTN__WASM)
 #define ATTN__ISA 6
 #include ATTN_SELF
+#elif defined(ATTN__RVV)
+#define ATTN__ISA 7
+#include ATTN_SELF
 #endif
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
 /* indexed by attn_backend: one name for each there is */
 static const char *const attn__backend_names[] = { "auto", "scalar", "sse2", "avx2", "avx512",
-    "neon", "wasm" };
+    "neon", "wasm", "rvv" };
 enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend_names) };
 
 /* those that are compiled here, the best first */
@@ -2257,6 +2305,8 @@ static const attn__kernels *const attn__tables[] = {
     &attn__kernels_neon,
 #elif defined(ATTN__WASM)
     &attn__kernels_wasm,
+#elif defined(ATTN__RVV)
+    &attn__kernels_rvv,
 #endif
     &attn__kernels_scalar
 };
@@ -11499,6 +11549,148 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
     x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
 }
+
+#elif ATTN__ISA == 7
+/* ---- RISC-V V -------------------------------------------------------------------------------- */
+/* Its vectors have a length that only the processor knows, and no fixed size in C. So the words are
+   written with clang's vectors of 8 floats: two registers where they are 128 bits long, as every
+   processor has them, and a part of these two where they are longer. 6 rows x 2 vectors take 24 of
+   32 registers, b0 and b1 4; a number times a vector needs none for the number. */
+#define ATTN__FN(name) attn__##name##_rvv
+#ifdef __riscv_v
+#define ATTN__TARGET
+#else
+#define ATTN__TARGET ATTN__ATTR("arch=+v")
+#endif
+#define ATTN__LANES 8
+#define ATTN__ROWS 6
+#define ATTN__TRANSPOSED 4
+#define ATTN__WIDEN_COST 1
+#define ATTN__VECTOR(n) __attribute__((ext_vector_type(n)))
+typedef float attn__vec ATTN__VECTOR(8);
+typedef int attn__vmask ATTN__VECTOR(8);             /* all bits of a lane are set or none */
+typedef unsigned ATTN__FN(words) ATTN__VECTOR(8);
+typedef unsigned short ATTN__FN(halves) ATTN__VECTOR(8);
+typedef float ATTN__FN(four) ATTN__VECTOR(4);
+typedef float ATTN__FN(two) ATTN__VECTOR(2);
+#ifdef __cplusplus
+typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
+#else
+typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
+#endif
+/* the same in memory, where they need no more alignment than their numbers */
+#define ATTN__IN_MEMORY(type) __attribute__((ext_vector_type(8), aligned(sizeof(type)), may_alias))
+typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
+typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
+typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
+ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
+ATTN__V attn__vec attn__vload(const float *p)
+{
+    return *(const ATTN__FN(floats_at) *)(const void *)p;
+}
+ATTN__V void attn__vstore(float *p, attn__vec a) { *(ATTN__FN(floats_at) *)(void *)p = a; }
+/* The compiler has no name for a load of some lanes: by way of memory, since p[n] may not exist. */
+typedef int attn__vpart;
+ATTN__V attn__vpart attn__first(int n) { return n; }
+ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
+{
+    float part[8] = { 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f };
+    int i;
+    for (i = 0; i < n && i < 8; i++) part[i] = p[i];
+    return attn__vload(part);
+}
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return a - b; }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return a * b; }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return a / b; }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a) { return __builtin_elementwise_abs(a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return __builtin_elementwise_fma(a, b, c);
+}
+/* A cast from vector to vector of the same size keeps the bits. */
+ATTN__V attn__vec attn__vpow2(attn__vec t) { return (attn__vec)((ATTN__FN(words))t << 23); }
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return a < b; }
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
+{
+    return (attn__vmask)a == (attn__vmask)b;
+}
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return a != a; }
+ATTN__V ATTN__FN(words) ATTN__FN(pick)(attn__vmask m, ATTN__FN(words) a, ATTN__FN(words) b)
+{
+    return ((ATTN__FN(words))m & a) | (~(ATTN__FN(words))m & b);
+}
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+    return (attn__vec)ATTN__FN(pick)(m, (ATTN__FN(words))a, (ATTN__FN(words))b);
+}
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
+{
+    return (attn__vec)(~m & (attn__vmask)a);
+}
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return a | b; }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
+{
+    const ATTN__FN(bytes_at) x = *(const ATTN__FN(bytes_at) *)(const void *)p;
+    return __builtin_convertvector(x, attn__vmask) == 0;
+}
+/* V alone has no instruction for half. */
+ATTN__V int attn__how(attn_storage storage)
+{
+    return storage == ATTN_F16 ? (int)ATTN__F16_SOFT : (int)storage;
+}
+/* half in integers, from 16 bits in each lane */
+ATTN__V ATTN__FN(words) ATTN__FN(half_bits)(ATTN__FN(words) h)
+{
+    const ATTN__FN(words) size = h << 17 >> 4, sign = h >> 15 << 31;
+    const ATTN__FN(words) bias = (ATTN__FN(words))(112u << 23), quiet = (ATTN__FN(words))(1u << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const attn__vec units = __builtin_convertvector(size >> 13, attn__vec)
+                          * attn__vset(5.9604644775390625e-8f);
+    const attn__vmask tiny = size < 1u << 23, large = size >= 31u << 23, nan = size > 31u << 23;
+    ATTN__FN(words) bits = size + bias + ((ATTN__FN(words))large & bias);
+    bits |= (ATTN__FN(words))nan & quiet;
+    return ATTN__FN(pick)(tiny, (ATTN__FN(words))units, bits) | sign;
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const ATTN__FN(halves_at) h = *(const ATTN__FN(halves_at) *)(const void *)p;
+    const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
+    return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
+}
+/* bfloat16 alone: narrow_how is not asked for half where attn__how says ATTN__F16_SOFT */
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const ATTN__FN(words) u = (ATTN__FN(words))a, upper = u >> 16;
+    const ATTN__FN(words) x = ATTN__FN(pick)(attn__is_nan(a), upper | 0x40u,
+                                             (u + (0x7fffu + (upper & 1u))) >> 16);
+    (void)how;
+    *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+}
+ATTN__V int attn__any_lane(attn__vmask m) { return __builtin_reduce_or(m) != 0; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m)
+{
+    const ATTN__FN(truths) b = __builtin_convertvector(m, ATTN__FN(truths));
+    unsigned char bits;
+    memcpy(&bits, &b, 1);
+    return bits;
+}
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+    const ATTN__FN(four) x = a.lo + a.hi;
+    const ATTN__FN(two) y = x.lo + x.hi;
+    return y[0] + y[1];
+}
+ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+{
+    int c, i;
+    for (c = 0; c < 4; c++)
+        for (i = 0; i < 8; i++) x[c][i] = from[attn__min(i, last) * row + c];
+}
+#undef ATTN__VECTOR
+#undef ATTN__IN_MEMORY
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */

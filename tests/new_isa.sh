@@ -11,7 +11,7 @@ cp -R Makefile tests $out || exit 1
 
 # the words, step 3
 cat > $out/block <<'BLOCK'
-#elif ATTN__ISA == 7
+#elif ATTN__ISA == 8
 /* ---- TOY ------------------------------------------------------------------------------------- */
 #define ATTN__FN(name) attn__##name##_toy
 #define ATTN__TARGET
@@ -79,12 +79,12 @@ BLOCK
 awk -v block="$out/block" '
     function did(step) { done[step]++ }
     # 1. the enumerator and the name
-    /ATTN_NEON, ATTN_WASM$/ { sub(/ATTN_WASM$/, "ATTN_WASM, ATTN_TOY"); did("enumerator") }
-    /"neon", "wasm" \};$/ { sub(/"wasm" \};$/, "\"wasm\", \"toy\" };"); did("name") }
+    /^    ATTN_RVV$/ { sub(/ATTN_RVV$/, "ATTN_RVV, ATTN_TOY"); did("enumerator") }
+    /"wasm", "rvv" \};$/ { sub(/"rvv" \};$/, "\"rvv\", \"toy\" };"); did("name") }
     # 2. that the compiler has it; its bit where processors differ; the kernel pass; the table
     /^#ifdef ATTN__X86$/ && !done["macro"] { print "#define ATTN__TOY"; did("macro") }
     /^    return \(word & ATTN_CPU_MASK\)/ { print "    word |= 1u << ATTN_TOY;"; did("bit") }
-    /^\/\* ---- dispatch -/ { print "#define ATTN__ISA 7\n#include ATTN_SELF\n"; did("pass") }
+    /^\/\* ---- dispatch -/ { print "#define ATTN__ISA 8\n#include ATTN_SELF\n"; did("pass") }
     # 3. the block
     /^#elif ATTN__ISA == 6$/ {
         while ((getline text < block) > 0) print text
