@@ -172,4 +172,4 @@ build/flags: FORCE
 FORCE:
 .PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test
+.PHONY: lib install uninstall library-test python
