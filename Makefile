@@ -65,6 +65,8 @@ page: ## build examples/web/index.html, the page in one file (needs clang 16 for
 page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
 	@sh tests/page.sh
 
+python: ## examples/python with NumPy: against doubles, what it refuses, where it finds the library (PYTHON=)
+
 readme: ## build and run every block of code in README.md and examples/PORTING.md
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
@@ -132,7 +134,7 @@ library-test: ## that library, installed and used: pkg-config, CMake, Meson, a h
 	@sh tests/library.sh
 
 # those that are a script of the same name
-strict examples mpi readme models golden mutate sanitize analyze count size coverage cross fuzz:
+strict examples mpi python readme models golden mutate sanitize analyze count size coverage cross fuzz:
 	@sh tests/$@.sh $(ARGS)
 
 clean: ## remove build/ and what an example's cc line leaves
@@ -173,4 +175,4 @@ build/flags: FORCE
 FORCE:
 .PHONY: help demo same test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test
+.PHONY: lib install uninstall library-test python

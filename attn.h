@@ -198,6 +198,9 @@ typedef enum attn_status {
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
 ATTNDEF const char *attn_status_str(attn_status s);
 ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
+#if defined(ATTN_NO_CACHE) && !defined(ATTN_NO_LAYERS)
+#define ATTN_NO_LAYERS                    /* layers step through caches */
+#endif
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
@@ -652,6 +655,7 @@ struct attn_kv {
     void *own;                            /* what free gives back, or NULL */
 };
 
+#ifndef ATTN_NO_CACHE
 /* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
    mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
@@ -738,7 +742,9 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 ATTNDEF size_t      attn_kv_saved(const attn_kv *c, int entry);  /* SIZE_MAX: wrong arguments */
 ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size);
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size);
+#endif /* ATTN_NO_CACHE */
 
+#ifndef ATTN_NO_LAYERS
 /* ---- LAYERS ------------------------------------------------------------------------------------
    Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
    ready made.) An initialised linear or layer is only read by everything but free: any number of
@@ -1031,6 +1037,7 @@ typedef enum attn_mha_call {
 } attn_mha_call;
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
                                        int n_k, const attn_mha_opts *o);
+#endif /* ATTN_NO_LAYERS */
 
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
@@ -1061,18 +1068,14 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
    ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
    ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it:
    where variadic macros are known, these calls do. Bindings to other languages call it once, with
-   ATTN_VERSION of the header they mirror and the sum of the sizes of their own structs. Thread
+   ATTN_VERSION of the header they mirror and the sum of the sizes of their own four structs. Thread
    safe. */
 ATTNDEF attn_status attn_check_header(int version, size_t sizes);
-#define ATTN_SIZES                                                                        \
-    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv) +     \
-     sizeof(attn_linear_args) + sizeof(attn_linear) + sizeof(attn_rope_args) +            \
-     sizeof(attn_mha_args) + sizeof(attn_mha) + sizeof(attn_mha_opts))
+#define ATTN_SIZES \
+    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv))
 #if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
     (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
-#define attn_sdpa(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
-#define attn_self_step(...)   (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
-#define attn_rope(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
+#define attn_sdpa(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
 /* Is it another one? Then what was to be made is zeros. */
 static inline int attn__header(void *made, size_t size)
 {
@@ -1081,10 +1084,16 @@ static inline int attn__header(void *made, size_t size)
     while (made && size > 0) bytes[--size] = 0;
     return 1;
 }
+#ifndef ATTN_NO_CACHE
+#define attn_self_step(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
 static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
 {
     return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
 }
+#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
+#endif
+#ifndef ATTN_NO_LAYERS
+#define attn_rope(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
 static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
 {
     return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
@@ -1093,9 +1102,9 @@ static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *
 {
     return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
 }
-#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
 #define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
 #define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
+#endif
 /* Made here: an implementation whose struct is larger would write behind this one. */
 #define attn_args_for(...)    attn__args_here(__VA_ARGS__)
 static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
@@ -2265,10 +2274,13 @@ static unsigned attn__cpu(void) { return ~0u; }
 
 /* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 ------- */
 #ifdef ATTN__X86
+#ifndef ATTN_NO_SSE2
 #define ATTN__ISA 2
 #include ATTN_SELF
+#endif
 #define ATTN__ISA 3
 #include ATTN_SELF
+#ifndef ATTN_NO_AVX512
 /* g++ 12 warns about its own header: some operations there begin with an undefined vector */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -2280,6 +2292,7 @@ static unsigned attn__cpu(void) { return ~0u; }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+#endif /* ATTN_NO_AVX512 */
 #elif defined(ATTN__NEON)
 #define ATTN__ISA 5
 #include ATTN_SELF
@@ -2300,7 +2313,13 @@ enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend
 /* those that are compiled here, the best first */
 static const attn__kernels *const attn__tables[] = {
 #if defined(ATTN__X86)
-    &attn__kernels_avx512, &attn__kernels_avx2, &attn__kernels_sse2,
+#ifndef ATTN_NO_AVX512
+    &attn__kernels_avx512,
+#endif
+    &attn__kernels_avx2,
+#ifndef ATTN_NO_SSE2
+    &attn__kernels_sse2,
+#endif
 #elif defined(ATTN__NEON)
     &attn__kernels_neon,
 #elif defined(ATTN__WASM)
@@ -2321,6 +2340,13 @@ static const attn__kernels *attn__table(attn_backend backend)
             (usable >> attn__tables[i]->backend & 1u))
             return attn__tables[i];
     return NULL;
+}
+
+/* Is it the specification that runs? In a build that has nothing else compilers know it, and leave
+   out what only kernels with vectors need. */
+ATTN__INLINE int attn__is_scalar(const attn__kernels *kernels)
+{
+    return ATTN__TABLES == 1 || kernels->backend == ATTN_SCALAR;
 }
 
 ATTNDEF int attn_backends(attn_backend *list, int max)
@@ -2930,6 +2956,11 @@ static int attn__kv_pages(const attn_kv *c, int b)
     return (attn__kv_keys(c, b) + ATTN__CHUNK - 1) / ATTN__CHUNK;
 }
 
+static int *attn__kv_row(const attn_kv *c, int b)
+{
+    return c->table + (ptrdiff_t)b * c->entry_pages;
+}
+
 /* May entry b of the cache hold `count` more keys? */
 static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
 {
@@ -3463,6 +3494,7 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
     return ATTN_OK;
 }
 
+#ifndef ATTN_NO_CACHE                     /* nor layers */
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
 static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
                                 char **at)
@@ -3481,6 +3513,7 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
     if (own) ATTN_FREE(user, own);
     memset(object, 0, size);
 }
+#endif
 
 ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
 {
@@ -4063,6 +4096,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 }
 #endif
 
+#ifndef ATTN_NO_CACHE                     /* to the end of this section */
 /* =================================================================================================
  * 7  K/V CACHE
  *
@@ -4236,11 +4270,6 @@ static int attn__page_take(attn_kv *c)
 static void attn__page_drop(attn_kv *c, int page)
 {
     if (--c->holders[page] == 0) c->idle[c->free_pages++] = page;
-}
-
-static int *attn__kv_row(const attn_kv *c, int b)
-{
-    return c->table + (ptrdiff_t)b * c->entry_pages;
 }
 
 /* The page that the next key of entry b goes into, if it has one already; else -1. */
@@ -5066,6 +5095,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     c->gaps[2 * (ptrdiff_t)entry + 1] = (int)saved[2];
     return ATTN_OK;
 }
+
+#endif /* ATTN_NO_CACHE */
 
 /* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
@@ -7354,7 +7385,7 @@ static void attn__share(attn__work *w, attn__plan *plan)
     int most, largest, all;
     w->order = NULL;
     if (!attn__may_share(a, s) || each > ATTN__THIN || plan->splits > 1 || attn__wants_raw(a) ||
-        w->kernels->backend == ATTN_SCALAR || !(a->k_map || attn__shares_pages(a, s)))
+        attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
         return;
     w->order = w->first_item + s->batch + 1;
     w->readers = w->order + s->batch;
@@ -7436,7 +7467,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     for (i = 0; i < plan->slots; i++)
         *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
-    if (w.kernels->backend == ATTN_SCALAR) {
+    if (attn__is_scalar(w.kernels)) {
         attn__work_run(&w, attn__item_scalar, items);
     } else if (a->parts || plan->splits > 1) {
         /* Parts: four items for each thread, if there are so many chunks. */
@@ -7705,7 +7736,7 @@ static void attn__fold_task(void *arg, int task)
     const int rows = attn__carry_count(job, task, &first);
     float *out = job->a->carry_out + first * size;
     int r, part;
-    if (job->kernels->backend == ATTN_SCALAR) {
+    if (attn__is_scalar(job->kernels)) {
         for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
         return;
     }
@@ -7774,7 +7805,7 @@ static void attn__finish_task(void *arg, int task)
         if (!exists || state[2] == 0.0f) {
             if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
             if (a->lse) a->lse[row] = -attn__inf();
-        } else if (job->kernels->backend != ATTN_SCALAR) {
+        } else if (!attn__is_scalar(job->kernels)) {
             attn__finish_row(job, h, row, out);
         } else {
             (void)attn__carry_get(state, &M, &L, out, s->v_head_dim);
@@ -7953,6 +7984,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     return ATTN_OK;
 }
 
+#ifndef ATTN_NO_CACHE
 /* ---- append and attend ----------------------------------------------------------------------- */
 
 /* Refuses what attn_self_step cannot do. attn__check would accept some of it, and elsewhere name a
@@ -8038,6 +8070,8 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     return status;
 }
 
+#endif /* ATTN_NO_CACHE */
+
 /* =================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
@@ -8120,6 +8154,7 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
     return attn__convert_run(&c, &why);
 }
 
+#ifndef ATTN_NO_LAYERS                    /* to the end of this section */
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
@@ -10496,6 +10531,8 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
     }
     return attn__mha_plan(&r, &need, &why) == ATTN_OK ? need : (size_t)-1;
 }
+
+#endif /* ATTN_NO_LAYERS */
 
 /* =================================================================================================
  * 10  THREADS
