@@ -615,10 +615,10 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
 
    attn_kv is yours to place; the memory behind it is the cache's.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
-   attn_kv_read, attn_kv_save); what writes (append, truncate, reset, forget, reorder, copy, load,
-   attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as it
-   was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call with
-   ATTN_E_NULL. */
+   attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
+   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as
+   it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call
+   with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
@@ -696,6 +696,16 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
    NULL. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
+
+/* Truncates an entry to its first `from` keys and appends `n` of those behind, without their rows
+   being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
+   places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
+   for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
+   depth in the tree (rope_pos), which is where they stand now. n 0: truncate; rows may be NULL.
+   Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
+   FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
+   OVERLAP (rows in the memory of c), ALIGN. */
+ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n);
 
 /* Forgets old keys of an entry, or of all entries (entry -1): a sliding window, a conversation
    longer than the cache. Of the keys pinned .. before - 1 those that fill whole pages (128 keys,
@@ -4610,6 +4620,97 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
     attn__why why;
     attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
     return attn__kv_truncate(&why, c, entry, 0);
+}
+
+/* ---- keys that move up: the accepted path of a tree ------------------------------------------ */
+/* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
+static void attn__kv_move(attn_kv *c, int b, int to, int from)
+{
+    const attn_storage storage = c->shape.storage;
+    const attn__format *f = attn__formats + storage;
+    const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
+    int head, lane[2];
+    for (head = 0; head < c->shape.kv_heads; head++) {
+        char *put = (char *)attn__page_key(c, to_page, head, to % ATTN__CHUNK, &lane[0]);
+        const char *get = (const char *)attn__page_key(c, from_page, head, from % ATTN__CHUNK,
+                                                       &lane[1]);
+        size_t i, scale[2];
+        for (i = 0; i < (size_t)c->shape.head_dim; i++) {
+            const size_t at = attn__cell_of(i, lane[0], storage, &scale[0]);
+            memcpy(put + at * f->cell,
+                   get + attn__cell_of(i, lane[1], storage, &scale[1]) * f->cell, f->cell);
+            memcpy(put + scale[0] * f->cell, get + scale[1] * f->cell, f->scale * f->cell);
+        }
+        memcpy(attn__page_value(c, to_page, head, to % ATTN__CHUNK),
+               attn__page_value(c, from_page, head, from % ATTN__CHUNK), attn__kv_v_row(c));
+    }
+}
+
+/* Can these rows be kept? */
+static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int from,
+                                    const int *rows, int n)
+{
+    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    attn_status status = attn__check_kv_cut(why, c, b, from);
+    int i;
+    if (status != ATTN_OK) return status;
+    if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    if (n > c->lengths[b] - from)
+        return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys behind from", "", n,
+                          b, c->lengths[b] - from);
+    if (n > 0 && from < gap[1])
+        return attn__fail(why, ATTN_E_LENGTHS, "from is # but entry # has forgotten keys up to #",
+                          "", from, b, gap[1] - 1);
+    if ((status = attn__check_given(why, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK ||
+        (status = attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK)
+        return status;
+    for (i = 0; i < n; i++)
+        if (rows[i] < (i > 0 ? rows[i - 1] + 1 : from) || rows[i] >= c->lengths[b]) {
+            attn__say(why, "rows[#] is # ", "", i, rows[i], 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "but rows rise, from # to # at most", "", from,
+                              c->lengths[b] - 1, 0);
+        }
+    return ATTN_OK;
+}
+
+/* Each page of entry b that keys first .. last stand in becomes its own. What it has forgotten
+   comes before them. */
+static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first, int last)
+{
+    const int keys = attn__kv_keys(c, b), forgotten = c->lengths[b] - keys;
+    const int begin = (first - forgotten) / ATTN__CHUNK, end = (last - forgotten) / ATTN__CHUNK;
+    int *row = attn__kv_row(c, b), need = 0, i;
+    for (i = begin; i <= end; i++) need += c->holders[row[i]] > 1;
+    if (need > c->free_pages)
+        return attn__fail(why, ATTN_E_FULL,
+                          "the cache needs # more pages but # are free: # are missing", "", need,
+                          c->free_pages, need - c->free_pages);
+    for (i = begin; i <= end; i++) {
+        const int old = row[i];
+        if (c->holders[old] == 1) continue;
+        row[i] = attn__page_take(c);
+        attn__page_copy(c, row[i], old, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
+        attn__page_drop(c, old);
+    }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n)
+{
+    attn__why why;
+    attn_status status;
+    int i = 0;
+    attn__why_open(&why, "attn_kv_keep", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK ||
+        (status = attn__check_keep(&why, c, entry, from, rows, n)) != ATTN_OK)
+        return status;
+    while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
+    if (i < n) status = attn__kv_unshare(&why, c, entry, from + i, from + n - 1);
+    if (status != ATTN_OK) return status;
+    for (; i < n; i++) attn__kv_move(c, entry, from + i, rows[i]);     /* never over one to come */
+    attn__kv_cut(c, entry, from + n);
+    return ATTN_OK;
 }
 
 /* What entry b will have forgotten: keys gap[0] .. gap[1] - 1. */
