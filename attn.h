@@ -134,8 +134,7 @@
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
        attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
-       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_rope_freqs       2.2
-                                                                 all others            2.0
+       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    all others            2.0
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
 
@@ -288,6 +287,21 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
        max_distance 16, both ways:            bucket     0 5 6 6 6 6 7 7 7                        */
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
                                  int one_way, int heads, int n_q, int n_k, int pos);
+
+/* Scores by distance become a bias: bias [matrices][n_q][n_k] from scores [matrices][n_q][columns],
+   for the relative positions of Transformer-XL and Conformer (their rel_shift), whose scores
+   (q + v) . r depend on row and distance. Column `zero` is distance 0, the columns before it are
+   keys after the row (the larger the distance the further left), those after it keys ahead:
+       bias[m][i][j] = scores[m][i][zero + j - (i + pos)]
+   Where there is no such column the key is hidden (-INFINITY). Conformer: columns 2n - 1, zero
+   n - 1. Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. The factor of
+   attn_args.scale does not reach a bias: multiply by it before.
+   matrices is batch * heads, with bias_shape {batch, heads, n_q}.
+   Errors: SIZE (columns < 1, zero not in 0 .. columns - 1), NULL, OVERFLOW, OVERLAP, ALIGN.
+       scores of a row, distances 2 1 0 -1 -2, zero 2     row 0 of 3    row 1         row 2
+       a b c d e                                           c d e         b c d         a b c      */
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos);
 
 /* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
    columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
@@ -707,7 +721,8 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
    being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
    places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
    for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
-   depth in the tree (rope_pos), which is where they stand now. n 0: truncate; rows may be NULL.
+   depth in the tree (rope_pos), which is where they stand now. (Outputs of a branch that is not the
+   first saw their keys at other places: right to rounding.) n 0: truncate; rows may be NULL.
    Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
    FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
    OVERLAP (rows in the memory of c), ALIGN. */
@@ -4048,6 +4063,38 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     attn__t5_boundaries(first, side, max_distance);
     for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
         attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes, from_bytes, r, rows;
+    int j;
+    attn__why_open(&why, "attn_bias_shift", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_size(&why, "columns", columns, 1)) != ATTN_OK)
+        return status;
+    if (zero < 0 || zero >= columns)
+        return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
+    if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
+        return attn__fail(&why, ATTN_E_OVERFLOW,
+                          "matrices #, n_q # and columns # do not fit the address space", "",
+                          matrices, n_q, columns);
+    if (bytes == 0) return ATTN_OK;
+    if ((status = attn__check_given(&why, "scores", scores, from_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "scores", scores, from_bytes)) !=
+            ATTN_OK)
+        return status;
+    rows = (size_t)matrices * (size_t)n_q;
+    for (r = 0; r < rows; r++, scores += columns)
+        for (j = 0; j < n_k; j++) {
+            const long long at = (long long)zero + j - (long long)(r % (size_t)n_q) - pos;
+            *bias++ = at >= 0 && at < columns ? scores[at] : -attn__inf();
+        }
     return ATTN_OK;
 }
 
@@ -9182,14 +9229,14 @@ static double attn__double(attn__fixed bits)
     return x;
 }
 
-/* log2(x) of any x > 0. The fraction has 53 bits that count, so the product is exact. */
+/* log2(x) of any x > 0. A product with a power of two is exact, so it may be contracted. */
 static double attn__log2(double x)
 {
     attn__fixed whole, fraction;
     const int below = x < 1.0;
     double y = below ? 1.0 / x : x;
     attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
-    y = (double)(long long)whole + (double)(long long)(fraction >> 11) * 1.1102230246251565e-16;
+    y = (double)(long long)whole + (double)(long long)(fraction >> 1) * 1.0842021724855044e-19;
     return below ? 0.0 - y : y;
 }
 
@@ -9344,8 +9391,8 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* Sizes and arrays. */
-static attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+/* Sizes and arrays. In a frame of its own, which is gone when the task begins. */
+static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
     const int longrope = a->kind == ATTN_ROPE_LONGROPE;

@@ -14,11 +14,7 @@ isa=$(awk '/^typedef enum attn_backend/ { inside = 1; next } /^} attn_backend;/ 
 
 # the words, step 3
 cat > $out/block <<'BLOCK'
-<<<<<<< ours
-#elif ATTN__ISA == 8
-=======
 #elif ATTN__ISA == TOY_NUMBER
->>>>>>> theirs
 /* ---- TOY ------------------------------------------------------------------------------------- */
 #define ATTN__FN(name) attn__##name##_toy
 #define ATTN__TARGET
@@ -87,18 +83,6 @@ sed -i "s/TOY_NUMBER/$isa/" $out/block
 # them: the next instruction set is no reason to touch this
 awk -v block="$out/block" -v isa="$isa" '
     function did(step) { done[step]++ }
-<<<<<<< ours
-    # 1. the enumerator and the name
-    /^    ATTN_RVV$/ { sub(/ATTN_RVV$/, "ATTN_RVV, ATTN_TOY"); did("enumerator") }
-    /"wasm", "rvv" \};$/ { sub(/"rvv" \};$/, "\"rvv\", \"toy\" };"); did("name") }
-    # 2. that the compiler has it; its bit where processors differ; the kernel pass; the table
-    /^#ifdef ATTN__X86$/ && !done["macro"] { print "#define ATTN__TOY"; did("macro") }
-    /^    return \(word & ATTN_CPU_MASK\)/ { print "    word |= 1u << ATTN_TOY;"; did("bit") }
-    /^\/\* ---- dispatch -/ { print "#define ATTN__ISA 8\n#include ATTN_SELF\n"; did("pass") }
-    # 3. the block
-    /^#elif ATTN__ISA == 6$/ {
-        while ((getline text < block) > 0) print text
-=======
     # 1. the enumerator and the name, at the end of each list
     /^} attn_backend;/ { sub(/$/, ", ATTN_TOY", last); did("enumerator") }
     /attn__backend_names\[\] = {/ { names = 1 }
@@ -110,7 +94,6 @@ awk -v block="$out/block" -v isa="$isa" '
     # 3. the block, as the second one
     /^#elif ATTN__ISA == / && !done["block"] {
         while ((getline text < block) > 0) last = last "\n" text
->>>>>>> theirs
         did("block")
     }
     NR > 1 { print last }
