@@ -328,10 +328,9 @@ static void half(const bench_setup *s, int rounds)
             if (b == 0) rows[0] = rows[1], caches[0] = caches[1];
             rows[1] = NULL;
         }
-    printf("\nStorage in 16 and 8 bits: time of float storage, and how many times faster the others are; medians of %d:\n\n",
-           rounds);
-    printf("| rows x keys, heads x head_dim | floats | half | bfloat16 | 8 bits | AVX2: floats | half | bfloat16 | 8 bits |\n"
-           "|---|---|---|---|---|---|---|---|---|\n");
+    printf("\nStorage in 16 and 8 bits: time of floats, and how many times faster the others are; medians of %d:\n\n", rounds);
+    printf("| rows x keys, heads x head_dim | floats | half | bfloat16 | 8 bits "
+           "| AVX2: floats | half | bfloat16 | 8 bits |\n|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < bench_case_count(); i++)
         if (bench_case_table(i) == BENCH_HALF) half_case(i, rows, caches, rounds);
     half_linear("linear 512 to 2048, one row", 512, 2048, rounds);
