@@ -8577,11 +8577,10 @@ static const void *attn__linear_at(const attn_linear *l, int first, int at)
 static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
                                               float *to, int first, int n, int at, int depth)
 {
-    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
+    float rows[ATTN__PANEL * ATTN__PANEL];
     int r, wide;
     for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
-        wide = attn__min(depth, l->storage == ATTN_Q8 ? (int)ATTN__LINEAR_PIECE
-                                                      : (int)ATTN__PANEL);
+        wide = attn__min(depth, ATTN__PANEL);
         for (r = 0; r < n; r++)
             kernels->widen(rows + r * wide, attn__linear_at(l, first + r, at), (size_t)wide,
                            l->storage);
@@ -8589,12 +8588,30 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     }
 }
 
+/* Blocks of n rows, 16 at most, side by side as a panel has them; the last row fills it up. */
+static void attn__linear_lanes(void *to, const attn_linear *l, int first, int n, int at, int depth)
+{
+    int r;
+    for (r = 0; r < ATTN__PANEL; r++)
+        attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
+}
+
+/* The same for blocks: a piece is one block of each row. */
+static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, const attn_linear *l,
+                                                 float *to, int first, int n, int at, int depth)
+{
+    char panel[34 * (int)ATTN__PANEL];
+    attn__linear_lanes(panel, l, first, n, at, depth);
+    kernels->widen_panel(to, panel, depth, l->storage);
+}
+
 /* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
    weights as they were given, to a panel of floats. */
 static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
                               int first, int n, int at, int depth)
 {
-    if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
+    if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
     else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
@@ -8613,15 +8630,15 @@ static void attn__linear_store_task(void *arg, int i)
     const attn_linear *l = job->given;
     char *to = job->to;
     float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
-    int first, at, depth, r;
+    int first, at, depth;
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
         for (at = 0; at < l->n_in; at += depth) {
             const int n = attn__min(l->n_out - first, ATTN__PANEL);
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
-            for (r = 0; r < ATTN__PANEL && l->storage == ATTN_Q8; r++)
-                attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
-            if (l->storage != ATTN_Q8) {
+            if (l->storage == ATTN_Q8) {
+                attn__linear_lanes(to, l, first, n, at, depth);
+            } else {
                 attn__linear_pack(kernels, l, panel, first, n, at, depth);
                 if (job->storage == ATTN_Q8)
                     attn__narrow_panel_q8((unsigned char *)to, panel, depth);
@@ -13528,33 +13545,37 @@ ATTN__V void ATTN__FN(q8_panels)(const int vecs, const attn__gemm *g, int x)
     ATTN__EACH_OF(vecs, ATTN__STORE)
 }
 
-/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first. */
+/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first, those of 32 rows
+ * at a time. */
 ATTN__V void ATTN__FN(q8_rows)(const int vecs, const attn__gemm *g, const int *list, int x)
 {
-    enum { MOST = (8 * ATTN__LANES + 31) / 32 };
-    float scale[MOST * ATTN__CHUNK];
-    unsigned short half[MOST * ATTN__CHUNK];
+    enum { STEPS = 32, MOST = (8 * ATTN__LANES + 31) / 32 };
+    float scale[MOST * STEPS];
+    unsigned short half[MOST * STEPS];
     const int blocks = (vecs * ATTN__LANES + 31) / 32;
     const char *b = (const char *)g->b + x / 32 * 34;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
-    int t, i;
-    for (t = 0; t < g->depth; t++)
-        for (i = 0; i < blocks; i++)
-            memcpy(half + t * blocks + i, b + (list ? list[t] : t) * g->b_step + i * 34, 2);
-    ATTN__FN(widen)(scale, half, (size_t)(g->depth * blocks), ATTN_F16);
+    int first, t, i;
     c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = attn__vset(0.0f);
     ATTN__EACH_OF(vecs, ATTN__START)
-    b += 2 + x % 32;
-    for (t = 0; t < g->depth; t++) {
-        const char *at = b + (list ? list[t] : t) * g->b_step;
-        const attn__vec q = attn__vset(g->a[t]);
+    for (first = 0; first < g->depth; first += STEPS) {
+        const int some = attn__min(g->depth - first, STEPS);
+#define ATTN__ROW_AT(t) (b + (list ? list[first + (t)] : first + (t)) * g->b_step)
+        for (t = 0; t < some; t++)
+            for (i = 0; i < blocks; i++) memcpy(half + t * blocks + i, ATTN__ROW_AT(t) + i * 34, 2);
+        ATTN__FN(widen)(scale, half, (size_t)(some * blocks), ATTN_F16);
+        for (t = 0; t < some; t++) {
+            const char *at = ATTN__ROW_AT(t) + 2 + x % 32;
+            const float *d = scale + t * blocks;
+            const attn__vec q = attn__vset(g->a[first + t]);
 #define ATTN__STEP(i) \
-        c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
-                                                     + (i) * ATTN__LANES % 32), \
-                                        attn__vset(scale[t * blocks + (i) * ATTN__LANES / 32])), \
-                          c##i);
-        ATTN__EACH_OF(vecs, ATTN__STEP)
+            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
+                                                         + (i) * ATTN__LANES % 32), \
+                                            attn__vset(d[(i) * ATTN__LANES / 32])), c##i);
+            ATTN__EACH_OF(vecs, ATTN__STEP)
 #undef ATTN__STEP
+        }
+#undef ATTN__ROW_AT
     }
     ATTN__EACH_OF(vecs, ATTN__STORE)
 }
