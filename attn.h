@@ -4870,7 +4870,7 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 /* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.k_storage;
     const attn__format *f = attn__formats + storage;
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
     int head, lane[2];
@@ -11505,8 +11505,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
- * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
+ * The 36 words that the kernels of section 12 are written in. Each instruction set has one block,
+ * in the order of the list below, or nearly. Every block has 25 of them; of the other eleven
  *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
  *     load_part                          stands there for every instruction set
  *     how                                does, unless ATTN__WIDEN_COST is 1
@@ -11555,7 +11555,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
-/* 16-bit storage (section 3): `how` is attn__how(storage) */
+/* 16- and 8-bit storage (section 3): `how` is attn__how(storage) */
 #define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
@@ -12217,6 +12217,7 @@ typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
+typedef signed char ATTN__FN(signed_at) ATTN__IN_MEMORY(char);
 ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
 ATTN__V attn__vec attn__vload(const float *p)
 {
@@ -12301,6 +12302,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                                              (u + (0x7fffu + (upper & 1u))) >> 16);
     (void)how;
     *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+}
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return __builtin_convertvector(*(const ATTN__FN(signed_at) *)p, attn__vec);
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return __builtin_reduce_or(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
