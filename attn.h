@@ -4917,7 +4917,7 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 /* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.k_storage;
     const attn__format *f = attn__formats + storage;
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
     int head, lane[2];
@@ -8624,11 +8624,10 @@ static const void *attn__linear_at(const attn_linear *l, int first, int at)
 static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
                                               float *to, int first, int n, int at, int depth)
 {
-    float rows[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
+    float rows[ATTN__PANEL * ATTN__PANEL];
     int r, wide;
     for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
-        wide = attn__min(depth, l->storage == ATTN_Q8 ? (int)ATTN__LINEAR_PIECE
-                                                      : (int)ATTN__PANEL);
+        wide = attn__min(depth, ATTN__PANEL);
         for (r = 0; r < n; r++)
             kernels->widen(rows + r * wide, attn__linear_at(l, first + r, at), (size_t)wide,
                            l->storage);
@@ -8636,12 +8635,30 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     }
 }
 
+/* Blocks of n rows, 16 at most, side by side as a panel has them; the last row fills it up. */
+static void attn__linear_lanes(void *to, const attn_linear *l, int first, int n, int at, int depth)
+{
+    int r;
+    for (r = 0; r < ATTN__PANEL; r++)
+        attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
+}
+
+/* The same for blocks: a piece is one block of each row. */
+static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, const attn_linear *l,
+                                                 float *to, int first, int n, int at, int depth)
+{
+    char panel[34 * (int)ATTN__PANEL];
+    attn__linear_lanes(panel, l, first, n, at, depth);
+    kernels->widen_panel(to, panel, depth, l->storage);
+}
+
 /* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
    weights as they were given, to a panel of floats. */
 static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
                               int first, int n, int at, int depth)
 {
-    if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
+    if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
     else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
@@ -8660,15 +8677,15 @@ static void attn__linear_store_task(void *arg, int i)
     const attn_linear *l = job->given;
     char *to = job->to;
     float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
-    int first, at, depth, r;
+    int first, at, depth;
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
         for (at = 0; at < l->n_in; at += depth) {
             const int n = attn__min(l->n_out - first, ATTN__PANEL);
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
-            for (r = 0; r < ATTN__PANEL && l->storage == ATTN_Q8; r++)
-                attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
-            if (l->storage != ATTN_Q8) {
+            if (l->storage == ATTN_Q8) {
+                attn__linear_lanes(to, l, first, n, at, depth);
+            } else {
                 attn__linear_pack(kernels, l, panel, first, n, at, depth);
                 if (job->storage == ATTN_Q8)
                     attn__narrow_panel_q8((unsigned char *)to, panel, depth);
@@ -11535,8 +11552,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
- * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
+ * The 36 words that the kernels of section 12 are written in. Each instruction set has one block,
+ * in the order of the list below, or nearly. Every block has 25 of them; of the other eleven
  *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
  *     load_part                          stands there for every instruction set
  *     how                                does, unless ATTN__WIDEN_COST is 1
@@ -11585,7 +11602,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
-/* 16-bit storage (section 3): `how` is attn__how(storage) */
+/* 16- and 8-bit storage (section 3): `how` is attn__how(storage) */
 #define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
@@ -12247,6 +12264,7 @@ typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
+typedef signed char ATTN__FN(signed_at) ATTN__IN_MEMORY(char);
 ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
 ATTN__V attn__vec attn__vload(const float *p)
 {
@@ -12331,6 +12349,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                                              (u + (0x7fffu + (upper & 1u))) >> 16);
     (void)how;
     *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+}
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return __builtin_convertvector(*(const ATTN__FN(signed_at) *)p, attn__vec);
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return __builtin_reduce_or(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
@@ -13575,33 +13597,37 @@ ATTN__V void ATTN__FN(q8_panels)(const int vecs, const attn__gemm *g, int x)
     ATTN__EACH_OF(vecs, ATTN__STORE)
 }
 
-/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first. */
+/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first, those of 32 rows
+ * at a time. */
 ATTN__V void ATTN__FN(q8_rows)(const int vecs, const attn__gemm *g, const int *list, int x)
 {
-    enum { MOST = (8 * ATTN__LANES + 31) / 32 };
-    float scale[MOST * ATTN__CHUNK];
-    unsigned short half[MOST * ATTN__CHUNK];
+    enum { STEPS = 32, MOST = (8 * ATTN__LANES + 31) / 32 };
+    float scale[MOST * STEPS];
+    unsigned short half[MOST * STEPS];
     const int blocks = (vecs * ATTN__LANES + 31) / 32;
     const char *b = (const char *)g->b + x / 32 * 34;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
-    int t, i;
-    for (t = 0; t < g->depth; t++)
-        for (i = 0; i < blocks; i++)
-            memcpy(half + t * blocks + i, b + (list ? list[t] : t) * g->b_step + i * 34, 2);
-    ATTN__FN(widen)(scale, half, (size_t)(g->depth * blocks), ATTN_F16);
+    int first, t, i;
     c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = attn__vset(0.0f);
     ATTN__EACH_OF(vecs, ATTN__START)
-    b += 2 + x % 32;
-    for (t = 0; t < g->depth; t++) {
-        const char *at = b + (list ? list[t] : t) * g->b_step;
-        const attn__vec q = attn__vset(g->a[t]);
+    for (first = 0; first < g->depth; first += STEPS) {
+        const int some = attn__min(g->depth - first, STEPS);
+#define ATTN__ROW_AT(t) (b + (list ? list[first + (t)] : first + (t)) * g->b_step)
+        for (t = 0; t < some; t++)
+            for (i = 0; i < blocks; i++) memcpy(half + t * blocks + i, ATTN__ROW_AT(t) + i * 34, 2);
+        ATTN__FN(widen)(scale, half, (size_t)(some * blocks), ATTN_F16);
+        for (t = 0; t < some; t++) {
+            const char *at = ATTN__ROW_AT(t) + 2 + x % 32;
+            const float *d = scale + t * blocks;
+            const attn__vec q = attn__vset(g->a[first + t]);
 #define ATTN__STEP(i) \
-        c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
-                                                     + (i) * ATTN__LANES % 32), \
-                                        attn__vset(scale[t * blocks + (i) * ATTN__LANES / 32])), \
-                          c##i);
-        ATTN__EACH_OF(vecs, ATTN__STEP)
+            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
+                                                         + (i) * ATTN__LANES % 32), \
+                                            attn__vset(d[(i) * ATTN__LANES / 32])), c##i);
+            ATTN__EACH_OF(vecs, ATTN__STEP)
 #undef ATTN__STEP
+        }
+#undef ATTN__ROW_AT
     }
     ATTN__EACH_OF(vecs, ATTN__STORE)
 }
