@@ -2297,13 +2297,17 @@ static void attn__gemm_scalar(const attn__gemm *g)
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
             const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
+            const unsigned short *half = (const unsigned short *)g->b;
             const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
             if (g->stored == ATTN_F32)
                 for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
+            else if (!attn__formats[g->stored].scale)
+                for (t = 0; t < g->depth; t++)
+                    sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
             else
-                for (t = 0; t < g->depth; t++) {          /* stored values lie in panels */
+                for (t = 0; t < g->depth; t++) {          /* blocks lie in panels */
                     const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
                     sum = attn__fma(a[t], attn__stored(panel, x % 16, (size_t)t, g->stored), sum);
                 }
