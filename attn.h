@@ -134,7 +134,8 @@
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
        attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
-       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    all others            2.0
+       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_kv_read          2.2
+                                                                 all others            2.0
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
 
