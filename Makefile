@@ -160,10 +160,10 @@ build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 build/obj/private.o: $(wildcard tests/private/*.h)
 build/obj/private.o build/obj/test_pool.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
 
-build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
-	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
+build/conformance: $(wildcard tests/onnx/*) build/obj/harness.o build/obj/attn_impl.o
+	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) build/obj/harness.o build/obj/attn_impl.o -o $@ -lm -pthread
 build/soak: tests/soak/soak.c tests/harness.c tests/cases.c attn.h $(wildcard tests/*.h) build/flags
-	@$(CC) $(FLAGS) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
+	@$(CC) $(FLAGS) $(if $(QUICK),-O1) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
 build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flags
 	@sh tests/bench/build.sh
 
