@@ -226,6 +226,32 @@ static void my_free(void *user, void *p) { (void)user; (void)p; }
 gcc -std=c99 -O1 $HARSH_C -I"$ROOT" -c main.c && gcc main.o -o main && right ./main
 nm main.o | grep -wE 'U (malloc|free|abort|__assert_fail)' || :
 SH
+check 'ATTN_SERIAL_FLOPS: by default 1024 operations stay on their thread, 16 million do not' <<'SH'
+need gcc
+cat > main.c <<'C'
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+static float x[256 * 64], out[256 * 64];
+static int runs;
+static void run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)pool;
+    runs++;
+    while (n-- > 0) task(arg, n);
+}
+static int runs_of(int n_q, int n_k)
+{
+    attn_exec exec = { NULL, 4, run };
+    attn_args a = { 0 };
+    a.q = a.k = a.v = x, a.out = out, a.batch = a.heads = 1, a.head_dim = 64, a.n_q = n_q, a.n_k = n_k;
+    a.exec = &exec;
+    runs = 0;
+    return attn_sdpa(&a) == ATTN_OK ? runs : -1;
+}
+int main(void) { return runs_of(1, 4) != 0 || runs_of(256, 256) < 1; }
+C
+gcc -std=c99 -O1 $HARSH_C -DATTN_NO_SIMD -I"$ROOT" main.c -o main && ./main
+SH
 check 'ATTN_DEBUG: refusals, forgotten sizes and empty caches on stderr' <<'SH'
 need gcc
 cat > main.c <<'C'
