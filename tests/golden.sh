@@ -1,11 +1,7 @@
 #!/bin/sh
 # golden.sh: the fixed cases of golden.c under every compiler, optimisation, language mode and machine option there is
-<<<<<<< HEAD
-# here; their hashes must be those of golden.h, and the number of `make same` its own. Last line: "golden: N passed, M failed".
-=======
-# here; their hashes must be those of golden.h, and no compiler may have a word to say of it. Last line: "golden: N passed, M
-# failed".
->>>>>>> 102180f (CI: what is judged once is not judged four times; fuzz corpus in one archive; new_isa by structure)
+# here; their hashes must be those of golden.h, the number of `make same` its own, and no compiler may have a word to say.
+# Last line: "golden: N passed, M failed".
 #
 #   QUICK=1 sh tests/golden.sh      without those that make test, or another one of these, has in a similar form
 #   sh tests/golden.sh              RUN (qemu, wine ...) is put before each program; CC adds a compiler to gcc and clang
