@@ -3,8 +3,8 @@
 # clang-tidy, cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
 #
 #   sh tests/analyze.sh              all          sh tests/analyze.sh gcc tidy cppcheck        these
-#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each); nobody looks
-#                                    at the implementation again in every example
+#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each), the others at one
+#                                    of three passes over the kernels; nobody looks at the implementation again in every example
 cd "$(dirname "$0")/.." || exit 1
 out=build/analyze
 jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
@@ -102,7 +102,7 @@ if [ "$1" = -one ]; then
     # (and without its counters: branches that only count look alike then)
     flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=,-bugprone-branch-clone
     # the first values of vectors that are always written again keep compilers quiet
-    case $3 in *attn_whole*) flags='-std=c99 -I.' more=,-clang-analyzer-deadcode.DeadStores ;; esac
+    case $3 in *attn_whole*) flags="-std=c99 -I. -I$out" more=,-clang-analyzer-deadcode.DeadStores ;; esac
     # callers know that the implementation is of their version: else every call has a way that writes nothing. (gnu99: what
     # stands before this file's first line cannot be told from POSIX.)
     case $3 in tests/[a-z]*/*|build/*|examples/*) ;;
@@ -152,6 +152,19 @@ fi
 rm -rf $out && mkdir -p $out
 printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n#define ATTN_COUNTERS\n#include "attn.h"\n' \
     > $out/attn_whole.c
+if [ -n "$QUICK" ] && [ "$(uname -m)" = x86_64 ]; then              # of the others there is a table, and nothing in it
+    sed -i '1i #define ATTN_SELF "avx2_alone.h"' $out/attn_whole.c
+    cat > $out/avx2_alone.h <<'ALONE'
+#if ATTN__ISA == 3
+#include "attn.h"
+#elif ATTN__ISA == 2
+extern const attn__kernels attn__kernels_sse2;
+#else
+extern const attn__kernels attn__kernels_avx512;
+#endif
+#undef ATTN__ISA
+ALONE
+fi
 printf '#include "attn.h"\nattn_status attn_check_header(int v, size_t n) { (void)v; (void)n; return ATTN_OK; }\n' \
     > $out/same_version.h
 echo '#include "attn_whole.c"' > $out/attn_scalar.c              # another name: -one gives it other flags
@@ -192,7 +205,7 @@ for part in ${*:-tidy cppcheck gcc}; do
             --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \
             --suppress=ctunullpointer --suppress=ctuArrayIndex --suppress=moduloAlwaysTrueFalse \
             --template='{file}:{line}: {severity}: {message} [{id}]' -D__x86_64__=1 -D__GNUC__=12 -D__unix__=1 \
-            -U_MSC_VER -I. $out/attn_whole.c 2>&1)" ;;
+            -U_MSC_VER -I. -I$out $out/attn_whole.c 2>&1)" ;;
     *) echo "no part $part"; exit 2 ;;
     esac
 done

@@ -103,8 +103,9 @@ one() # target: writes build/cross/<target>.rows
         ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
     win64) mkdir -p $out/wine ;;
     esac
-    sources='tests/cross/cross.c tests/golden.c'
-    [ "$1" = simde ] && sources=tests/cross/cross.c                           # includes the other
+    golden='tests/cross/cross.c tests/golden.c' linked=
+    [ "$1" = simde ] && golden=tests/cross/cross.c                            # includes the other
+    sources=$golden
     old=$IFS; IFS='|'; set -- $builds; IFS=$old
     for build; do
         [ -z "$QUICK" ] || [ $# = 1 ] || [ "$build" = "$2" ] || continue
@@ -114,6 +115,12 @@ one() # target: writes build/cross/<target>.rows
             command -v ${build%% *} > /dev/null && $build $out/$name-probe.c -o $out/$name-probe$ext 2>>"$log" || continue ;;
         esac
         echo "$build" >> "$log"
+        case $QUICK$name in                                # once for the cases and for the number
+        1simde|1msvc|1clang-cl) ;;
+        1*) linked=$out/$name-implementation.o
+            printf '#define ATTN_IMPLEMENTATION\n#include "hide.h"\n#include "attn.h"\n' > $out/$name-implementation.c
+            $build -I. -Itests -c $out/$name-implementation.c -o $linked 2>>"$log" && sources="$golden -DCROSS_LINKED $linked" ;;
+        esac
         if ! $build -I. -Itests $sources -o $program $link 2>>"$log"; then row - "does not build: $build" FAIL; continue; fi
         $run $program v > $out/$name.text 2>>"$log" || echo "status $?: $run $program" >> "$log"
         cat $out/$name.text >> "$log"
@@ -139,6 +146,7 @@ one() # target: writes build/cross/<target>.rows
     # the one number of examples/23_same_bits.c, by the first build: its status says whether it is the right one
     implemented=
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
+    [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
     if [ $name = simde ]; then :                                        # it asks the processor
     elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
     then row number 'does not build: examples/23_same_bits.c' FAIL
@@ -165,9 +173,9 @@ one() # target: writes build/cross/<target>.rows
         case $f in
         tests/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
         esac
-        # in the quick form those that hold an implementation of their own have no kernels, which the handful does not ask for
+        # in the quick form what the handful does not ask for has no kernels
         case $QUICK$f in
-        1tests/private.c|1tests/test_pool.c|1tests/test_stack.c)
+        1tests/private.c|1tests/test_stack.c)
             o=$out/$name-$(basename $f .c).o how=-O1
             $1 $more -O0 -DATTN_NO_SIMD -I. -Itests -DATTN_SERIAL_FLOPS=0 -c $f -o $o 2>>"$log" && f=$o ;;
         esac

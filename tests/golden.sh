@@ -1,7 +1,7 @@
 #!/bin/sh
 # golden.sh: the fixed cases of golden.c under every compiler, optimisation, language mode and machine option there is
-# here; their hashes must be those of golden.h, the number of `make same` its own, and no compiler may have a word to say of
-# it. Last line: "golden: N passed, M failed".
+# here; their hashes must be those of golden.h, the number of `make same` its own, and no compiler may have a word to say.
+# Last line: "golden: N passed, M failed".
 #
 #   QUICK=1 sh tests/golden.sh      without those that make test, or another one of these, has in a similar form
 #   sh tests/golden.sh              RUN (qemu, wine ...) is put before each program; CC adds a compiler to gcc and clang

@@ -90,7 +90,7 @@ awk -v block="$out/block" -v isa="$isa" '
     names && /" *};/ { sub(/" *};/, "\", \"toy\" };"); names = 0; did("name") }
     # 2. that the compiler has it; its bit where processors differ; the kernel pass; the table
     /^#ifdef ATTN__X86$/ && !done["macro"] { last = last "\n#define ATTN__TOY"; did("macro") }
-    /^ *return .*ATTN_CPU_MASK/ { last = last "\n    word |= 1u << ATTN_TOY;"; did("bit") }
+    /^ *return .*ATTN_CPU_MASK/ { last = last "\n    word |= 1u << ATTN_TOY;"; done["bit"] = 1 }   # one for each kind of machine
     /^\/\* ---- dispatch -/ { last = last "\n#define ATTN__ISA " isa "\n#include ATTN_SELF\n"; did("pass") }
     # 3. the block, as the second one
     /^#elif ATTN__ISA == / && !done["block"] {
