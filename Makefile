@@ -99,7 +99,9 @@ analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and te
 
 count: ## instructions a call beside the committed table: none may grow by 2 % (ARGS=--update writes the table)
 
-size: ## bytes of code per backend, and compile times
+small: ## parts left out: the suites that remain, Cortex-M7, M4 and M3 in qemu, below 32 KB with newlib
+
+size: ## bytes of code per backend and option, and compile times
 
 bench: build/bench/bench ## attn.h against the libraries here: bench.csv, .svg, .md (ARGS='--quick', '--cold --half')
 	@build/bench/bench $(ARGS)
@@ -134,7 +136,7 @@ library-test: ## that library, installed and used: pkg-config, CMake, Meson, a h
 	@sh tests/library.sh
 
 # those that are a script of the same name
-strict examples mpi python readme models golden mutate sanitize analyze count size coverage cross fuzz:
+strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz:
 	@sh tests/$@.sh $(ARGS)
 
 clean: ## remove build/ and what an example's cc line leaves
@@ -175,4 +177,4 @@ build/flags: FORCE
 FORCE:
 .PHONY: help demo same test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test python
+.PHONY: lib install uninstall library-test python small

@@ -95,6 +95,28 @@ for cc in gcc clang; do
     compile "$cc -m32" $cc -std=c99 -O2 -m32
     compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 -O2 -m32 -msse2 -funsigned-char
 done
+# what can be left out: silent, alone and with all of it static, and what it names is not there
+for left in NO_LAYERS NO_CACHE NO_AVX512 NO_SSE2 'NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE -DATTN_NO_STDIO' 'NO_SIMD -DATTN_NO_CACHE'; do
+    for cc in gcc clang g++; do
+        std=c99; [ $cc != g++ ] || std=c++11
+        compile "$cc -DATTN_$left" $cc -std=$std -fsyntax-only -DATTN_$left
+        compile "$cc -DATTN_$left -DATTN_STATIC" $cc -std=$std -fsyntax-only -DATTN_$left -DATTN_STATIC
+    done
+done
+absent() {      # absent OPTIONS PATTERN PATTERN: no symbol of this kind, but one of that
+    check "absent: -DATTN_$1" <<SH
+need gcc nm
+implementation > impl.c
+gcc -std=c99 -O1 -DATTN_$1 -I"\$ROOT" -c impl.c -o impl.o
+nm impl.o | awk '{ print \$NF }' > names
+grep -E '$2' names | sed 's/^/is there: /'
+grep -qE '$3' names || echo 'nothing like $3 is there'
+SH
+}
+absent 'NO_LAYERS -DATTN_NO_SIMD' 'attn_+(linear|rope|mha|norm)' '^attn_kv_append'
+absent 'NO_CACHE -DATTN_NO_SIMD' '^attn_(kv|self_step|linear|rope|mha)' '^attn_narrow'
+absent NO_AVX512 '_avx512' '_sse2'
+absent NO_SSE2 '_sse2' '_avx512'
 for cc in g++ clang++; do
     for std in c++11 c++17 c++20 gnu++17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
     compile "$cc -O2" $cc -std=c++11 -O2      # the optimiser has seen the rest as C

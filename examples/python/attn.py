@@ -52,17 +52,7 @@ _KvArgs = _struct("attn_kv_args", """
 _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z gaps:p table:p holders:p finished:p
     idle:p scratch:p memory:p bytes:z own:p""")
-_LinearArgs = _struct("attn_linear_args", "n_in:i n_out:i w:p b:p in_place:i mem:p mem_size:z user:p storage:i w16:p")
-_Linear = _struct("attn_linear", "n_in:i n_out:i storage:i in_place:i w:p b:p own:p user:p")
-_RopeArgs = _struct("attn_rope_args", """
-    x:p batch:i n:i heads:i head_dim:i rotary_dim:i layout:i x_stride:d*3 table:p positions:i interleaved:i pos:i pos_each:p""")
-_MhaArgs = _struct("attn_mha_args", """
-    d_model:i heads:i kv_heads:i head_dim:i d_key:i d_value:i w_q:p w_k:p w_v:p w_o:p b_q:p b_k:p b_v:p b_o:p w_in:p b_in:p
-    in_place:i rope_table:p rope_positions:i rope_dim:i rope_interleaved:i q_norm:p k_norm:p norm_eps:f norm_after_rope:i
-    mem:p mem_size:z user:p storage:i""")
-_Mha = _struct("attn_mha", "shape:_MhaArgs q:_Linear k:_Linear v:_Linear o:_Linear q_norm:p k_norm:p own:p")
-_MhaOpts = _struct("attn_mha_opts", "attn:_Args weights_mean:i gate:p gate_n:i gate_sigmoid:i memory_v:p")
-_STRUCTS = (_Exec, _Args, _KvArgs, _Kv, _LinearArgs, _Linear, _RopeArgs, _MhaArgs, _Mha, _MhaOpts)
+_STRUCTS = (_Exec, _Args, _KvArgs, _Kv)
 _STORAGE = {"f32": 0, "f16": 1, "bf16": 2}
 _FULL = -15
 
