@@ -67,7 +67,7 @@ page-test: ## the page in a headless Chromium, compared with the C library (CHRO
 
 python: ## examples/python with NumPy: against doubles, what it refuses, where it finds the library (PYTHON=)
 
-readme: ## build and run every block of code in README.md and examples/PORTING.md
+readme: ## build and run every block of code in README.md and what it links to; links and headings
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \

@@ -20,8 +20,9 @@
        if (attn_sdpa(&a) != ATTN_OK) ...           // why? see ATTN_DEBUG below
 
    cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
-   machine is chosen at run time. README.md has whole programs, flags for other machines, and tables
-   for those who come from PyTorch, ONNX, flash-attention, ggml or MLX.
+   machine is chosen at run time. README.md has whole programs, flags for other machines, and lines
+   for CMake, Meson and Python; examples/PORTING.md tables for those who come from PyTorch, ONNX,
+   flash-attention, ggml or MLX.
 
    CONTENTS
         0  this manual                                       7  K/V cache
@@ -56,6 +57,21 @@
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
+   TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
+   belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
+   size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
+       nothing is left out                                                       340 KB    10 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    299        8
+                              then all of x86 has the same bits
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     265        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                291        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       265        8
+       all four                                                                  149        4
+       ATTN_NO_SIMD           the scalar backend alone                           149        3
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                75        2
+   On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
+   20 KB, with the printing of masks and newlib 29 KB (make small runs that in qemu).
+
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE

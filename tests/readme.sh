@@ -1,6 +1,7 @@
 #!/bin/sh
-# make readme: every block of code in README.md and examples/PORTING.md (or the files named), in an empty folder that holds
-# only attn.h. QUICK=1 compiles with -O0, which changes no bits, and what no program sets up in a way of its own once: the
+# make readme: every block of code in README.md, examples/PORTING.md and the README.md of examples, examples/mpi and tests (or
+# the files named), in an empty folder that holds only attn.h. ```python is for python.sh, ```cmake and ```meson for
+# library.sh. QUICK=1 compiles with -O0, which changes no bits, and what no program sets up in a way of its own once: the
 # implementation.
 #
 #   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
@@ -134,9 +135,9 @@ for f in "$S"/[0-9]*.line; do
 done
 }
 
-[ $# -gt 0 ] || set -- README.md examples/PORTING.md
+[ $# -gt 0 ] || set -- README.md examples/PORTING.md examples/README.md examples/mpi/README.md tests/README.md
 for readme in "$@"; do
-    S=$root/build/readme/$(basename "$readme" .md)
+    S=$root/build/readme/$(echo "${readme%.md}" | tr / _)
     mkdir -p "$S" || exit 1
     [ -f "$readme" ] || { fail 0 'there is no such file'; continue; }
     split_blocks
@@ -144,11 +145,18 @@ for readme in "$@"; do
     blocks
 done
 # pictures and files that the texts point at
-for text in "$@" tests/*.md examples/*/*.md; do
+for text in $(printf '%s\n' "$@" tests/*.md examples/*.md examples/*/*.md | sort -u); do
     for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$text" |
                sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
         if [ -e "$(dirname "$text")/$t" ]; then pass
         else fail 0 "$text points at $t, which is not there"; fi
+    done
+    # and so must headings: [..](#name), [..](file.md#name). A name is the heading, small, without punctuation, - for blanks
+    for t in $(grep -oE '\]\([A-Za-z0-9_./-]*#[a-z0-9_-]+\)' "$text" | sed 's/^](//; s/)$//' | sort -u); do
+        file=${t%%#*}
+        if sed -n 's/^##* *//p' "$(dirname "$text")/${file:-$(basename "$text")}" 2> /dev/null | tr 'A-Z' 'a-z' |
+            sed 's/[^a-z0-9_ -]//g; s/ /-/g' | grep -qxF -- "${t#*#}"; then pass
+        else fail 0 "$text points at the heading $t, which is not there"; fi
     done
 done
 echo "readme: $passed passed, $failed failed"
