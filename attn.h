@@ -289,6 +289,21 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
                                  int one_way, int heads, int n_q, int n_k, int pos);
 
+/* Scores by distance become a bias: bias [matrices][n_q][n_k] from scores [matrices][n_q][columns],
+   for the relative positions of Transformer-XL and Conformer (their rel_shift), whose scores
+   (q + v) . r depend on row and distance. Column `zero` is distance 0, the columns before it are
+   keys behind the row (the larger the distance the further left), those after it keys ahead:
+       bias[m][i][j] = scores[m][i][zero + j - (i + pos)]
+   Where there is no such column the key is hidden (-INFINITY). Conformer: columns 2n - 1, zero
+   n - 1. Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. The factor of
+   attn_args.scale does not reach a bias: multiply by it before.
+   matrices is batch * heads, with bias_shape {batch, heads, n_q}.
+   Errors: SIZE (columns < 1, zero not in 0 .. columns - 1), NULL, OVERFLOW, OVERLAP, ALIGN.
+       scores of a row, distances 2 1 0 -1 -2, zero 2     row 0 of 3    row 1         row 2
+       a b c d e                                           c d e         b c d         a b c      */
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos);
+
 /* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
    columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
    decimals. Columns are aligned by code points (scripts of double width, CJK, look shifted). As
@@ -4048,6 +4063,38 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     attn__t5_boundaries(first, side, max_distance);
     for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
         attn__write_t5(bias, table + h, heads, first, side, one_way, n_q, n_k, pos);
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes, from_bytes, r, rows;
+    int j;
+    attn__why_open(&why, "attn_bias_shift", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_size(&why, "columns", columns, 1)) != ATTN_OK)
+        return status;
+    if (zero < 0 || zero >= columns)
+        return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
+    if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
+        return attn__fail(&why, ATTN_E_OVERFLOW,
+                          "matrices #, n_q # and columns # do not fit the address space", "",
+                          matrices, n_q, columns);
+    if (bytes == 0) return ATTN_OK;
+    if ((status = attn__check_given(&why, "scores", scores, from_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "scores", scores, from_bytes)) !=
+            ATTN_OK)
+        return status;
+    rows = (size_t)matrices * (size_t)n_q;
+    for (r = 0; r < rows; r++, scores += columns)
+        for (j = 0; j < n_k; j++) {
+            const long long at = (long long)zero + j - (long long)(r % (size_t)n_q) - pos;
+            *bias++ = at >= 0 && at < columns ? scores[at] : -attn__inf();
+        }
     return ATTN_OK;
 }
 

@@ -121,6 +121,7 @@ static struct {
     X(attn_mask_merge, attn_mask_merge(now.to, now.batch, now.x, 1, now.n, now.n_k))                                   \
     X(attn_mask_format, attn_mask_format(now.text, now.size, now.x, now.n, now.n_k, NULL, NULL))                       \
     X(attn_lengths, attn_lengths((int *)now.bytes, now.ints, 0, now.batch, now.n))                                     \
+    X(attn_bias_shift, attn_bias_shift(now.to, now.x, 99, 49, now.heads, now.n, now.n_k, 0))                           \
     X(attn_bias_t5, attn_bias_t5(now.to, now.x, 32, 128, 0, now.heads, now.n, now.n_k, 0))                             \
     X(attn_kv_size, attn_kv_size(&now.kv_args))                                                                        \
     X(attn_kv_saved, attn_kv_saved(&now.kv, now.k))                                                                    \
@@ -482,6 +483,7 @@ static void other_calls(rng *r)
         call(C_attn_mask_format);
         call(C_attn_lengths);
         FINE(attn_bias_t5);
+        FINE(attn_bias_shift);
         now.storage = (attn_storage)rng_int(r, 0, 2);
         FINE(attn_narrow);
         FINE(attn_widen);
