@@ -722,7 +722,8 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
    being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
    places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
    for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
-   depth in the tree (rope_pos), which is where they stand now. n 0: truncate; rows may be NULL.
+   depth in the tree (rope_pos), which is where they stand now. (Outputs of a branch that is not the
+   first saw their keys at other places: right to rounding.) n 0: truncate; rows may be NULL.
    Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
    FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
    OVERLAP (rows in the memory of c), ALIGN. */
