@@ -9230,14 +9230,14 @@ static double attn__double(attn__fixed bits)
     return x;
 }
 
-/* log2(x) of any x > 0. The fraction has 53 bits that count, so the product is exact. */
+/* log2(x) of any x > 0. A product with a power of two is exact, so it may be contracted. */
 static double attn__log2(double x)
 {
     attn__fixed whole, fraction;
     const int below = x < 1.0;
     double y = below ? 1.0 / x : x;
     attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
-    y = (double)(long long)whole + (double)(long long)(fraction >> 11) * 1.1102230246251565e-16;
+    y = (double)(long long)whole + (double)(long long)(fraction >> 1) * 1.0842021724855044e-19;
     return below ? 0.0 - y : y;
 }
 
@@ -9392,8 +9392,8 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* Sizes and arrays. */
-static attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+/* Sizes and arrays. In a frame of its own, which is gone when the task begins. */
+static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
     const int longrope = a->kind == ATTN_ROPE_LONGROPE;
