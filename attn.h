@@ -10191,7 +10191,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
     const int positions = r->m->shape.rope_positions;
-    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos && (to || r->look);
+    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     attn_status status;
     int b, longest = 0;
     if ((to || r->look) && cache->shape.batch != r->batch)
