@@ -308,7 +308,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 /* Scores by distance become a bias: bias [matrices][n_q][n_k] from scores [matrices][n_q][columns],
    for the relative positions of Transformer-XL and Conformer (their rel_shift), whose scores
    (q + v) . r depend on row and distance. Column `zero` is distance 0, the columns before it are
-   keys after the row (the larger the distance the further left), those after it keys ahead:
+   keys behind the row (the larger the distance the further left), those after it keys ahead:
        bias[m][i][j] = scores[m][i][zero + j - (i + pos)]
    Where there is no such column the key is hidden (-INFINITY). Conformer: columns 2n - 1, zero
    n - 1. Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. The factor of
@@ -10477,7 +10477,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
     const int positions = r->m->shape.rope_positions;
-    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos && (to || r->look);
+    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     attn_status status;
     int b, longest = 0;
     if ((to || r->look) && cache->shape.batch != r->batch)

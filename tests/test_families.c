@@ -330,6 +330,7 @@ static void looking(const family *f, const weights *w, const attn_mha *m, const 
     attn_mha_opts o = layer_opts(f, w);
     attn_mha second;
     attn_kv c;
+    int pos[N];
     a.q_only = 1;
     a.w_k = a.w_v = a.b_k = a.b_v = a.k_norm = NULL;
     a.v_norm = 0;
@@ -338,6 +339,12 @@ static void looking(const family *f, const weights *w, const attn_mha *m, const 
     CHECK(attn_mha_self_step(m, trash, x, 1, N, &c, &o) == ATTN_OK);
     CHECKF(attn_mha_self_look(&second, at_end, y, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
     agrees(f, at_end, y, N, &own, x, N, w);
+    ascending(pos, N);                                                    /* the same, said as a cross step */
+    o.rope_pos = pos;
+    o.attn.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    CHECKF(attn_mha_cross_step(&second, trash, y, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
+    CHECKF(same_bits(trash, at_end, N * D), "%s: a cross step that says where rows stand", f->name);
+    o = layer_opts(f, w);
     CHECK(attn_kv_reset(&c, 0) == ATTN_OK);
     for (int at = 0, rows; at < N; at += rows) {
         rows = N - at < 9 ? 1 : rng_int(r, 1, 9);

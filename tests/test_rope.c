@@ -338,7 +338,14 @@ static void freqs_formulas(void)
         for (int k = 0; k < 128; k++) factors[k] = (float)rng_int(&r, 1, 6400) / 100.0f;
         a.factors = factors;
         a.rotated = 2 * rng_int(&r, 1, a.rotary_dim / 2);
-        if (a.kind == ATTN_ROPE_YARN && i % 5 == 0) a.base = 1.0 + ldexp(1.0, -52);      /* pairs beyond any int */
+        if (a.kind == ATTN_ROPE_YARN && i % 5 == 0) {                     /* pairs beyond any int, to both sides */
+            a.base = 1.0 + ldexp(1.0, -52);
+            a.original = i % 10 ? 2 : 100000;
+        }
+        if (a.kind == ATTN_ROPE_YARN && i % 7 == 0) {                     /* the first pair is the last, too */
+            a.rotary_dim = 64, a.base = 10000.0, a.original = 6, a.low = 1.0, a.high = 32.0, a.untruncated = 0;
+            a.rotated = 2;
+        }
         frequencies_agree(&a);
     }
 }
