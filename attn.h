@@ -96,7 +96,7 @@
 
    ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
    prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
-   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON). Exceptions:
+   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V). Exceptions:
      - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
      - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
        counted from the first key that exists.
@@ -11596,7 +11596,8 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
 {
     float part[8] = { 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f };
     int i;
-    for (i = 0; i < n && i < 8; i++) part[i] = p[i];
+    if (n >= 8) return attn__vload(p);
+    for (i = 0; i < n; i++) part[i] = p[i];
     return attn__vload(part);
 }
 ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
@@ -12438,7 +12439,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
-/* do(i) for each of the next n steps: 1, 2, 4 or, with AVX2, 8 of them */
+/* do(i) for each of the next n steps: 1, 2, 4 or, with 8 lanes, 8 of them */
 #define ATTN__REPEAT(n, do) \
     do(0) \
     if ((n) > 1) do(1) \
