@@ -40,7 +40,9 @@ demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_
 	@mkdir -p build
 	@echo 'compiling examples/$(DEMO).c and attn.h with it: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
-	@$(RUN) build/$(DEMO)
+	@$(RUN) build/$(DEMO) $(ARGS)
+same: DEMO = 23_same_bits
+same: demo ## does this machine give the bits of all others? One number (ARGS=-v: part by part)
 
 translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS=--break)
 	@$(RUN) build/translate $(ARGS) $(if $(TEXT),"$$TEXT")
@@ -62,6 +64,8 @@ page: ## build examples/web/index.html, the page in one file (needs clang 16 for
 
 page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
 	@sh tests/page.sh
+
+python: ## examples/python with NumPy: against doubles, what it refuses, where it finds the library (PYTHON=)
 
 readme: ## build and run every block of code in README.md and examples/PORTING.md
 
@@ -130,7 +134,7 @@ library-test: ## that library, installed and used: pkg-config, CMake, Meson, a h
 	@sh tests/library.sh
 
 # those that are a script of the same name
-strict examples mpi readme models golden mutate sanitize analyze count size coverage cross fuzz:
+strict examples mpi python readme models golden mutate sanitize analyze count size coverage cross fuzz:
 	@sh tests/$@.sh $(ARGS)
 
 clean: ## remove build/ and what an example's cc line leaves
@@ -152,8 +156,9 @@ build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@$(CC) $(FLAGS) $(QUICKLY) -c $< -o $@
-# implementations of their own, for hooks: who says nothing of flags does not wait for the optimiser there
-$(patsubst %,build/obj/%.o,args_memory layers_memory test_paths test_storage): QUICKLY = $(if $(CFLAGS:-O2=),,-O1)
+# implementations of their own, for hooks: who says nothing of flags, or QUICK=1, does not wait for the optimiser there
+build/obj/private.o: $(wildcard tests/private/*.h)
+build/obj/private.o build/obj/test_pool.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
 
 build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
@@ -168,6 +173,6 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
+.PHONY: help demo same test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test
+.PHONY: lib install uninstall library-test python

@@ -134,7 +134,8 @@
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
        attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
-       attn_sdpa_workspace   2.8                                 all others            2.0
+       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_rope_freqs       2.2
+                                                                 all others            2.0
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
 
@@ -198,6 +199,9 @@ typedef enum attn_status {
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
 ATTNDEF const char *attn_status_str(attn_status s);
 ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
+#if defined(ATTN_NO_CACHE) && !defined(ATTN_NO_LAYERS)
+#define ATTN_NO_LAYERS                    /* layers step through caches */
+#endif
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
@@ -615,11 +619,11 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    (attn_kv_forget). No bit of any result depends on where a key lies.
 
    attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_kv_read,
-   attn_kv_save); what writes (append, truncate, reset, forget, reorder, copy, load, attn_self_step,
-   attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as it was, and
-   ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call with
-   ATTN_E_NULL. */
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
+   attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
+   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as
+   it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call
+   with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
@@ -652,6 +656,7 @@ struct attn_kv {
     void *own;                            /* what free gives back, or NULL */
 };
 
+#ifndef ATTN_NO_CACHE
 /* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
    mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
@@ -698,6 +703,16 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
+/* Truncates an entry to its first `from` keys and appends `n` of those behind, without their rows
+   being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
+   places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
+   for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
+   depth in the tree (rope_pos), which is where they stand now. n 0: truncate; rows may be NULL.
+   Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
+   FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
+   OVERLAP (rows in the memory of c), ALIGN. */
+ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n);
+
 /* Forgets old keys of an entry, or of all entries (entry -1): a sliding window, a conversation
    longer than the cache. Of the keys pinned .. before - 1 those that fill whole pages (128 keys,
    from a multiple of 128) are given back; the others stay. pinned 0: from the beginning; the first
@@ -738,7 +753,9 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 ATTNDEF size_t      attn_kv_saved(const attn_kv *c, int entry);  /* SIZE_MAX: wrong arguments */
 ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size);
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size);
+#endif /* ATTN_NO_CACHE */
 
+#ifndef ATTN_NO_LAYERS
 /* ---- LAYERS ------------------------------------------------------------------------------------
    Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
    ready made.) An initialised linear or layer is only read by everything but free: any number of
@@ -894,10 +911,14 @@ typedef struct attn_rope_args {
                                              pos + pos_each[b] + i */
     const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
                                              rows that come before position 0 stay as they are */
+    const int *rope_pos;                  /* [batch][n] NULL: as above. Else the position of every
+                                             row, without pos and pos_each: a tree of guesses, a
+                                             packed prompt. Negative: the row stays as it is */
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
-   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table), ALIGN. */
+   OPTION, CONFLICT (rope_pos and pos or pos_each), STRIDE, OVERFLOW, OVERLAP (x over the table, or
+   over positions), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
 /* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
@@ -922,24 +943,38 @@ typedef struct attn_mha_args {
     /* self-attention: queries and keys rotated by their positions */
     const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
                                              copied; NULL: no rotation */
-    int rope_positions;                   /* rows of the table: no sequence may be longer */
+    int rope_positions;                   /* rows of the table, and of q_factors: no sequence may be
+                                             longer, but where opts.rope_pos says the positions */
     int rope_dim;                         /* 0: head_dim; else only so many components rotate */
     int rope_interleaved;                 /* as in attn_rope_args */
     /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
-       cannot be said: LayerNorm of q and k (Phi, StableLM), RMS over all heads at once (OLMo 2) */
+       cannot be said: LayerNorm of q and k (Phi, StableLM) */
     const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
     float norm_eps;                       /* 0: 1e-6 */
     int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
-    attn_storage storage;                 /* of the weights of the four linears, which are rounded
-                                             as they are packed; biases and norms stay float. 0:
+    attn_storage storage;                 /* of the weights of the linears, which are rounded as
+                                             they are packed; biases and norms stay float. 0:
                                              ATTN_F32, the only one in place */
+    int norm_row;                         /* 1: q_norm and k_norm are of all heads of a row at once:
+                                             [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
+    int v_norm;                           /* 1: the same norm, without weights, of each head of the
+                                             values (Gemma 3n and 4) */
+    const float *q_factors;               /* [rope_positions] NULL: none; NOT copied. Queries at
+                                             position p, normed and rotated, times q_factors[p]
+                                             (Llama 4's temperature); without a rotation, too */
+    /* An output gate: what attention gives, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
+    const float *w_gate, *b_gate;         /* [gate_rows][d_model], [gate_rows]; NULL: none */
+    int gate_rows;                        /* 0: heads*head_dim, a factor for each component
+                                             (Qwen3-Next, 3.5); heads: one for each head */
+    int q_only;                           /* 1: no keys of its own: w_k, w_v and their biases are
+                                             NULL; for self_look and cross_step (Gemma 4) */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
-    attn_linear q, k, v, o;               /* may be run on their own */
+    attn_linear q, k, v, o, gate;         /* may be run on their own, where there are weights */
     /* private */
     const float *q_norm, *k_norm;
     void *own;                            /* what free gives back, or NULL */
@@ -961,6 +996,12 @@ typedef struct attn_mha_opts {
     int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
+    const int *rope_pos;                  /* [batch][n_q] NULL: rows stand where their keys do. Else
+                                             the position of each row of x, for the rotation and
+                                             q_factors alone: causal, windows and ALiBi go on
+                                             counting places. Negative: the row stays as it is;
+                                             rows behind q_lengths are not looked at. For trees of
+                                             guesses, and tables of attn_rope_sections */
 } attn_mha_opts;
 
 /* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong. */
@@ -968,11 +1009,12 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model; in_place and storage), OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
+   than d_model; in_place and storage; q_only and weights of keys; b_gate alone), OVERFLOW, WORK
+   (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
-/* The five calls. They read the layer, the options and their sources, check everything before the
+/* The six calls. They read the layer, the options and their sources, check everything before the
    first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
    bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows after
    q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's key, are not
@@ -987,7 +1029,9 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
        self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all that
                            is there, bottom-right
        cross_step          attn.k_starts or attn.k_cum: the cache says where entries begin
-       cross, cross_fill, cross_step     a layer that has a rope_table */
+       self_look           what self_step refuses
+       cross, cross_fill   a layer that has a rope_table or q_factors; cross_step: without rope_pos
+       all but self_look and cross_step     a layer with q_only */
 
 /* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
    Ragged: attn.q_cum alone. */
@@ -1007,6 +1051,14 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
+/* A step that only looks: at what another layer has appended for the same rows (Gemma 3n and 4
+   share keys and values between layers). c is the cache of that layer, whose step comes first:
+   these are the last n rows of each entry, or the last q_lengths[b]. They are projected, normed and
+   rotated as in a step, and see what they would see there: causal bottom-right. The same bits as a
+   step of a layer that had this cache. An entry with fewer keys than rows: LENGTHS. */
+ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, const attn_kv *c, const attn_mha_opts *o);
+
 /* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
    source_lengths [batch], 0..n_k, NULL: all n_k. batch is that of c; an entry without a sentence
    has the length 0. Each layer of a decoder has its own cache. Of the options memory_v, work, user,
@@ -1016,21 +1068,24 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
                                         const attn_mha_opts *o);
 
 /* Once per token or more: projects x alone and reads the first `batch` entries of c, or those of
-   attn.k_map, by which several queries of one sentence share its entry. */
+   attn.k_map, by which several queries of one sentence share its entry. A layer with a rope_table
+   or q_factors rotates its queries by rope_pos; the keys of c are as their layer has left them. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
 
 /* Bytes of attn.work for such a call with these sizes; SIZE_MAX if they are wrong.
-   n_q  n of self and self_step; not used by CROSS_FILL
+   n_q  n of self, self_step and self_look; not used by CROSS_FILL
    n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length where
         forgotten keys make that more; not used by SELF
    Depends on sizes and on which options are set, and never shrinks as sizes grow: ask once with the
    largest. */
 typedef enum attn_mha_call {
-    ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP
+    ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP,
+    ATTN_MHA_SELF_LOOK
 } attn_mha_call;
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
                                        int n_k, const attn_mha_opts *o);
+#endif /* ATTN_NO_LAYERS */
 
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
@@ -1061,18 +1116,14 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
    ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
    ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it:
    where variadic macros are known, these calls do. Bindings to other languages call it once, with
-   ATTN_VERSION of the header they mirror and the sum of the sizes of their own structs. Thread
+   ATTN_VERSION of the header they mirror and the sum of the sizes of their own four structs. Thread
    safe. */
 ATTNDEF attn_status attn_check_header(int version, size_t sizes);
-#define ATTN_SIZES                                                                        \
-    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv) +     \
-     sizeof(attn_linear_args) + sizeof(attn_linear) + sizeof(attn_rope_args) +            \
-     sizeof(attn_mha_args) + sizeof(attn_mha) + sizeof(attn_mha_opts))
+#define ATTN_SIZES \
+    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv))
 #if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
     (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
-#define attn_sdpa(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
-#define attn_self_step(...)   (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
-#define attn_rope(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
+#define attn_sdpa(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
 /* Is it another one? Then what was to be made is zeros. */
 static inline int attn__header(void *made, size_t size)
 {
@@ -1081,10 +1132,16 @@ static inline int attn__header(void *made, size_t size)
     while (made && size > 0) bytes[--size] = 0;
     return 1;
 }
+#ifndef ATTN_NO_CACHE
+#define attn_self_step(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
 static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
 {
     return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
 }
+#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
+#endif
+#ifndef ATTN_NO_LAYERS
+#define attn_rope(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
 static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
 {
     return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
@@ -1093,9 +1150,9 @@ static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *
 {
     return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
 }
-#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
 #define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
 #define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
+#endif
 /* Made here: an implementation whose struct is larger would write behind this one. */
 #define attn_args_for(...)    attn__args_here(__VA_ARGS__)
 static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
@@ -1196,7 +1253,7 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 #define ATTN__ATTR(isa)
 #endif
 
-/* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
+/* -DATTN_COUNTERS, for tests/private/paths.h: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
@@ -2265,10 +2322,13 @@ static unsigned attn__cpu(void) { return ~0u; }
 
 /* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 ------- */
 #ifdef ATTN__X86
+#ifndef ATTN_NO_SSE2
 #define ATTN__ISA 2
 #include ATTN_SELF
+#endif
 #define ATTN__ISA 3
 #include ATTN_SELF
+#ifndef ATTN_NO_AVX512
 /* g++ 12 warns about its own header: some operations there begin with an undefined vector */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -2280,6 +2340,7 @@ static unsigned attn__cpu(void) { return ~0u; }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+#endif /* ATTN_NO_AVX512 */
 #elif defined(ATTN__NEON)
 #define ATTN__ISA 5
 #include ATTN_SELF
@@ -2300,7 +2361,13 @@ enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend
 /* those that are compiled here, the best first */
 static const attn__kernels *const attn__tables[] = {
 #if defined(ATTN__X86)
-    &attn__kernels_avx512, &attn__kernels_avx2, &attn__kernels_sse2,
+#ifndef ATTN_NO_AVX512
+    &attn__kernels_avx512,
+#endif
+    &attn__kernels_avx2,
+#ifndef ATTN_NO_SSE2
+    &attn__kernels_sse2,
+#endif
 #elif defined(ATTN__NEON)
     &attn__kernels_neon,
 #elif defined(ATTN__WASM)
@@ -2321,6 +2388,13 @@ static const attn__kernels *attn__table(attn_backend backend)
             (usable >> attn__tables[i]->backend & 1u))
             return attn__tables[i];
     return NULL;
+}
+
+/* Is it the specification that runs? In a build that has nothing else compilers know it, and leave
+   out what only kernels with vectors need. */
+ATTN__INLINE int attn__is_scalar(const attn__kernels *kernels)
+{
+    return ATTN__TABLES == 1 || kernels->backend == ATTN_SCALAR;
 }
 
 ATTNDEF int attn_backends(attn_backend *list, int max)
@@ -2930,6 +3004,11 @@ static int attn__kv_pages(const attn_kv *c, int b)
     return (attn__kv_keys(c, b) + ATTN__CHUNK - 1) / ATTN__CHUNK;
 }
 
+static int *attn__kv_row(const attn_kv *c, int b)
+{
+    return c->table + (ptrdiff_t)b * c->entry_pages;
+}
+
 /* May entry b of the cache hold `count` more keys? */
 static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
 {
@@ -3041,8 +3120,8 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
 } attn__span;
 
-/* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 29 */
-typedef struct attn__spans { int n, outputs; attn__span span[35]; } attn__spans;
+/* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 33 */
+typedef struct attn__spans { int n, outputs; attn__span span[39]; } attn__spans;
 
 /* Notes one argument; nothing is noted where nothing lies. */
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
@@ -3463,6 +3542,7 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
     return ATTN_OK;
 }
 
+#ifndef ATTN_NO_CACHE                     /* nor layers */
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
 static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
                                 char **at)
@@ -3481,6 +3561,7 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
     if (own) ATTN_FREE(user, own);
     memset(object, 0, size);
 }
+#endif
 
 ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
 {
@@ -4063,6 +4144,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 }
 #endif
 
+#ifndef ATTN_NO_CACHE                     /* to the end of this section */
 /* =================================================================================================
  * 7  K/V CACHE
  *
@@ -4236,11 +4318,6 @@ static int attn__page_take(attn_kv *c)
 static void attn__page_drop(attn_kv *c, int page)
 {
     if (--c->holders[page] == 0) c->idle[c->free_pages++] = page;
-}
-
-static int *attn__kv_row(const attn_kv *c, int b)
-{
-    return c->table + (ptrdiff_t)b * c->entry_pages;
 }
 
 /* The page that the next key of entry b goes into, if it has one already; else -1. */
@@ -4623,6 +4700,97 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
     attn__why why;
     attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
     return attn__kv_truncate(&why, c, entry, 0);
+}
+
+/* ---- keys that move up: the accepted path of a tree ------------------------------------------ */
+/* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
+static void attn__kv_move(attn_kv *c, int b, int to, int from)
+{
+    const attn_storage storage = c->shape.storage;
+    const attn__format *f = attn__formats + storage;
+    const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
+    int head, lane[2];
+    for (head = 0; head < c->shape.kv_heads; head++) {
+        char *put = (char *)attn__page_key(c, to_page, head, to % ATTN__CHUNK, &lane[0]);
+        const char *get = (const char *)attn__page_key(c, from_page, head, from % ATTN__CHUNK,
+                                                       &lane[1]);
+        size_t i, scale[2];
+        for (i = 0; i < (size_t)c->shape.head_dim; i++) {
+            const size_t at = attn__cell_of(i, lane[0], storage, &scale[0]);
+            memcpy(put + at * f->cell,
+                   get + attn__cell_of(i, lane[1], storage, &scale[1]) * f->cell, f->cell);
+            memcpy(put + scale[0] * f->cell, get + scale[1] * f->cell, f->scale * f->cell);
+        }
+        memcpy(attn__page_value(c, to_page, head, to % ATTN__CHUNK),
+               attn__page_value(c, from_page, head, from % ATTN__CHUNK), attn__kv_v_row(c));
+    }
+}
+
+/* Can these rows be kept? */
+static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int from,
+                                    const int *rows, int n)
+{
+    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    attn_status status = attn__check_kv_cut(why, c, b, from);
+    int i;
+    if (status != ATTN_OK) return status;
+    if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    if (n > c->lengths[b] - from)
+        return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys behind from", "", n,
+                          b, c->lengths[b] - from);
+    if (n > 0 && from < gap[1])
+        return attn__fail(why, ATTN_E_LENGTHS, "from is # but entry # has forgotten keys up to #",
+                          "", from, b, gap[1] - 1);
+    if ((status = attn__check_given(why, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK ||
+        (status = attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK)
+        return status;
+    for (i = 0; i < n; i++)
+        if (rows[i] < (i > 0 ? rows[i - 1] + 1 : from) || rows[i] >= c->lengths[b]) {
+            attn__say(why, "rows[#] is # ", "", i, rows[i], 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "but rows rise, from # to # at most", "", from,
+                              c->lengths[b] - 1, 0);
+        }
+    return ATTN_OK;
+}
+
+/* Each page of entry b that keys first .. last stand in becomes its own. What it has forgotten
+   comes before them. */
+static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first, int last)
+{
+    const int keys = attn__kv_keys(c, b), forgotten = c->lengths[b] - keys;
+    const int begin = (first - forgotten) / ATTN__CHUNK, end = (last - forgotten) / ATTN__CHUNK;
+    int *row = attn__kv_row(c, b), need = 0, i;
+    for (i = begin; i <= end; i++) need += c->holders[row[i]] > 1;
+    if (need > c->free_pages)
+        return attn__fail(why, ATTN_E_FULL,
+                          "the cache needs # more pages but # are free: # are missing", "", need,
+                          c->free_pages, need - c->free_pages);
+    for (i = begin; i <= end; i++) {
+        const int old = row[i];
+        if (c->holders[old] == 1) continue;
+        row[i] = attn__page_take(c);
+        attn__page_copy(c, row[i], old, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
+        attn__page_drop(c, old);
+    }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n)
+{
+    attn__why why;
+    attn_status status;
+    int i = 0;
+    attn__why_open(&why, "attn_kv_keep", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK ||
+        (status = attn__check_keep(&why, c, entry, from, rows, n)) != ATTN_OK)
+        return status;
+    while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
+    if (i < n) status = attn__kv_unshare(&why, c, entry, from + i, from + n - 1);
+    if (status != ATTN_OK) return status;
+    for (; i < n; i++) attn__kv_move(c, entry, from + i, rows[i]);     /* never over one to come */
+    attn__kv_cut(c, entry, from + n);
+    return ATTN_OK;
 }
 
 /* What entry b will have forgotten: keys gap[0] .. gap[1] - 1. */
@@ -5066,6 +5234,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     c->gaps[2 * (ptrdiff_t)entry + 1] = (int)saved[2];
     return ATTN_OK;
 }
+
+#endif /* ATTN_NO_CACHE */
 
 /* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
@@ -7354,7 +7524,7 @@ static void attn__share(attn__work *w, attn__plan *plan)
     int most, largest, all;
     w->order = NULL;
     if (!attn__may_share(a, s) || each > ATTN__THIN || plan->splits > 1 || attn__wants_raw(a) ||
-        w->kernels->backend == ATTN_SCALAR || !(a->k_map || attn__shares_pages(a, s)))
+        attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
         return;
     w->order = w->first_item + s->batch + 1;
     w->readers = w->order + s->batch;
@@ -7436,7 +7606,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     for (i = 0; i < plan->slots; i++)
         *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
-    if (w.kernels->backend == ATTN_SCALAR) {
+    if (attn__is_scalar(w.kernels)) {
         attn__work_run(&w, attn__item_scalar, items);
     } else if (a->parts || plan->splits > 1) {
         /* Parts: four items for each thread, if there are so many chunks. */
@@ -7705,7 +7875,7 @@ static void attn__fold_task(void *arg, int task)
     const int rows = attn__carry_count(job, task, &first);
     float *out = job->a->carry_out + first * size;
     int r, part;
-    if (job->kernels->backend == ATTN_SCALAR) {
+    if (attn__is_scalar(job->kernels)) {
         for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
         return;
     }
@@ -7774,7 +7944,7 @@ static void attn__finish_task(void *arg, int task)
         if (!exists || state[2] == 0.0f) {
             if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
             if (a->lse) a->lse[row] = -attn__inf();
-        } else if (job->kernels->backend != ATTN_SCALAR) {
+        } else if (!attn__is_scalar(job->kernels)) {
             attn__finish_row(job, h, row, out);
         } else {
             (void)attn__carry_get(state, &M, &L, out, s->v_head_dim);
@@ -7953,6 +8123,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     return ATTN_OK;
 }
 
+#ifndef ATTN_NO_CACHE
 /* ---- append and attend ----------------------------------------------------------------------- */
 
 /* Refuses what attn_self_step cannot do. attn__check would accept some of it, and elsewhere name a
@@ -8038,6 +8209,8 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     return status;
 }
 
+#endif /* ATTN_NO_CACHE */
+
 /* =================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
@@ -8120,6 +8293,7 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
     return attn__convert_run(&c, &why);
 }
 
+#ifndef ATTN_NO_LAYERS                    /* to the end of this section */
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
@@ -9319,13 +9493,16 @@ static void attn__rope_task(void *arg, int b)
 {
     const attn__rope_job *job = (const attn__rope_job *)arg;
     const attn_rope_args *a = job->a;
-    const long long pos = attn__rope_pos(a, b);
+    const long long first = attn__rope_pos(a, b);
+    const int *each = a->rope_pos ? a->rope_pos + (ptrdiff_t)b * a->n : NULL;
     int i, h;
-    for (i = pos < 0 ? (int)(-pos < a->n ? -pos : a->n) : 0; i < a->n; i++)
-        for (h = 0; h < a->heads; h++)
+    for (i = 0; i < a->n; i++) {
+        const long long pos = each ? each[i] : first + i;
+        for (h = 0; pos >= 0 && h < a->heads; h++)
             attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2],
-                         job->rotary_dim, a->table + (ptrdiff_t)(pos + i) * job->rotary_dim,
+                         job->rotary_dim, a->table + (ptrdiff_t)pos * job->rotary_dim,
                          a->interleaved);
+    }
 }
 
 /* Sizes and options; resolves rotary_dim. */
@@ -9352,6 +9529,24 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
     return ATTN_OK;
 }
 
+/* Does the table reach as far as the rows do? */
+static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
+{
+    const size_t rows = (size_t)a->batch * (size_t)a->n;
+    size_t i;
+    int b;
+    for (b = 0; !a->rope_pos && b < a->batch; b++)
+        if (attn__rope_pos(a, b) + a->n > a->positions)
+            return attn__fail(why, ATTN_E_SIZE,
+                              "positions is # but the last row of entry # stands at #", "",
+                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+    for (i = 0; a->rope_pos && i < rows; i++)
+        if (a->rope_pos[i] >= a->positions)
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but rope_pos[#] is #", "",
+                              a->positions, (long long)i, a->rope_pos[i]);
+    return ATTN_OK;
+}
+
 /* Places: strides, overlaps, and whether the table reaches as far as the rows do. */
 static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
 {
@@ -9361,11 +9556,14 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     attn__spans spans;
     attn_status status;
     size_t bytes;
-    int b;
     spans.n = 0;
+    if (a->rope_pos && (a->pos || a->pos_each))
+        return attn__fail(why, ATTN_E_CONFLICT, "rope_pos and $ are both set",
+                          a->pos ? "pos" : "pos_each", 0, 0, 0);
     if ((status = attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
         return status;
     /* x is read and written, and may overlap nothing else. */
@@ -9377,13 +9575,11 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
-    for (b = 0; b < a->batch; b++)
-        if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE,
-                              "positions is # but the last row of entry # stands at #", "",
-                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+    if ((status = attn__rope_reach(a, why)) != ATTN_OK) return status;
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
+    attn__span_add(&spans, "rope_pos", a->rope_pos,
+                   (size_t)a->batch * (size_t)a->n * sizeof(int));
     return attn__check_overlap(why, &spans);
 }
 
@@ -9404,8 +9600,9 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 }
 
 /* ---- RMS norm of heads ----------------------------------------------------------------------- */
-/* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double
-   and summed in order; the root is rounded to float once, and so is each of the two products. */
+/* One head of one row: x / sqrt(mean of squares + eps) * weight; NULL: without weights. The squares
+   are exact in double and summed in order; the root is rounded to float once, and so is each of the
+   two products. */
 static void attn__norm(float *x, int head_dim, const float *weight, float eps)
 {
     double sum = 0.0;
@@ -9416,7 +9613,7 @@ static void attn__norm(float *x, int head_dim, const float *weight, float eps)
     root = (float)attn__inverse_root(sum + (double)eps);
     for (i = 0; i < head_dim; i++) {
         const float normal = x[i] * root;
-        x[i] = attn__clean(normal * weight[i]);
+        x[i] = attn__clean(weight ? normal * weight[i] : normal);
     }
 }
 
@@ -9428,7 +9625,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
         { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 },
         { "rope_dim", a->rope_dim, 0 },
-        { "rope_positions", a->rope_positions, a->rope_table ? 1 : 0 }
+        { "rope_positions", a->rope_positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
     const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
@@ -9452,8 +9649,15 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
                           s->heads, s->head_dim, 0);
+    if (!s->gate_rows) s->gate_rows = s->heads * s->head_dim;
+    if (s->gate_rows != s->heads && s->gate_rows != s->heads * s->head_dim)
+        return attn__fail(why, ATTN_E_OPTION, "gate_rows is # but must be # or #", "", s->gate_rows,
+                          s->heads, s->heads * s->head_dim);
     return ATTN_OK;
 }
+
+/* Does it matter where a row stands? */
+static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s->q_factors; }
 
 /* Checks the options of rotation and norms, and where the weights lie. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
@@ -9462,7 +9666,10 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if ((status = attn__check_storage(why, "storage", s->storage)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
+        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "norm_row", s->norm_row, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "v_norm", s->v_norm, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "q_only", s->q_only, 1)) != ATTN_OK)
         return status;
     if (s->in_place && s->storage != ATTN_F32)
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -9475,10 +9682,11 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
     /* Only self-attention rotates, and there queries, keys and values are all made of x. */
-    if (s->rope_table && (s->d_key != s->d_model || s->d_value != s->d_model))
+    if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "rope_table needs one source, but d_model is #, d_key # and d_value #",
-                          "", s->d_model, s->d_key, s->d_value);
+                          "$ needs one source, but d_model is #, d_key # and d_value #",
+                          s->rope_table ? "rope_table" : "q_factors", s->d_model, s->d_key,
+                          s->d_value);
     /* Bits above those of -0 are a negative number. */
     if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
         return attn__fail_float(why, "norm_eps", s->norm_eps,
@@ -9486,15 +9694,33 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     return ATTN_OK;
 }
 
-/* Sizes of the four linears, in the order q, k, v, o. */
-static void attn__mha_widths(const attn_mha_args *s, int *in, int *out)
+/* Sizes of the linears, in the order q, k, v, o, gate, and which of them there are. */
+enum { ATTN__LINEARS = 5 };
+
+static void attn__mha_widths(const attn_mha_args *s, int *in, int *out, int *have)
 {
-    in[0] = s->d_model;
+    in[0] = in[4] = s->d_model;
     in[1] = s->d_key;
     in[2] = s->d_value;
     in[3] = out[0] = s->heads * s->head_dim;
     out[1] = out[2] = s->kv_heads * s->head_dim;
     out[3] = s->d_model;
+    out[4] = s->gate_rows;
+    have[0] = have[3] = 1;
+    have[1] = have[2] = !s->q_only;
+    have[4] = s->w_gate != NULL;
+}
+
+/* Weights of a norm of so many heads. */
+static int attn__mha_norm_width(const attn_mha_args *s, int heads)
+{
+    return s->norm_row ? heads * s->head_dim : s->head_dim;
+}
+
+/* Bytes of their copy. */
+static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
+{
+    return attn__up((size_t)attn__mha_norm_width(s, heads), ATTN__PANEL) * sizeof(float);
 }
 
 /* Resolves every default into *s and says how much memory the copies of the weights take. */
@@ -9502,19 +9728,19 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
                                    attn__why *why)
 {
     attn_status status;
-    size_t part, norm;
-    int i, in[4], out[4];
+    size_t part;
+    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
     if ((status = attn__mha_sizes(a, s, why)) != ATTN_OK ||
         (status = attn__mha_options(s, why)) != ATTN_OK)
         return status;
-    attn__mha_widths(s, in, out);
-    norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
+    attn__mha_widths(s, in, out, have);
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
-    *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
-    for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
-            (*bytes += part) > ATTN__BYTES_MAX)
+    *bytes = 63 + (s->q_norm ? attn__mha_norm_bytes(s, s->heads) : 0)
+           + (s->k_norm ? attn__mha_norm_bytes(s, s->kv_heads) : 0);
+    for (i = 0; i < ATTN__LINEARS; i++)
+        if (have[i] && (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
+                        (*bytes += part) > ATTN__BYTES_MAX))
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
                               "the address space", "", s->d_model, s->heads, s->head_dim);
@@ -9537,19 +9763,27 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     /* The first of the separate weights that is set, and the first that is not. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
-    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : !s->w_k ? "w_k" :
-                          !s->w_v ? "w_v" : NULL;
+    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : s->q_only ? NULL :
+                          !s->w_k ? "w_k" : !s->w_v ? "w_v" : NULL;
+    const char *keys = !s->q_only ? NULL : s->w_in ? "w_in" : s->w_k ? "w_k" : s->w_v ? "w_v" :
+                       s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
+                       s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const struct { const char *name; const float *at; } pointer[] = {
         { "w_in", s->w_in }, { "w_q", s->w_q }, { "w_k", s->w_k }, { "w_v", s->w_v },
         { "w_o", s->w_o }, { "b_in", s->b_in }, { "b_q", s->b_q }, { "b_k", s->b_k },
         { "b_v", s->b_v }, { "b_o", s->b_o }, { "q_norm", s->q_norm }, { "k_norm", s->k_norm },
-        { "rope_table", s->rope_table }
+        { "rope_table", s->rope_table }, { "q_factors", s->q_factors }, { "w_gate", s->w_gate },
+        { "b_gate", s->b_gate }
     };
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     attn_status status;
     int i;
+    if (keys)
+        return attn__fail(why, ATTN_E_CONFLICT, "q_only and $ are both set", keys, 0, 0, 0);
     if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
+    if (s->b_gate && !s->w_gate)
+        return attn__fail(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not", "", 0, 0, 0);
     if (s->w_in && w)
         return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
     if (s->b_in && b)
@@ -9577,16 +9811,17 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 }
 
 /* The weights of a norm: copied to *at, which moves on, or where they lie when there is no copy. */
-static const float *attn__mha_norm(const float *weights, int head_dim, char **at)
+static const float *attn__mha_norm(const attn_mha_args *s, const float *weights, int heads,
+                                   char **at)
 {
     float *copy = (float *)(void *)*at;
     if (!weights || !*at) return weights;
-    memcpy(copy, weights, (size_t)head_dim * sizeof(float));
-    *at += attn__up((size_t)head_dim, ATTN__PANEL) * sizeof(float);
+    memcpy(copy, weights, (size_t)attn__mha_norm_width(s, heads) * sizeof(float));
+    *at += attn__mha_norm_bytes(s, heads);
     return copy;
 }
 
-/* One of the four linears: packed to *at and after, or in place when that is NULL. */
+/* One of the linears: packed to *at and after, or in place when that is NULL. */
 static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
                               const float *b, int n_in, int n_out, char *at)
 {
@@ -9606,7 +9841,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn_mha_args s;
     attn_status status;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    int in[4], out[4];
+    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
@@ -9619,20 +9854,22 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem,
                                                   s.mem_size, bytes, &own, &at)) != ATTN_OK)
         return status;
-    attn__mha_widths(&s, in, out);
+    attn__mha_widths(&s, in, out, have);
     m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
-    at = attn__mha_linear(&m->q, &s, s.w_q, s.b_q, in[0], out[0], at);
-    at = attn__mha_linear(&m->k, &s, s.w_k, s.b_k, in[1], out[1], at);
-    at = attn__mha_linear(&m->v, &s, s.w_v, s.b_v, in[2], out[2], at);
-    at = attn__mha_linear(&m->o, &s, s.w_o, s.b_o, in[3], out[3], at);
-    m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
-    m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
+    for (i = 0; i < ATTN__LINEARS; i++) {
+        attn_linear *const l[ATTN__LINEARS] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
+        const float *const w[ATTN__LINEARS] = { s.w_q, s.w_k, s.w_v, s.w_o, s.w_gate };
+        const float *const b[ATTN__LINEARS] = { s.b_q, s.b_k, s.b_v, s.b_o, s.b_gate };
+        if (have[i]) at = attn__mha_linear(l[i], &s, w[i], b[i], in[i], out[i], at);
+    }
+    m->q_norm = attn__mha_norm(&s, s.q_norm, s.heads, &at);
+    m->k_norm = attn__mha_norm(&s, s.k_norm, s.kv_heads, &at);
     /* m->shape forgets where the weights were: the caller may free them now. */
     m->shape = s;
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
-    m->shape.q_norm = m->shape.k_norm = NULL;
+    m->shape.q_norm = m->shape.k_norm = m->shape.w_gate = m->shape.b_gate = NULL;
     if (!attn__given(s.norm_eps)) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
@@ -9652,18 +9889,20 @@ typedef struct attn__mha_run {
     attn__shape shape;                    /* and what attn__check has made of it */
     const attn__kernels *kernels;
     attn_mha_call call;
-    int self, step;                       /* keys come from x; keys are read from a cache */
+    int self, step, look;                 /* keys come from x; keys are read from a cache; they
+                                             came from the x of another layer */
     int batch, n_q;                       /* as the caller counts; q_cum: the longest entry */
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
     const int *q_to, *k_from, *k_to;      /* which of these rows exist, as in attn__project */
     float *q, *k, *v;                     /* workspace: what the projections give */
+    float *gates;                         /* workspace: w_gate x */
     float *heads, *weights;               /* workspace: what attention gives, before w_o and
                                              before the mean over heads */
     attn__kv_rows put;                    /* self step: what will be appended */
     attn_kv after;                        /* self step: the cache as it will be then */
     int *ints;                            /* workspace: the lengths of `after`, or k_from and
                                              k_to */
-    struct { size_t q, k, v, heads, ints, weights, run, inner; } at;    /* bytes into the work */
+    struct { size_t q, k, v, gates, heads, ints, weights, run, inner; } at;    /* in the work */
     void *own;                            /* the workspace, when it is ours to free */
     struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
@@ -9689,11 +9928,15 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
     if (a->kv && a->kv != cache)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
                           0);
-    if (!r->self && r->m->shape.rope_table)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "the layer has a rope_table: it is for self-attention", "", 0, 0, 0);
+    if (!r->self && !r->look && attn__mha_placed(&r->m->shape) &&
+        !(r->call == ATTN_MHA_CROSS_STEP && r->o.rope_pos))
+        return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
+                          r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
+    if (r->m->shape.q_only && r->call != ATTN_MHA_SELF_LOOK && r->call != ATTN_MHA_CROSS_STEP)
+        return attn__fail(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys", "", 0, 0,
+                          0);
     /* What is left concerns self-attention only, and then its steps. */
-    if (!r->self) return ATTN_OK;
+    if (!r->self && !r->look) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
     if (set)
@@ -9756,6 +9999,9 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
                                    int batch, int n_q, int n_k, const attn_kv *cache,
                                    const attn_mha_opts *o, int query, attn__why *why)
 {
+    /* rows that are keys, too: their number is called n */
+    const int own = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP ||
+                    call == ATTN_MHA_SELF_LOOK;
     attn_args *a = &r->in;
     attn_status status;
     memset(r, 0, sizeof *r);
@@ -9767,13 +10013,14 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     r->m = m;
     r->call = call;
     r->self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
-    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    r->look = call == ATTN_MHA_SELF_LOOK;
+    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP || r->look;
     if (o) r->o = *o;
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
     *a = r->o.attn;
     /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
     if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, r->self && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, own && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
         (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
         (status = attn__mha_conflicts(r, cache, why)) != ATTN_OK)
         return status;
@@ -9783,7 +10030,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
     /* What the kind of call decides about the attention inside. */
     a->kv = cache;
-    if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (call == ATTN_MHA_SELF_STEP || r->look) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
     if ((status = attn__check_options(a, why, ATTN__CALLS)) != ATTN_OK ||
         (!query && (status = attn__check_pointers(a, why)) != ATTN_OK) ||
@@ -9794,7 +10041,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
         return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
                           r->o.gate_n, m->shape.heads, 0);
     if (!query && ((a->q_cum && (status = attn__mha_cum(why, "attn.q_cum", a->q_cum, batch,
-                                                        r->self ? "n" : "n_q", &n_q)) != ATTN_OK) ||
+                                                        own ? "n" : "n_q", &n_q)) != ATTN_OK) ||
                    (a->k_cum && (status = attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
                                                         r->self ? &n_q : &n_k)) != ATTN_OK)))
         return status;
@@ -9827,6 +10074,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
         attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
         attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, m->v.n_out, 1) ||
+        attn__mha_part(&r->at.gates, &total, r->batch, r->n_q, m->gate.n_out, 1) ||
         attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
@@ -9864,6 +10112,7 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     r->q = (float *)(void *)(at + r->at.q);
     r->k = (float *)(void *)(at + r->at.k);
     r->v = (float *)(void *)(at + r->at.v);
+    r->gates = (float *)(void *)(at + r->at.gates);
     r->heads = (float *)(void *)(at + r->at.heads);
     r->weights = (float *)(void *)(at + r->at.weights);
     r->ints = (int *)(void *)(at + r->at.ints);
@@ -9881,17 +10130,25 @@ static attn__mha_run *attn__mha_keep(const attn__mha_run *r)
     return kept;
 }
 
+/* How many rows of entry b look at a cache that they are in. */
+static int attn__mha_looks(const attn__mha_run *r, int b)
+{
+    return r->in.q_cum ? r->in.q_cum[b + 1] - r->in.q_cum[b]
+                       : r->in.q_lengths ? r->in.q_lengths[b] : r->n_q;
+}
+
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
    steps also append to it (`to`): is there room in the cache, and in the table of rotations? */
 static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
     const int positions = r->m->shape.rope_positions;
+    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos && (to || r->look);
     attn_status status;
     int b, longest = 0;
-    if (to && to->shape.batch != r->batch)
+    if ((to || r->look) && cache->shape.batch != r->batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
-                          to->shape.batch, 0);
+                          cache->shape.batch, 0);
     if (to) {
         /* k and v follow when they have been projected; their counts are known now. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
@@ -9907,7 +10164,10 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
         /* As many keys as there will be when the new ones have been appended. */
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
-        if (to && r->m->shape.rope_table && keys > positions)
+        if (r->look && keys < attn__mha_looks(r, b))
+            return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
+                              attn__mha_looks(r, b), b, keys);
+        if (placed && keys > positions)
             return attn__fail(why, ATTN_E_SIZE,
                               "rope_positions is # but entry # grows to # keys", "", positions, b,
                               keys);
@@ -9950,8 +10210,14 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     attn__span_linear(all, "w_k", "b_k", &m->k);
     attn__span_linear(all, "w_v", "b_v", &m->v);
     attn__span_linear(all, "w_o", "b_o", &m->o);
-    attn__span_add(all, "q_norm", m->q_norm, (size_t)s->head_dim * sizeof(float));
-    attn__span_add(all, "k_norm", m->k_norm, (size_t)s->head_dim * sizeof(float));
+    attn__span_linear(all, "w_gate", "b_gate", &m->gate);
+    attn__span_add(all, "q_norm", m->q_norm,
+                   (size_t)attn__mha_norm_width(s, s->heads) * sizeof(float));
+    attn__span_add(all, "k_norm", m->k_norm,
+                   (size_t)attn__mha_norm_width(s, s->kv_heads) * sizeof(float));
+    attn__span_add(all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
+    attn__span_add(all, "rope_pos", r->o.rope_pos,
+                   (size_t)r->q_batch * (size_t)r->q_rows * sizeof(int));
     attn__span_add(all, "rope_table", s->rope_table,
                    (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
     return ATTN_OK;
@@ -10031,33 +10297,59 @@ static void attn__mha_keys(attn__mha_run *r)
 
 enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
 
-/* What happens to each head of the projected queries, or keys, before they meet: norm and rotation,
-   in the order that the layer asks for. */
+/* What happens to each head of the projected queries, keys or values before they meet: norm and
+   rotation, in the order that the layer asks for, and a factor by position. */
 typedef struct attn__head_job {
     const attn__mha_run *r;
     float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
-    const float *norm;                    /* weights of the norm, or NULL */
+    int normed;                           /* with these weights, NULL: with none */
+    const float *norm;
+    const float *table, *factors;         /* of the rotation; of the layer; NULL: none */
     int heads, entries, rows;
     const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
     int blocks;
 } attn__head_job;
 
-/* Position of row 0 of entry b. A step goes on after the keys in the cache. Otherwise k_starts[b]
-   rows of padding come first and have negative positions, so that the first key has position 0. */
+/* Position of row 0 of entry b. A step goes on behind the keys in the cache, and who looks at a
+   cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come first and have
+   negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
+    if (r->look) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* The heads of one row: each by itself, or all as one. */
+static void attn__norm_row(const attn__head_job *job, float *x)
+{
+    const attn_mha_args *s = &job->r->m->shape;
+    const int one = s->norm_row && job->norm ? job->heads : 1, width = one * s->head_dim;
+    int h;
+    for (h = 0; h < job->heads; h += one, x += width) attn__norm(x, width, job->norm, s->norm_eps);
+}
+
+/* One row that stands at pos. Padding, before position 0, is not rotated. */
+static void attn__head_row(const attn__head_job *job, float *x, int pos)
+{
+    const attn_mha_args *s = &job->r->m->shape;
+    int h, i;
+    if (job->normed && !s->norm_after_rope) attn__norm_row(job, x);
+    for (h = 0; job->table && pos >= 0 && h < job->heads; h++)
+        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
+                     job->table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
+    if (job->normed && s->norm_after_rope) attn__norm_row(job, x);
+    for (i = 0; job->factors && pos >= 0 && i < job->heads * s->head_dim; i++)
+        x[i] = attn__clean(x[i] * job->factors[pos]);
 }
 
 /* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
 static void attn__head_task(void *arg, int i)
 {
     const attn__head_job *job = (const attn__head_job *)arg;
-    const attn_mha_args *s = &job->r->m->shape;
-    int b, row, last, h, pos;
+    const int *each = job->r->o.rope_pos;
+    int b, row, last, pos;
     ptrdiff_t first;
-    float *x;
-    /* The tasks of the second job are numbered after those of the first. */
+    /* The tasks of the second job are numbered behind those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
@@ -10066,36 +10358,37 @@ static void attn__head_task(void *arg, int i)
     if (job->to && last > job->to[b]) last = job->to[b];
     /* Rows of the tensor are counted from the first entry, positions within their own. */
     first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
-    x = job->x + (first + row) * job->heads * s->head_dim;
-    pos = attn__head_pos(job->r, b) + row;
-    for (; row < last; row++, pos++)
-        for (h = 0; h < job->heads; h++, x += s->head_dim) {
-            if (job->norm && !s->norm_after_rope)
-                attn__norm(x, s->head_dim, job->norm, s->norm_eps);
-            if (s->rope_table && pos >= 0)
-                attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
-                             s->rope_interleaved);
-            if (job->norm && s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
-        }
+    pos = job->table || job->factors ? attn__head_pos(job->r, b) : 0;
+    for (; row < last; row++)
+        attn__head_row(job, job->x + (first + row) * job->heads * job->r->m->shape.head_dim,
+                       each ? each[first + row] : pos + row);
 }
 
-/* Norms and rotates the heads of queries and keys: two jobs, one start of the executor. */
+/* Norms and rotates the heads of queries and keys, norms those of values: three jobs, one start of
+   the executor. */
 static void attn__head_run(attn__mha_run *r)
 {
     const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
     const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
-    attn__head_job job[2] = {
-        { r, r->q, m->q_norm, m->shape.heads, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
-        { r, r->k, m->k_norm, m->shape.kv_heads, k_cum ? r->batch : r->k_batch,
-          k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum, 0 }
+    attn__head_job job[3] = {
+        { r, r->q, m->q_norm != NULL, m->q_norm, s->rope_table, s->q_factors, s->heads, r->batch,
+          r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
+        { r, r->k, m->k_norm != NULL, m->k_norm, s->rope_table, NULL, s->kv_heads,
+          k_cum ? r->batch : r->k_batch, k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum,
+          0 }
     };
     int i, tasks = 0;
     /* The n_k of a self step counts the whole cache, but only the new keys are projected. */
     if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
     if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    job[2] = job[1];
+    job[2].x = r->v;
+    job[2].normed = s->v_norm;
+    job[2].norm = job[2].table = NULL;
     /* A job that has nothing to do keeps its 0 blocks, and so has no tasks. */
-    for (i = 0; i < 2; i++) {
-        if (job[i].norm || m->shape.rope_table)
+    for (i = 0; i < 3; i++) {
+        if (job[i].normed || job[i].table || job[i].factors)
             job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
         tasks += job[i].entries * job[i].blocks;
     }
@@ -10107,6 +10400,7 @@ static void attn__head_run(attn__mha_run *r)
 typedef struct attn__gating {
     float *y;
     const float *gate;
+    int step;                             /* from the gates of a row to those of the next, 0 or n */
     int rows, n, width, sigmoid;
     const int *lengths;                   /* rows of every n_q that exist, or NULL: all */
     int n_q;
@@ -10131,11 +10425,12 @@ static void attn__gate_task(void *arg, int block)
     const int last = attn__min(job->rows - first, ATTN__LINEAR_ROWS) + first;
     int i, r, x;
     for (i = 0; i < job->n; i++) {
-        const float by = attn__gate(job->gate[i], job->sigmoid);
+        float by = job->step ? 0.0f : attn__gate(job->gate[i], job->sigmoid);
         for (r = first; r < last; r++) {
             /* r counts the rows of all entries: this is row r % n_q of entry r / n_q. */
             float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
             if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
+            if (job->step) by = attn__gate(job->gate[(ptrdiff_t)r * job->step + i], job->sigmoid);
             for (x = 0; x < job->width; x++) {
                 y[x] *= by;
                 if (y[x] != y[x]) y[x] = attn__nan();
@@ -10144,13 +10439,24 @@ static void attn__gate_task(void *arg, int block)
     }
 }
 
-/* Applies the gate to y: the heads before w_o when each has its own, else to out. */
-static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
+/* Applies gates to y: the heads before w_o when each has its own, else to out. */
+static void attn__gate_run(const attn__mha_run *r, float *y, const float *gate, int step, int n,
+                           int width, int sigmoid)
 {
-    attn__gating job = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid, r->q_to,
+    attn__gating job = { y, gate, step, r->q_batch * r->q_rows, n, width, sigmoid, r->q_to,
                          r->n_q };
     attn__run(r->in.exec, (job.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task,
               &job);
+}
+
+/* What the heads are multiplied by before w_o: gates of the layer, made of x, and of the call. */
+static void attn__gate_heads(const attn__mha_run *r)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const int n = r->m->gate.n_out;
+    if (n > 0) attn__gate_run(r, r->heads, r->gates, n, n, s->heads * s->head_dim / n, 1);
+    if (r->o.gate && r->o.gate_n > 1)
+        attn__gate_run(r, r->heads, r->o.gate, 0, r->o.gate_n, s->head_dim, r->o.gate_sigmoid);
 }
 
 /* Task: one row of weights averaged over the heads: summed in their order, so that threads do not
@@ -10179,18 +10485,22 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
 {
     const attn_mha *m = r->m;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    attn__project in[3] = {
+    attn__project in[4] = {
         { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
         { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
         { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 }
     };
+    const attn__project gate = { r->kernels, &m->gate, r->gates, x, r->q_batch, r->q_rows, NULL,
+                                 r->q_to, 0, 0, 0 };
+    int projections = r->k_rows > 0 ? 3 : 1;
     attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, NULL, r->q_to,
                            0, 0, 0 };
     attn_status status;
     int b;
-    attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
+    if (m->gate.n_out > 0) in[projections++] = gate;
+    attn__project_run(r->in.exec, in, projections);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
-    if (m->shape.rope_table || m->q_norm || m->k_norm) attn__head_run(r);
+    attn__head_run(r);
     if (r->put.to) {
         r->put.k = r->k;
         r->put.v = r->v;
@@ -10203,14 +10513,31 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
-    if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
+    attn__gate_heads(r);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
+    if (r->o.gate && r->o.gate_n == 1)
+        attn__gate_run(r, out, r->o.gate, 0, 1, m->shape.d_model, r->o.gate_sigmoid);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
     for (b = 0; r->q_to && b < r->batch; b++)
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
                (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
     return status;
+}
+
+/* Do the tables reach as far as the positions that the caller gives? */
+static attn_status attn__mha_positions(const attn__mha_run *r, attn__why *why)
+{
+    const int most = r->m->shape.rope_positions, *each = r->o.rope_pos;
+    int b, i;
+    if (!each || !attn__mha_placed(&r->m->shape)) return ATTN_OK;
+    for (b = 0; b < r->q_batch; b++)
+        for (i = 0; i < r->q_rows && !(r->q_to && i >= r->q_to[b]); i++) {
+            const ptrdiff_t at = (ptrdiff_t)b * r->q_rows + i;
+            if (each[at] >= most)
+                return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but rope_pos[#] is #", "",
+                                  most, (long long)at, each[at]);
+        }
+    return ATTN_OK;
 }
 
 /* Counts the rows of ragged sources, and checks that all sources are there. */
@@ -10240,6 +10567,8 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
         if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
             ATTN_OK)
             return status;
+    status = attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN);
+    if (status != ATTN_OK || (status = attn__mha_positions(r, why)) != ATTN_OK) return status;
     /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
@@ -10263,7 +10592,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
     attn_status status;
     int b;
     if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
-    if (!r->step && s->rope_table && r->n_q > s->rope_positions)
+    if (!r->step && attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
     if ((status = attn__mha_memory(r, why)) != ATTN_OK ||
@@ -10311,7 +10640,7 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn_mha *m, attn_mha_
     return status;
 }
 
-/* Four of the five calls. `to` is the cache that is appended to, `cache` the one that is read. */
+/* Five of the six calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
                                       float *out, const attn__mha_source *in, attn_kv *to,
                                       const attn_kv *cache, const attn_mha_opts *o)
@@ -10320,8 +10649,8 @@ static attn_status attn__mha_run_call(const char *function, const attn_mha *m, a
     attn__mha_run *r = NULL;
     attn_status status;
     attn__why_open(&why, function, o ? o->attn.user : NULL);
-    if (call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP) why.n = "n";
-    if ((call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP) && !attn__kv_live(cache))
+    if (call != ATTN_MHA_CROSS && call != ATTN_MHA_CROSS_STEP) why.n = "n";
+    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS && !attn__kv_live(cache))
         return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
                           0, 0);
     status = attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why);
@@ -10357,6 +10686,13 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 {
     const attn__mha_source in = { batch, n_q, 0, x, NULL };
     return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
+}
+
+ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, const attn_kv *c, const attn_mha_opts *o)
+{
+    const attn__mha_source in = { batch, n, 0, x, NULL };
+    return attn__mha_run_call("attn_mha_self_look", m, ATTN_MHA_SELF_LOOK, out, &in, NULL, c, o);
 }
 
 /* Do the projected rows of the memory fit into c? Nothing has been projected yet. */
@@ -10407,7 +10743,7 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
     attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
     int b;
     attn__project_run(r->in.exec, in, 2);
-    if (r->m->k_norm) attn__head_run(r);
+    attn__head_run(r);
     /* What c held is dropped, and the new rows are appended to nothing. */
     for (b = 0; b < r->batch; b++) attn__kv_cut(c, b, 0);
     attn__kv_write(&put, r->in.exec);
@@ -10474,9 +10810,9 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
     size_t need = 0;
     int step, lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
-    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)
+    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_SELF_LOOK) != ATTN_OK)
         return (size_t)-1;
-    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP || call == ATTN_MHA_SELF_LOOK;
     /* A step projects no memory: its n_k is not one of the layer's rows. */
     if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
         attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
@@ -10496,6 +10832,8 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
     }
     return attn__mha_plan(&r, &need, &why) == ATTN_OK ? need : (size_t)-1;
 }
+
+#endif /* ATTN_NO_LAYERS */
 
 /* =================================================================================================
  * 10  THREADS

@@ -40,7 +40,7 @@ checks="-*,bugprone-*,cert-*,performance-*,clang-analyzer-*,$off"
 no_way='
 sizeof-expression                   sizeof *attn__tables              the pointers of an array are counted
 optin.portability.UnixAPI           own = ATTN_MALLOC(a->user, plan.  attn__plan_make adds 64 at last
-optin.portability.UnixAPI           p = malloc(size);                 the same, by a hook of layers_memory.c
+optin.portability.UnixAPI           p = malloc(size);                 the same, by a hook of private.c
 optin.portability.UnixAPI           return malloc(n); }               the same, by a hook of an example
 optin.portability.UnixAPI           ? malloc(bytes) : NULL            the same, by a hook of test_pool.c
 optin.portability.UnixAPI           m->k = (float *)malloc            tests draw every size from 1 on

@@ -1,6 +1,7 @@
 #!/bin/sh
-# cross.sh: one answer on every machine. The golden cases and the tests, built for every target there is a compiler for and
-# run natively, under qemu-user, wine or node; then a matrix target x backend x result. Last line: "cross: N passed, M failed".
+# cross.sh: one answer on every machine. The golden cases, the number of examples/23_same_bits.c and the tests, built for
+# every target there is a compiler for and run natively, under qemu-user, wine or node; then a matrix target x backend x
+# result. Last line: "cross: N passed, M failed".
 #
 #   sh tests/cross.sh                    all targets
 #   sh tests/cross.sh aarch64 wasm       these
@@ -161,6 +162,26 @@ one() # target: writes build/cross/<target>.rows
         row $b "$text" $verdict
     done
     for b in $want; do grep -q "^golden $b " "$log.golden" || row $b 'MISSING: should be usable here' FAIL; done
+
+    # the one number of examples/23_same_bits.c, by the first build: its status says whether it is the right one
+    implemented=
+    case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
+    if [ $name = simde ]; then :                                        # it asks the processor
+    elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
+    then row number 'does not build: examples/23_same_bits.c' FAIL
+    else
+        $run $out/$name-same$ext > $out/$name.text 2>>"$log"
+        status=$?
+        tr -d '\r' < $out/$name.text | tee -a "$log" > $out/$name.number
+        number=$(head -n 1 $out/$name.number)
+        case $status$(sed -n 2p $out/$name.number) in
+        '0the hash of every machine'*) row number "$number" ok ;;
+        '0the hash of machines without'*)
+            row number "$number, without fma; $(sed -n '3s/.* //p' $out/$name.number) by the specification" ok ;;
+        *) if [ -n "$own" ]; then row number "$number: own bits by design" ok
+           else row number "$number, status $status" FAIL; fi ;;
+        esac
+    fi
 
     [ -z "$QUICK" ] || case $name in aarch64|s390x|i686|win64|wasm) tests=$few ;; *) tests=- ;; esac
     [ "$tests" != - ] || { row tests "not run: ${QUICK:+QUICK, }the hashes only" -; return; }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # golden.sh: the fixed cases of golden.c under every compiler, optimisation, language mode and machine option there is
-# here; their hashes must be those of golden.h. Last line: "golden: N passed, M failed".
+# here; their hashes must be those of golden.h, and the number of `make same` its own. Last line: "golden: N passed, M failed".
 #
 #   QUICK=1 sh tests/golden.sh      without those that make test, or another one of these, has in a similar form
 #   sh tests/golden.sh              RUN (qemu, wine ...) is put before each program; CC adds a compiler to gcc and clang
@@ -27,6 +27,16 @@ try() # compiler, flags
     fi
 }
 
+number() # compiler, flags: the number of examples/23_same_bits.c, which has arithmetic of its own beside attn.h
+{
+    program=build/golden/number_$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
+    if $1 $2 -I. examples/23_same_bits.c -o "$program" 2>"$program.log" && text=$($RUN "$program"); then
+        passed=$((passed + 1)) verdict=ok
+    else failed=$((failed + 1)) verdict=FAIL; fi
+    printf '%-4s %-6s %-48s make same: %s\n' $verdict "$1" "$2" "$(echo "$text" | head -n 1)"
+    [ $verdict = ok ] || { echo "$text"; head -n 5 "$program.log"; }
+}
+
 compilers= versions=
 for cc in gcc clang ${CC:-}; do
     command -v "$cc" >/dev/null || { echo "SKIPPED $cc: not found"; continue; }
@@ -39,6 +49,8 @@ for cc in $compilers; do
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
     try "$cc" '-std=gnu17 -Os'
     try "$cc" '-std=gnu11 -O3 -march=native -ffp-contract=fast'
+    number "$cc" '-std=gnu11 -O3 -march=native -ffp-contract=fast'
+    [ -n "$QUICK" ] || number "$cc" '-O0 -DATTN_THREADS -pthread'
     try "$cc" '-std=gnu11 -O2 -DATTN_NO_SIMD'
     try "$cc" '-std=gnu11 -O2 -march=native -DATTN_NO_SIMD'
     try "$cc" '-std=gnu11 -O2 -m32 -msse2 -mfpmath=sse'

@@ -31,11 +31,15 @@ static void composition(void)
         masks hide;
         attn_mha_opts o;
         attn_exec exec = test_exec(rng_int(&r, 1, 4));
+        int places[3 * 140];
         float *x, *memory, *memory_v, *got, *want, *w_got, *w_want, *lse;
         size_t n_out, n_w, rows_lse, need, masked[2] = {0, 0};
         unsigned char *work;
-        layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING) | (rng_int(&r, 0, 2) ? 0 : WITH_NORM));
+        layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING) | (rng_int(&r, 0, 2) ? 0 : WITH_NORM) |
+                           (rng_int(&r, 0, 1) ? 0 : WITH_MORE));
         memset(&o, 0, sizeof o);
+        for (int k = 0; k < batch * n_q; k++) places[k] = rng_int(&r, -2, 399);
+        if (self && rng_int(&r, 0, 3) == 0) o.rope_pos = places;
         masks_draw(&hide, &r, &o.attn, batch, l.a.heads, n_q, n_k);
         n_out = (size_t)(batch * n_q * l.a.d_model);
         n_w = (size_t)(batch * l.a.heads * n_q * n_k);
@@ -523,11 +527,11 @@ static void workspace_grows(void)
         attn_mha_opts o;
         attn_exec exec = test_exec(rng_int(&r, 1, 4));
         float weights;
-        const attn_mha_call call = (attn_mha_call)rng_int(&r, 0, 4);
-        const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
+        const attn_mha_call call = (attn_mha_call)rng_int(&r, 0, 5);
+        const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_SELF_LOOK;
         const int b = rng_int(&r, 0, 4), q = rng_int(&r, 0, 100), k = rng_int(&r, 0, 300);
         memset(&o, 0, sizeof o);
-        layer_make(&l, &r, self ? 0 : CROSSING);
+        layer_make(&l, &r, (self ? 0 : CROSSING) | WITH_MORE);
         if (exec.width > 1) o.attn.exec = &exec;
         if (rng_int(&r, 0, 1)) o.attn.weights = &weights;
         o.weights_mean = rng_int(&r, 0, 1);
@@ -548,8 +552,8 @@ static void workspace_grows(void)
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1, 1, -1, &o), ATTN_E_SIZE, "attn_mha_workspace: n_k is -1");
         if (call != ATTN_MHA_CROSS_FILL)
             REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1, -1, 1, &o), ATTN_E_SIZE, "attn_mha_workspace: n_q is -1");
-        REFUSED_SIZE(attn_mha_workspace(&l.m, (attn_mha_call)5, 1, 1, 1, &o), ATTN_E_OPTION,
-                     "attn_mha_workspace: call is 5");
+        REFUSED_SIZE(attn_mha_workspace(&l.m, (attn_mha_call)6, 1, 1, 1, &o), ATTN_E_OPTION,
+                     "attn_mha_workspace: call is 6");
         layer_free(&l);
     }
     REFUSED_SIZE(attn_mha_workspace(NULL, ATTN_MHA_SELF, 1, 1, 1, NULL), ATTN_E_NULL, "attn_mha_workspace: m ");
@@ -791,6 +795,7 @@ static attn_status stage_call(stage *s, attn_mha_call call)
     case ATTN_MHA_SELF_STEP: return attn_mha_self_step(&s->m, s->out, s->x, SB, SN, &s->own, &s->o);
     case ATTN_MHA_CROSS_FILL:
         return attn_mha_cross_fill(&s->m, &s->source, s->memory, SB, SN, s->source_lengths, &s->o);
+    case ATTN_MHA_SELF_LOOK: return attn_mha_self_look(&s->m, s->out, s->x, SB, SN, &s->source, &s->o);
     default: return attn_mha_cross_step(&s->m, s->out, s->x, SB, SN, &s->source, &s->o);
     }
 }
@@ -829,8 +834,12 @@ static void overlaps(void)
                                            "rope_table",
                                            "k_map",
                                            "q_cum",
-                                           "k_cum"};
-    enum { WRITTEN = 6, READABLE = 29 };
+                                           "k_cum",
+                                           "w_gate",
+                                           "b_gate",
+                                           "q_factors",
+                                           "rope_pos"};
+    enum { WRITTEN = 6, READABLE = 33 };
     static union { double align; unsigned char byte[ROOM]; } room;
     static unsigned char before[ROOM];
     static unsigned char work[1 << 16];
@@ -840,14 +849,15 @@ static void overlaps(void)
     int tried = 0;
     CHECK(attn_rope_table(table, 8, 4, NULL, 0.0) == ATTN_OK);
     for (int variant = 0; variant < 4; variant++)
-        for (int call = 0; call < 5; call++)
+        for (int call = 0; call < 6; call++)
             for (int a = 0; a < WRITTEN; a++)
                 for (int b = 0; b < READABLE; b++)
                     for (int end = 0; end < 2 && !test_failed(); end++) {
                         const int in_place = variant & 1, ragged = variant & 2;
                         const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
-                        const int step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
-                        const int fill = call == ATTN_MHA_CROSS_FILL, rope = self && b == 25;
+                        const int look = call == ATTN_MHA_SELF_LOOK, cached = look || call == ATTN_MHA_CROSS_STEP;
+                        const int step = call == ATTN_MHA_SELF_STEP || cached;
+                        const int fill = call == ATTN_MHA_CROSS_FILL, rope = (self || look) && b == 25;
                         stage s;
                         attn_mha_args la = {.d_model = SDM, .heads = SHEADS};
                         attn_kv_args ka = {.batch = SB, .kv_heads = SHEADS, .head_dim = SDM / SHEADS, .capacity = 8};
@@ -861,9 +871,11 @@ static void overlaps(void)
                         if (b == 1 && (self || step)) continue;
                         if (b == 2 && (self || step)) continue;
                         if (b == 3 && !fill) continue;
-                        if (b == 4 && (call != ATTN_MHA_CROSS_STEP || a == 5)) continue;
+                        if (b == 4 && (!cached || a == 5)) continue;
                         if (b == 0 && fill) continue;
-                        if (fill && ((b >= 5 && b <= 14) || b >= 25)) continue;
+                        if (fill && ((b >= 5 && b <= 14) || (b >= 25 && b != 29 && b != 30))) continue;
+                        if (b >= 29 && b <= 30 && !in_place) continue;
+                        if (b == 31 && !self && !look) continue;
                         if ((b == 12 || b == 13) && (step || ragged)) continue;
                         if (b == 11 && ragged) continue;
                         if (b == 25 && !rope) continue;
@@ -908,6 +920,10 @@ static void overlaps(void)
                                  bytes = sizeof table; break;
                         case 26: s.o.attn.k_map = to, s.o.attn.k_batch = SB, bytes = SB * 4; break;
                         case 27: s.o.attn.q_cum = to, bytes = (SB + 1) * 4; break;
+                        case 29: la.w_gate = to, bytes = SDM * SDM * 4; break;
+                        case 30: la.w_gate = w, la.b_gate = to, bytes = SDM * 4; break;
+                        case 31: la.q_factors = to, la.rope_positions = 8, bytes = 8 * 4; break;
+                        case 32: s.o.rope_pos = to, bytes = SB * SN * 4; break;
                         default: s.o.attn.k_cum = to, bytes = (SB + 1) * 4; break;
                         }
                         if (b == 15 && !in_place) {                       /* the packed copy instead */
@@ -922,7 +938,7 @@ static void overlaps(void)
                         if (a == 5) ka.mem_size = attn_kv_size(&ka);
                         sizes[0] = sizeof out, sizes[1] = sizeof weights, sizes[2] = sizeof lse;
                         sizes[3] = sizeof masked, sizes[4] = sizeof work, sizes[5] = ka.mem_size;
-                        if (call == ATTN_MHA_CROSS_STEP || call == ATTN_MHA_CROSS) sizes[1] = SB * SHEADS * SN * SN * 4;
+                        if (cached || call == ATTN_MHA_CROSS) sizes[1] = SB * SHEADS * SN * SN * 4;
                         /* the writer: its first byte on the reader's last, or its last on the first;
                            floats on floats */
                         at = end ? (unsigned char *)to + (bytes - 1) / 8 * 8
@@ -938,8 +954,8 @@ static void overlaps(void)
                         default: ka.mem = at;
                         }
                         CHECK(attn_kv_init(call == ATTN_MHA_SELF_STEP ? &s.own : &s.source, &ka) == ATTN_OK);
-                        if (call == ATTN_MHA_CROSS_STEP)
-                            CHECK(attn_mha_cross_fill(&s.m, &s.source, x, SB, SN, NULL, NULL) == ATTN_OK);
+                        if (cached)
+                            CHECK(attn_kv_append(&s.source, x, x, SN, NULL, 0) == ATTN_OK);
                         if (a == 5) {                                     /* where its panels really begin and end */
                             attn_kv *c = call == ATTN_MHA_SELF_STEP ? &s.own : &s.source;
                             if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;
@@ -1065,6 +1081,27 @@ static void wrong_layers(void)
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
     REFUSES(a.norm_eps = NAN, ATTN_E_OPTION, "norm_eps is nan");
     REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
+    REFUSES(a.norm_row = 2, ATTN_E_OPTION, "norm_row is 2");
+    REFUSES(a.v_norm = -1, ATTN_E_OPTION, "v_norm is -1");
+    REFUSES(a.q_only = 2, ATTN_E_OPTION, "q_only is 2");
+    REFUSES(a.gate_rows = 4, ATTN_E_OPTION, "gate_rows is 4 but must be 2 or 8");
+    REFUSES(a.gate_rows = -2, ATTN_E_OPTION, "gate_rows is -2 but must be 2 or 8");
+    REFUSES(a.b_gate = w, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
+    REFUSES(a.q_factors = w, ATTN_E_SIZE, "rope_positions");
+    REFUSES(a.q_factors = w; a.rope_positions = 4; a.d_key = 6, ATTN_E_CONFLICT, "q_factors needs one source");
+    REFUSES(a.q_only = 1, ATTN_E_CONFLICT, "q_only and w_k are both set");
+    REFUSES(a.q_only = 1; a.w_k = NULL, ATTN_E_CONFLICT, "q_only and w_v are both set");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL, ATTN_E_NULL, "w_q is NULL");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.w_o = NULL, ATTN_E_NULL, "w_o is NULL");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL; a.w_in = w, ATTN_E_CONFLICT, "q_only and w_in");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_in = w, ATTN_E_CONFLICT, "q_only and b_in");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_k = w, ATTN_E_CONFLICT, "q_only and b_k");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_v = w, ATTN_E_CONFLICT, "q_only and b_v");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.k_norm = w, ATTN_E_CONFLICT, "q_only and k_norm");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.v_norm = 1, ATTN_E_CONFLICT, "q_only and v_norm");
+    REFUSES(a.w_gate = behind(w, 1), ATTN_E_ALIGN, "w_gate is not aligned");
+    REFUSES(a.w_gate = w; a.b_gate = behind(w, 1), ATTN_E_ALIGN, "b_gate is not aligned");
+    REFUSES(a.q_factors = behind(w, 1); a.rope_positions = 4, ATTN_E_ALIGN, "q_factors is not aligned");
     REFUSES(a.w_q = behind(w, 1), ATTN_E_ALIGN, "w_q is not aligned: its address is 1 behind");
     REFUSES(a.w_k = behind(w, 2), ATTN_E_ALIGN, "w_k is not aligned: its address is 2 behind");
     REFUSES(a.w_v = behind(w, 3), ATTN_E_ALIGN, "w_v is not aligned: its address is 3 behind");
@@ -1098,7 +1135,7 @@ static void wrong_calls(void)
     float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM],
           gate[2] = {1, 1}, weights[B * 2 * N * N];
     attn_mha_args a = {0};
-    attn_mha m, turning, wide, value_wide, zero;
+    attn_mha m, turning, wide, value_wide, zero, factored, q_only;
     attn_kv c, other, small, empty, grouped, narrow;
     attn_kv_args s = {0};
     attn_mha_opts o;
@@ -1107,7 +1144,7 @@ static void wrong_calls(void)
     size_t masked;
     unsigned char *before;
     const int over[B] = {1, 4}, cum[B + 1] = {0, 1, 3}, bad_cum[B + 1] = {1, 2, 3}, fall[B + 1] = {0, 2, 1},
-              map[B] = {0, 1}, ones[B] = {1, 1},
+              map[B] = {0, 1}, ones[B] = {1, 1}, places[B * N] = {3, 2, 1, -1, 7, 4},
               under[B] = {0, -1}, three[B] = {1, 3};
     size_t cache_bytes;
     rng_fill(&r, x, B * N * DM);
@@ -1123,6 +1160,14 @@ static void wrong_calls(void)
     a.rope_positions = 4;
     CHECK(attn_mha_init(&turning, &a) == ATTN_OK);
     a.rope_table = NULL;
+    a.q_factors = table;
+    CHECK(attn_mha_init(&factored, &a) == ATTN_OK);
+    a.q_factors = NULL;
+    a.w_k = a.w_v = NULL;
+    a.q_only = 1;
+    CHECK(attn_mha_init(&q_only, &a) == ATTN_OK);
+    a.w_k = a.w_v = w;
+    a.q_only = 0;
     a.d_key = 12;
     a.d_value = 16;
     CHECK(attn_mha_init(&wide, &a) == ATTN_OK);
@@ -1301,6 +1346,53 @@ static void wrong_calls(void)
     REFUSES((o.attn.k_lengths = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS, "k_lengths");
     REFUSES((o.attn.k_starts = ones, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
 
+    REFUSES((o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[4] is 7");
+    REFUSES((o.rope_pos = places, attn_mha_self(&factored, out, x, B, N, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[4] is 7");
+    REFUSES((o.rope_pos = places + 1, attn_mha_self_look(&turning, out, x, B, 2, &c, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[3] is 7");
+    REFUSES((o.rope_pos = places + 2, attn_mha_cross_step(&turning, out, x, B, 2, &c, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[2] is 7");
+    REFUSES((o.rope_pos = behind(places, 1), attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_ALIGN,
+            "rope_pos is not aligned");
+    REFUSES((o.attn.q_lengths = over, o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)),
+            ATTN_E_SIZE, "rope_pos[4] is 7");                             /* looks no further than the rows */
+    REFUSES(attn_mha_cross(&factored, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
+    REFUSES((o.rope_pos = places, attn_mha_cross(&turning, out, x, B, N, x, N, &o)), ATTN_E_CONFLICT, "rope_table");
+    REFUSES(attn_mha_cross_step(&factored, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
+    REFUSES(attn_mha_self(&q_only, out, x, B, N, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_cross(&q_only, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_self_step(&q_only, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_cross_fill(&q_only, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_self(&factored, out, x, 1, 5, NULL), ATTN_E_SIZE, "rope_positions is 4 but n is 5");
+    REFUSES(attn_mha_self_step(&factored, out, x, B, 2, &c, NULL), ATTN_E_SIZE,
+            "rope_positions is 4 but entry 0 grows to 5");
+
+    REFUSES(attn_mha_self_look(&m, out, x, B, 1, NULL, NULL), ATTN_E_NULL, "c is not a cache");
+    REFUSES(attn_mha_self_look(&m, out, x, B, 1, &empty, NULL), ATTN_E_NULL, "c is not a cache");
+    REFUSES(attn_mha_self_look(&zero, out, x, B, 1, &c, NULL), ATTN_E_NULL, "m is not a layer");
+    REFUSES(attn_mha_self_look(&m, out, x, B, -1, &c, NULL), ATTN_E_SIZE, "n is -1");
+    REFUSES(attn_mha_self_look(&m, out, x, 1, 1, &c, NULL), ATTN_E_SIZE, "batch is 1 but the cache has 2");
+    REFUSES((o.attn.q_lengths = under, attn_mha_self_look(&m, out, x, B, 0, &other, &o)), ATTN_E_SIZE,
+            "head_dim is 4 but 3 in the cache");
+    REFUSES(attn_mha_self_look(&m, out, x, B, 4, &c, NULL), ATTN_E_LENGTHS, "4 rows look at entry 0, which has 3 keys");
+    REFUSES((o.attn.q_cum = cum, attn_mha_self_look(&m, out, x, B, 3, &small, &o)), ATTN_E_LENGTHS,
+            "1 rows look at entry 0, which has 0 keys");
+    REFUSES((o.attn.q_cum = fall, attn_mha_self_look(&m, out, x, B, N, &c, &o)), ATTN_E_LENGTHS, "q_cum");
+    REFUSES((o.attn.q_lengths = under, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS, "q_lengths");
+    REFUSES((o.attn.q_lengths = over, attn_mha_self_look(&turning, out, x, B, 3, &c, &o)), ATTN_E_LENGTHS, "");
+    REFUSES(attn_mha_self_look(&m, NULL, x, B, 1, &c, NULL), ATTN_E_NULL, "out is NULL");
+    REFUSES((o.attn.causal = ATTN_CAUSAL_TOP_LEFT, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT,
+            "causal");
+    REFUSES((o.attn.k_lengths = ones, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_lengths");
+    REFUSES((o.attn.k_starts = ones, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
+    REFUSES((o.attn.k_map = map, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_map");
+    REFUSES((o.memory_v = x, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "memory_v");
+    REFUSES((o.attn.kv = &other, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "kv");
+    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self_look(&m, out, x, B, 1, &c, &o)),
+            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+
     REFUSES(attn_mha_cross_fill(&m, NULL, x, B, N, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_cross_fill(&m, &empty, x, B, N, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_cross_fill(&m, &c, NULL, B, N, NULL, NULL), ATTN_E_NULL, "memory is NULL");
@@ -1326,6 +1418,8 @@ static void wrong_calls(void)
     attn_mha_free(&m);
     attn_mha_free(&turning);
     attn_mha_free(&wide);
+    attn_mha_free(&factored);
+    attn_mha_free(&q_only);
     attn_mha_free(&value_wide);
     guard_free(c.shape.mem);
     attn_kv_free(&other);
@@ -1443,7 +1537,7 @@ static void vast_layers(void)
     attn_mha_free(&m);
 }
 
-void mha_allocation(void);                /* layers_memory.c: this needs an implementation of its own */
+void mha_allocation(void);                /* private/layers_memory.h */
 
 extern const test_case suite_mha[];
 SUITE(mha) = {

@@ -91,6 +91,7 @@ static struct {
     X(attn_kv_append, attn_kv_append(&now.kv, now.x, now.y, now.n, NULL, 0))                                           \
     X(attn_self_step, attn_self_step(&now.kv, &now.a))                                                                 \
     X(attn_kv_truncate, attn_kv_truncate(&now.kv, now.k, now.n))                                                       \
+    X(attn_kv_keep, attn_kv_keep(&now.kv, now.k, now.n, now.ints, 3))                                                  \
     X(attn_kv_forget, attn_kv_forget(&now.kv, now.k, 0, now.n))                                                        \
     X(attn_kv_reorder, attn_kv_reorder(&now.kv, now.ints))                                                             \
     X(attn_kv_copy, attn_kv_copy(&now.kv, now.k, 0, now.n))                                                            \
@@ -107,6 +108,7 @@ static struct {
     X(attn_mha_self, attn_mha_self(&now.mha, now.to, now.x, now.batch, now.n, &now.opts))                              \
     X(attn_mha_cross, attn_mha_cross(&now.mha, now.to, now.x, now.batch, now.n, now.y, now.n_k, &now.opts))            \
     X(attn_mha_self_step, attn_mha_self_step(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))           \
+    X(attn_mha_self_look, attn_mha_self_look(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))           \
     X(attn_mha_cross_fill, attn_mha_cross_fill(&now.mha, &now.kv, now.y, now.batch, now.n_k, now.ints, &now.opts))     \
     X(attn_mha_cross_step, attn_mha_cross_step(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))         \
     X(attn_mha_workspace, attn_mha_workspace(&now.mha, now.mha_call, now.batch, now.n, now.n_k, &now.opts))            \
@@ -256,7 +258,7 @@ static void cache_calls(rng *r, attn_backend backend)
 {
     static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 };
     static const int rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
-    for (int i = 0; i < 11 * 9; i += now.slow ? 7 : 4) {
+    for (int i = 0; i < 11 * 9; i += now.slow ? 14 : 4) {
         attn_kv_args *k = &now.kv_args;
         const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
         memset(k, 0, sizeof *k);
@@ -311,6 +313,7 @@ static void cache_calls(rng *r, attn_backend backend)
         FINE(attn_kv_load);
         FINE(attn_kv_copy);
         { const int map[2] = { 1, 0 }; now.ints = map; FINE(attn_kv_reorder); }
+        { const int kept[3] = { 6, 8, 11 }; now.n = 5; now.ints = kept; FINE(attn_kv_keep); }
         now.n = 5;
         FINE(attn_kv_truncate);
         now.n = 1;
@@ -355,7 +358,7 @@ static void mha_calls(rng *r, attn_backend backend)
     static const int dims[] = { 4, 16, 20, 64, 72, 128, 160, 256 }, rows[] = { 1, 2, 5, 12, 13, 16, 40, 60 };
     float *const table = malloc(400 * 256 * sizeof(float)), gate[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     if (!table) abort();
-    for (int i = 0; i < 8 * 8; i += now.slow ? 7 : 3) {
+    for (int i = 0; i < 8 * 8; i += now.slow ? 13 : 3) {
         attn_mha_args *m = &now.mha_args;
         attn_kv_args *k = &now.kv_args;
         const int rope = rng_int(r, 0, 1);
@@ -371,6 +374,9 @@ static void mha_calls(rng *r, attn_backend backend)
         m->in_place = rng_int(r, 0, 2) == 0;
         m->storage = (attn_storage)(m->in_place ? 0 : rng_int(r, 0, 2));
         if (rng_int(r, 0, 1)) m->q_norm = m->k_norm = pool[1];
+        m->norm_row = rng_int(r, 0, 1);
+        m->v_norm = rng_int(r, 0, 1);
+        if (rng_int(r, 0, 1)) m->w_gate = pool[0];
         now.to = table;
         now.n = 400;
         now.k = m->head_dim;
@@ -398,7 +404,7 @@ static void mha_calls(rng *r, attn_backend backend)
             now.opts.attn.weights = pool[3] + ROOM / 2;
             now.opts.weights_mean = rng_int(r, 0, 1);
         }
-        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_CROSS_STEP; now.mha_call++)
+        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_SELF_LOOK; now.mha_call++)
             call(C_attn_mha_workspace);
         FINE(attn_mha_self);
         k->batch = 2;
@@ -410,6 +416,7 @@ static void mha_calls(rng *r, attn_backend backend)
         for (int step = 0; step < 3; step++) FINE(attn_mha_self_step);
         now.n = 1;
         for (int step = 0; step < 17; step++) FINE(attn_mha_self_step);
+        FINE(attn_mha_self_look);
         now.n = rows[i / 8];
         if (!rope) {
             FINE(attn_mha_cross);
@@ -424,7 +431,7 @@ static void mha_calls(rng *r, attn_backend backend)
 
 static void line_calls(rng *r)
 {
-    for (int i = 0; i < 60; i++) {
+    for (int i = now.slow ? 45 : 0; i < 60; i++) {
         const int n = rng_int(r, 0, 2) ? rng_int(r, 1, 20) : rng_int(r, 1, 150);
         now.to = pool[3];
         now.x = pool[0];

@@ -84,6 +84,10 @@ static void pair_operate(pair *p, rng *r, int what, int wild)
     else if (what == 7) {
         const int pinned = rng_int(r, 0, length);
         CHECK(attn_kv_forget(&p->stored, b, pinned, length) == attn_kv_forget(&p->floats, b, pinned, length));
+    } else if (what == 8) {
+        int rows[64], n = 0;
+        for (int j = length; j < p->floats.lengths[b] && n < 64; j++) if (rng_int(r, 0, 1)) rows[n++] = j;
+        CHECK(attn_kv_keep(&p->stored, b, length, rows, n) == attn_kv_keep(&p->floats, b, length, rows, n));
     } else {
         int map[3];
         for (int i = 0; i < 3; i++) map[i] = rng_int(r, 0, p->shape.batch - 1);
@@ -162,7 +166,7 @@ static void histories(void)
         char words[200];
         pair_make(&p, &r);
         for (int op = 0; op < 20 && !test_failed(); op++) {
-            const int what = rng_int(&r, 0, 8);
+            const int what = rng_int(&r, 0, 9);
             pair_operate(&p, &r, what, wild);
             CHECKF(same_inside(&p), "seed %llu op %d (kind %d): rows read back differ", seed, op, what);
             CHECKF(same_attention(&p, &r, words, sizeof words),

@@ -1,15 +1,6 @@
-/* test_math.c: the scalar functions attn.h has instead of libm, and its matrix product. They are private, so this file
- * holds an implementation of its own (ATTN_STATIC). The reference is libm in double, whose error is below a thousandth
- * of a float's ulp; the limits are the promises of the documentation. `-n 10` and more visits every float of exp's
- * range. */
-#define ATTN_STATIC
-#define ATTN_IMPLEMENTATION
-#include "hide.h"
-#include "test.h"
-
-#include <float.h>
-#include <limits.h>
-
+/* math.h: the scalar functions attn.h has instead of libm, and its matrix product. They are private: part of private.c.
+ * The reference is libm in double, whose error is below a thousandth of a float's ulp; the limits are the promises of
+ * the documentation. `-n 10` and more visits every float of exp's range. */
 /* error of a float result in units of the last place of what it should be (denormals share that of FLT_MIN) */
 static double ulps(float got, double want)
 {

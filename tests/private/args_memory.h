@@ -1,72 +1,8 @@
-/* Part of suite args: what needs hooks of its own. This file holds a second implementation (ATTN_STATIC) whose
-   allocations are counted, filled with garbage, fenced, and made to fail one after the other. */
-#include <stddef.h>
-static void *hook_malloc(void *user, size_t size);
-static void hook_free(void *user, void *ptr);
-static void hook_assert(int ok, const char *what, int line);
-#define ATTN_STATIC
-#define ATTN_IMPLEMENTATION
-#include "hide.h"
-#define ATTN_MALLOC(user, size) hook_malloc((user), (size))
-#define ATTN_FREE(user, ptr)    hook_free((user), (ptr))
-#define ATTN_ASSERT(x)          hook_assert(!!(x), #x, __LINE__)
-#include "test.h"
-
+/* args_memory.h: part of suite args, in private.c: allocations counted, filled with garbage, fenced, and made to fail
+ * one after the other. */
 void args_allocation_fails(void);
 void args_caller_workspace(void);
 void args_garbage_memory(void);
-
-/* ---- hooks ----------------------------------------------------------------------------------------------------- */
-
-static struct { int calls, live, fail_at; unsigned char fill; void *user; } hooks;
-enum { FENCE = 64 };
-typedef union head { struct { size_t size; unsigned magic; } h; unsigned char room[FENCE]; } head;
-
-static void *hook_malloc(void *user, size_t size)
-{
-    unsigned char *p;
-    head h;
-    CHECKF(user == hooks.user, "ATTN_MALLOC got another user pointer");
-    if (hooks.calls++ == hooks.fail_at) return NULL;
-    p = (unsigned char *)malloc(size + 2 * FENCE);
-    if (!p) abort();
-    memset(&h, 0xC3, sizeof h);
-    h.h.size = size; h.h.magic = 0xA77E47u;
-    memcpy(p, &h, FENCE);
-    memset(p + FENCE, hooks.fill, size);
-    memset(p + FENCE + size, 0xC3, FENCE);
-    hooks.live++;
-    return p + FENCE;
-}
-
-static void hook_free(void *user, void *ptr)
-{
-    unsigned char *p = (unsigned char *)ptr;
-    head h;
-    size_t i;
-    CHECKF(user == hooks.user, "ATTN_FREE got another user pointer");
-    if (!p) return;
-    p -= FENCE;
-    memcpy(&h, p, FENCE);
-    CHECKF(h.h.magic == 0xA77E47u, "ATTN_FREE got a pointer that ATTN_MALLOC did not give");
-    if (h.h.magic != 0xA77E47u) return;
-    for (i = sizeof h.h; i < FENCE; i++) CHECKF(h.room[i] == 0xC3, "written before allocated memory");
-    for (i = 0; i < FENCE; i++)
-        CHECKF(p[FENCE + h.h.size + i] == 0xC3, "written past allocated memory, byte %d", (int)i);
-    hooks.live--;
-    memset(p, 0xDD, h.h.size + 2 * FENCE);
-    free(p);
-}
-
-static void hook_assert(int ok, const char *what, int line)
-{
-    if (!ok) { test_fail("attn.h", line, "ATTN_ASSERT(%s)", what); fflush(stdout); abort(); }
-}
-
-static void hooks_reset(int fail_at, unsigned char fill, void *user)
-{
-    hooks.calls = 0; hooks.fail_at = fail_at; hooks.fill = fill; hooks.user = user;
-}
 
 /* ---- calls that need memory ------------------------------------------------------------------------------------- */
 
@@ -166,6 +102,7 @@ void args_allocation_fails(void)
                attn_backend_name(list[b]), i);
     }
     CHECKF(fails > 10, "only %d allocations were made to fail", fails);
+    hooks_done();
 }
 
 /* With a workspace from the caller there is not one allocation, and the same bits. */
@@ -190,6 +127,7 @@ void args_caller_workspace(void)
         CHECK(need == again);
         guard_free(work);
     }
+    hooks_done();
 }
 
 /* What lay in the memory before makes no difference: NaN, zeros, small integers. */
@@ -211,4 +149,5 @@ void args_garbage_memory(void)
                    attn_backend_name(list[b]), fills[f]);
         }
     }
+    hooks_done();
 }

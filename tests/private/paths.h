@@ -1,14 +1,5 @@
-/* test_paths.c: what the driver does, not what comes out: which way a call takes, how many items it
- * has, how much memory it asks for. This file holds an implementation of its own, the only one with
- * ATTN_COUNTERS: every other test runs what ships. */
-#define ATTN_COUNTERS
-#define ATTN_STATIC
-#define ATTN_IMPLEMENTATION
-#undef ATTN_SERIAL_FLOPS
-static double serial_flops;               /* calls of less work stay on their thread */
-#define ATTN_SERIAL_FLOPS serial_flops
-#include "hide.h"
-#include "answer.h"
+/* paths.h: what the driver does, not what comes out: which way a call takes, how many items it has, how much memory it
+ * asks for. Part of private.c, which has the counters. */
 
 static int counter(const char *name)
 {

@@ -1,11 +1,5 @@
-/* test_storage.c: 16-bit storage. The kernels are private, so this file holds an implementation of its own
- * (ATTN_STATIC) and plays processors with and without F16C. The references are made of doubles and of neighbours, not
- * of the shifts that attn.h has. */
-#define ATTN_STATIC
-#define ATTN_IMPLEMENTATION
-#include "hide.h"
-#include "test.h"
-#include "control.h"
+/* storage.h: 16-bit storage. The kernels are private: part of private.c. Plays processors with and without F16C. The
+ * references are made of doubles and of neighbours, not of the shifts that attn.h has. */
 
 enum { FORMATS = 2 };
 static const attn_storage formats[FORMATS] = {ATTN_F16, ATTN_BF16};
