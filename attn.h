@@ -2177,7 +2177,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
  *
  * Backends are compiled where the target has their instructions, and chosen at run time where
- * machines of one target differ (x86). The flags a compiler needs so that the fast ones exist:
+ * machines of one target differ (x86, RISC-V). The flags a compiler needs so that the fast ones
+ * exist:
  *     x86-64                     none: SSE2, AVX2 and AVX-512 are in every build
  *     x86, 32 bits               -msse2 -mfpmath=sse (MSVC: none), for the same three. The second
  *                                keeps the excess precision of x87 out of what stays plain C
@@ -2185,10 +2186,11 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
  *     WebAssembly                -msimd128
- *     RISC-V, 64 bits            none with clang 19 for Linux: the vector extension (V 1.0, vectors
- *                                of 128 bits or more), used where kernel 6.5 or later has it;
- *                                with clang 17 or 18, and without Linux, -march=rv64gcv.
- *                                With gcc, which has no word for an fma of vectors: scalar
+ *     RISC-V, 64 bits            clang 19 or later, for Linux: none. Vectors of the extension V 1.0
+ *                                (128 bits or more) are used where the kernel, 6.5 or later, offers
+ *                                them. Other systems: -march=rv64gcv. With -march=rv64gcv_zvl256b 8
+ *                                floats take one register, not two. With gcc, whose vectors in C
+ *                                have no fma: the scalar backend
  *     s390x, POWER, ...          the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
@@ -2200,10 +2202,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #define ATTN__NEON
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
-#elif defined(__riscv_v) && __riscv_xlen + 0 == 64 && defined(__clang__) && __clang_major__ >= 17
-#define ATTN__RVV
-#elif defined(__riscv_flen) && __riscv_xlen + 0 == 64 && defined(__linux__) && \
-    defined(__clang__) && __clang_major__ >= 19
+#elif defined(__riscv_flen) && defined(__clang__) && \
+    (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
 #define ATTN__RVV
 #endif
 #endif
