@@ -112,7 +112,7 @@
 
    ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
    prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
-   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON). Exceptions:
+   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V). Exceptions:
      - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
      - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
        counted from the first key that exists.
@@ -2342,7 +2342,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
  *
  * Backends are compiled where the target has their instructions, and chosen at run time where
- * machines of one target differ (x86). The flags a compiler needs so that the fast ones exist:
+ * machines of one target differ (x86, RISC-V). The flags a compiler needs so that the fast ones
+ * exist:
  *     x86-64                     none: SSE2, AVX2 and AVX-512 are in every build
  *     x86, 32 bits               -msse2 -mfpmath=sse (MSVC: none), for the same three. The second
  *                                keeps the excess precision of x87 out of what stays plain C
@@ -2350,10 +2351,11 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
  *     WebAssembly                -msimd128
- *     RISC-V, 64 bits            none with clang 19 for Linux: the vector extension (V 1.0, vectors
- *                                of 128 bits or more), used where kernel 6.5 or later has it;
- *                                with clang 17 or 18, and without Linux, -march=rv64gcv.
- *                                With gcc, which has no word for an fma of vectors: scalar
+ *     RISC-V, 64 bits            clang 19 or later, for Linux: none. Vectors of the extension V 1.0
+ *                                (128 bits or more) are used where the kernel, 6.5 or later, offers
+ *                                them. Other systems: -march=rv64gcv. With -march=rv64gcv_zvl256b 8
+ *                                floats take one register, not two. With gcc, whose vectors in C
+ *                                have no fma: the scalar backend
  *     s390x, POWER, ...          the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
@@ -2365,10 +2367,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #define ATTN__NEON
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
-#elif defined(__riscv_v) && __riscv_xlen + 0 == 64 && defined(__clang__) && __clang_major__ >= 17
-#define ATTN__RVV
-#elif defined(__riscv_flen) && __riscv_xlen + 0 == 64 && defined(__linux__) && \
-    defined(__clang__) && __clang_major__ >= 19
+#elif defined(__riscv_flen) && defined(__clang__) && \
+    (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
 #define ATTN__RVV
 #endif
 #endif
@@ -12299,7 +12299,8 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
 {
     float part[8] = { 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f };
     int i;
-    for (i = 0; i < n && i < 8; i++) part[i] = p[i];
+    if (n >= 8) return attn__vload(p);
+    for (i = 0; i < n; i++) part[i] = p[i];
     return attn__vload(part);
 }
 ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
@@ -13230,7 +13231,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
-/* do(i) for each of the next n steps: 1, 2, 4 or, with AVX2, 8 of them */
+/* do(i) for each of the next n steps: 1, 2, 4 or, with 8 lanes, 8 of them */
 #define ATTN__REPEAT(n, do) \
     do(0) \
     if ((n) > 1) do(1) \

@@ -10,11 +10,13 @@
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
 # hash over all results must be the same everywhere. x87 in gnu modes has excess precision by design: its own bits too.
+# riscv64-v128 and -v256 have vectors of so many bits, and run compiled for them and without a flag; riscv64-asks has them,
+# too, and finds out by itself; riscv64 has none, and must find that out.
 # On Debian: gcc-{aarch64,s390x,riscv64,powerpc64le,i686}-linux-gnu gcc-arm-linux-gnueabihf gcc-mingw-w64-x86-64 wine64
-# qemu-user musl-tools tcc clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
+# qemu-user musl-tools tcc clang-19 clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
 cd "$(dirname "$0")/.." || exit 1
-all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 s390x ppc64le
-     wasm wasm-scalar win64 msvc clang-cl'
+all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 riscv64-v128
+     riscv64-v256 riscv64-asks s390x ppc64le wasm wasm-scalar win64 msvc clang-cl'
 few='masks torch level_2 visible hostile environment'      # tests for the quick form
 out=build/cross
 mkdir -p $out
@@ -51,7 +53,18 @@ target()
     aarch64) cross aarch64-linux-gnu; want='neon scalar' exactly=1 ;;
     armhf) cross arm-linux-gnueabihf arm; exactly=1 ;;
     armv7-fma) cross arm-linux-gnueabihf arm ' -mfpu=neon-vfpv4'; exactly=1 tests=- ;;
-    riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1 ;;
+    riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1
+        run="$run -cpu rv64" builds="$builds|$(vector_clang) --target=riscv64-linux-gnu -std=gnu11 -O2" ;;
+    riscv64-v128|riscv64-v256|riscv64-asks)
+        cross riscv64-linux-gnu riscv64; want='rvv scalar' exactly=1
+        builds="$(vector_clang) --target=riscv64-linux-gnu"
+        run="$run -cpu rv64,v=true,vlen=128,vext_spec=v1.0" package="clang-19 $package"
+        case $name in
+        riscv64-v128) builds="$builds -march=rv64gcv -std=c99 -O2|$builds -DATTN__RVV_USABLE=1 -std=gnu11 -O3" ;;
+        riscv64-v256) run=$(echo "$run" | sed s/vlen=128/vlen=256/) tests='bits math masks poison kv'
+            builds="$builds -march=rv64gcv -std=c99 -O2|$builds -march=rv64gcv_zvl256b -std=gnu11 -O3" ;;
+        riscv64-asks) builds="$builds -std=c99 -O2" tests=- ;;
+        esac ;;
     s390x) cross s390x-linux-gnu; exactly=1 ;;
     ppc64le) cross powerpc64le-linux-gnu ppc64le; exactly=1 ;;
     wasm|wasm-scalar) package='clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs' exactly=1
@@ -73,6 +86,16 @@ cross() # triple, qemu's name, flags of gcc, flags of clang
 {
     package="gcc-$1 qemu-user" run="qemu-${2:-${1%%-*}} -L /usr/$1" tests=
     builds="$1-gcc$3 -std=c99 -O2|$1-gcc$3 -std=gnu11 -O3|clang --target=$1$3 $4 -std=gnu11 -O3"
+}
+
+# A clang that knows RISC-V's vectors.
+vector_clang()
+{
+    for c in clang clang-19 clang-20 clang-21 clang-22; do
+        version=$(command -v $c > /dev/null && $c -dumpversion)
+        [ "${version%%.*}" -ge 19 ] 2> /dev/null && { echo $c; return; }
+    done
+    echo clang-19
 }
 
 # The object as MSVC's target has it, linked with mingw-w64: with -U__clang__ the branches of cl itself are compiled.
@@ -99,6 +122,10 @@ one() # target: writes build/cross/<target>.rows
     done
     [ "$1" != simde ] || [ -f /usr/include/simde/x86/avx512.h ] || { row avx512 'not run: no SIMDe (install libsimde-dev)' -; return; }
     case $1 in
+    riscv64-asks)                                           # earlier ones tell programs nothing of vectors
+        case $(qemu-riscv64 --version) in
+        *version\ [1-8].*) row rvv 'not run: this qemu answers no such question (9.0 does)' -; return ;;
+        esac ;;
     i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # 32-bit programs on this kernel?
         ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
     win64) mkdir -p $out/wine ;;
@@ -127,7 +154,7 @@ one() # target: writes build/cross/<target>.rows
         grep '^golden' $out/$name.text | tr -d '\r' >> "$log.golden"
         n=$((n + 1))
     done
-    [ $n -gt 0 ] || return
+    [ $n -gt 0 ] || { row - "not run: ${builds%% *} makes no program for it${package:+ (install $package)}" -; return; }
     for b in $(awk '{ print $2 }' "$log.golden" | awk '!seen[$0]++'); do
         text=$(awk -v b="$b" -v builds=$n -v own="$own" '
             $2 == b { runs++; if ($3 == $4) same++; of = $4; if (runs > 1 && $5 != hash) differ = 1; hash = $5; got = $3 }
