@@ -189,7 +189,7 @@ static void q8_public_functions(void)
     CHECK(attn_narrow(room.bytes, room.f + 8, 30, ATTN_Q8) == ATTN_OK);          /* 32 bytes, end to end */
 }
 
-/* ---- products of few rows ----------------------------------------------------------------------------------------- */
+/* ---- products of few rows --------------------------------------------------------------------------------------- */
 static void q8_products(void)
 {
     enum { PANELS = 9, DEPTH = 128, WIDTH = 16 * PANELS };
