@@ -1413,7 +1413,7 @@ typedef struct attn__format {
 } attn__format;
 static const attn__format attn__formats[] = {
     { sizeof(float), 1, 0, INT_MAX }, { sizeof(unsigned short), 1, 0, 16 },
-    { sizeof(unsigned short), 1, 0, 16 }, { 1, 32, 2, 1 }
+    { sizeof(unsigned short), 1, 0, 16 }, { 1, 32, 2, 2 }
 };
 enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
 
@@ -1515,7 +1515,7 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
    16 apart, or in rows, where panels are. Where formats have scales, attn__cell_of says where
-   b[t][x] stands, and kernels take one row alone. */
+   b[t][x] stands, and kernels take few rows alone. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -9052,7 +9052,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 /* Are these rows worth a copy of the weights in floats? In place there is no other way. */
 static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
 {
-    if (l->in_place || (l->storage == ATTN_Q8 && rows > 1)) return 1;
+    if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
     return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
            (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM);
 }
@@ -13572,7 +13572,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, 0, list, x, 0);
 }
 
-/* ---- 8-bit storage: one row, which is all that reads it as it is --------------------------------
+/* ---- 8-bit storage: one row, and few one after the other ----------------------------------------
  * A value is its byte times the scale of its block. */
 /* so many vectors of one row at a time */
 enum {
@@ -13658,11 +13658,10 @@ ATTN__V void ATTN__FN(q8_rows)(const int vecs, const attn__gemm *g, const int *l
 #undef ATTN__EACH_OF
 
 /* Panels lie so that b_panel is more than 16, rows so that it is 16. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_q8)(const attn__gemm *g, const int *list)
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(row_q8)(const attn__gemm *g, const int *list)
 {
     const int width = g->panels * 16, rows = g->b_panel == 16;
     int x = 0;
-    ATTN_ASSERT(g->rows == 1 || list);
     if (rows) {
         for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
             ATTN__FN(q8_rows)(8, g, list, x);
@@ -13676,6 +13675,23 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_q8)(const attn__gemm *g, c
     for (; ATTN__LANES > 8 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
         ATTN__FN(q8_panels)(4, g, x);
     for (; x < width; x += 16) ATTN__FN(q8_panels)(ATTN__FN(Q8_PANEL), g, x);
+}
+
+/* Few rows, one after the other; the next ones find b in cache. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_q8)(const attn__gemm *g)
+{
+    attn__gemm one = *g;
+    int r, p;
+    for (p = 0; p < g->panels; p += 8)
+        for (r = 0; r < g->rows; r++) {
+            one.panels = attn__min(g->panels - p, 8);
+            one.a = g->a + r * g->a_row;
+            one.b = (const char *)g->b + (g->b_panel == 16 ? p / 2 * 34 : p * g->b_panel);
+            if (g->from) one.from = g->from + r * g->from_row + p * 16;
+            one.c = g->c + r * g->c_row + p * 16;
+            if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
+            ATTN__FN(row_q8)(&one, NULL);
+        }
 }
 
 /* The product where the last panel is read in part: up to there as always. */
@@ -13783,7 +13799,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
-    if (how == ATTN_Q8) { ATTN__FN(gemm_q8)(g, NULL); return; }
+    if (how == ATTN_Q8) { ATTN__FN(gemm_q8)(g); return; }
 #if ATTN__WIDEN_COST
     if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
 #endif
@@ -13858,7 +13874,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (g->stored == ATTN_Q8) ATTN__FN(gemm_q8)(&one, list);
+        if (g->stored == ATTN_Q8) ATTN__FN(row_q8)(&one, list);
         else if (g->stored != ATTN_F32)
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, list, x);
         else

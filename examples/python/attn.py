@@ -48,12 +48,13 @@ _Args = _struct("attn_args", """
     alibi_slopes:p sinks:p weights:p weights_stage:i lse:p masked_rows:p carry_in:p carry_out:p parts:i
     work:p work_size:z user:p exec:p backend:i""")
 _KvArgs = _struct("attn_kv_args", """
-    batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p""")
+    batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p
+    k_storage:i v_storage:i""")
 _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z gaps:p table:p holders:p finished:p
     idle:p scratch:p memory:p bytes:z own:p""")
 _STRUCTS = (_Exec, _Args, _KvArgs, _Kv)
-_STORAGE = {"f32": 0, "f16": 1, "bf16": 2}
+_STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8": 3}
 _FULL = -15
 
 
@@ -339,7 +340,7 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
 
 class Cache:
     """Keys and values that stay: a decoder's past, or an encoder's output. sdpa(q, kv=cache) reads it, with the bits of plain
-    rows. storage "f16" or "bf16" keeps them in half the bytes; pages as in attn_kv_args of attn.h."""
+    rows. storage "f16" or "bf16" keeps them in half the bytes, "q8" in a quarter; pages as in attn_kv_args of attn.h."""
 
     def __init__(self, batch, kv_heads, head_dim, capacity, v_head_dim=0, storage="f32", pages=0):
         self._made = False

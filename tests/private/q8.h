@@ -189,13 +189,14 @@ static void q8_public_functions(void)
     CHECK(attn_narrow(room.bytes, room.f + 8, 30, ATTN_Q8) == ATTN_OK);          /* 32 bytes, end to end */
 }
 
-/* ---- products of one row ----------------------------------------------------------------------------------------- */
+/* ---- products of few rows --------------------------------------------------------------------------------------- */
 static void q8_products(void)
 {
     enum { PANELS = 9, DEPTH = 128, WIDTH = 16 * PANELS };
     static unsigned char panels[PANELS][DEPTH / 32 * 34 * 16], rows[DEPTH][(WIDTH + 31) / 32 * 34];
     static float b[PANELS * DEPTH * 16], v[DEPTH * WIDTH], values[DEPTH * WIDTH];
-    float a[DEPTH], from[WIDTH], before[WIDTH], want[WIDTH], got[WIDTH], fold_a = 0.75f, fold_b = -1.25f, vis[DEPTH];
+    float a[2 * DEPTH], from[WIDTH], before[2 * WIDTH], want[2 * WIDTH], got[2 * WIDTH], vis[2 * DEPTH];
+    static const float fold_a[2] = {0.75f, 1.5f}, fold_b[2] = {-1.25f, 0.5f};
     rng r = rng_make(test_seed + 2);
     way ways[17];
     const int n = all_ways(ways);
@@ -203,11 +204,11 @@ static void q8_products(void)
         const int depth = round % 3 ? rng_int(&r, 1, DEPTH) : DEPTH, n_panels = rng_int(&r, 1, PANELS);
         const int width = 16 * n_panels;
         rng_fill(&r, values, DEPTH * WIDTH);
-        rng_fill(&r, a, DEPTH);
+        rng_fill(&r, a, 2 * DEPTH);
         rng_fill(&r, from, WIDTH);
-        rng_fill(&r, before, WIDTH);
+        rng_fill(&r, before, 2 * WIDTH);
         if (round % 5 == 4) values[rng_int(&r, 0, depth * width - 1)] = bits_float(0x7F800000u);
-        for (int t = 0; t < DEPTH; t++) vis[t] = rng_int(&r, 0, 2) ? 1.0f : 0.0f;
+        for (int t = 0; t < 2 * DEPTH; t++) vis[t] = rng_int(&r, 0, 2) ? 1.0f : 0.0f;
         for (int p = 0; p < n_panels; p++) {
             attn__narrow_panel_q8(panels[p], values + p * DEPTH * 16, depth);
             attn__widen_panel_scalar(b + p * DEPTH * 16, panels[p], depth, ATTN_Q8);
@@ -223,8 +224,10 @@ static void q8_products(void)
                     (what == 2 && !ways[w].kernels->select)) continue;
                 g.a = a;
                 g.from = round % 2 ? from : NULL;
-                if (round % 7 > 3) { g.fold_a = &fold_a; g.fold_b = &fold_b; }
-                g.rows = 1;
+                if (round % 7 > 3) { g.fold_a = fold_a; g.fold_b = fold_b; }
+                g.a_row = DEPTH;
+                g.c_row = width;
+                g.rows = 1 + round % 2;
                 g.panels = n_panels;
                 g.depth = depth;
                 with_f16c(ways[w].f16c);
@@ -238,7 +241,7 @@ static void q8_products(void)
                     if (what == 2) ways[w].kernels->select(&g, vis, NULL, 0);
                     else ways[w].kernels->gemm(&g);
                 }
-                for (int x = 0; x < width; x++)
+                for (int x = 0; x < g.rows * width; x++)
                     CHECKF(float_bits(got[x]) == float_bits(want[x]) || (isnan(got[x]) && isnan(want[x])),
                            "%s, %s: depth %d, %d panels: column %d is %.9g, not %.9g", ways[w].name,
                            what ? what == 1 ? "rows" : "select" : "panels", depth, n_panels, x, (double)got[x],
@@ -491,7 +494,7 @@ SUITE(q8) = {
     {"rounding", q8_rounding, "a scale or a byte that is not the nearest one, or a tie that does not go to even"},
     {"corners", q8_corners, "zeros, denormal scales, overflow, Inf and NaN; a block that spoils its neighbour"},
     {"public", q8_public_functions, "sizes in bytes; blocks that overlap floats, or lie at odd addresses"},
-    {"products", q8_products, "a product of one row with blocks that is not the one with the same values as floats"},
+    {"products", q8_products, "a product of few rows with blocks that is not the one with the same values as floats"},
     {"linears", q8_linears, "a linear in 8 bits that is not the float linear of stored weights, packed or in place"},
     {"refused", q8_refused, "settings of storage, w, w16, w8 and in_place that exclude each other"},
     {"layers", q8_layers, "a layer in 8 bits that is not the float layer of stored weights; a prompt unlike its steps"},
