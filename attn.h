@@ -1934,7 +1934,7 @@ static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
 }
 
 /* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
-static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
+static ATTN__UNUSED void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
 {
     unsigned char block[32];
     int lane, i, some;
@@ -1949,7 +1949,7 @@ static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
 }
 
 /* Row `from` of bytes becomes a lane of a panel. */
-static void attn__lane_q8(void *panel, int lane, const void *from, int n)
+static ATTN__UNUSED void attn__lane_q8(void *panel, int lane, const void *from, int n)
 {
     unsigned char *to = (unsigned char *)panel;
     const unsigned char *row = (const unsigned char *)from;
