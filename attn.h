@@ -621,7 +621,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    rounded values.
 
    ATTN_Q8 cuts a row into blocks of 32 values, the last of which may be shorter: the weights of an
-   output, or one head of a key or of a value. A block is an IEEE half, its scale, and behind it a
+   output, or one head of a key or of a value. A block is an IEEE half, its scale, and after it a
    signed byte for each value (ggml's Q8_0; 2 bytes for every 32 values, or part of them, and one
    for each). A value is byte * scale, which no float has to round.
        scale  the largest |x| of the block / 127, rounded to nearest even. Values below
@@ -1917,7 +1917,7 @@ static unsigned short attn__narrow_block(unsigned char *to, const float *from, i
     for (i = 0; i < n; i++) {
         float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
         x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
-        /* a float of this size has no bits behind the point: the lowest eight are the byte */
+        /* a float of this size has no bits after the point: the lowest eight are the byte */
         to[i] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
     }
     return h;
@@ -1934,7 +1934,7 @@ static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
 }
 
 /* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
-static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
+static ATTN__UNUSED void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
 {
     unsigned char block[32];
     int lane, i, some;
@@ -1949,7 +1949,7 @@ static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
 }
 
 /* Row `from` of bytes becomes a lane of a panel. */
-static void attn__lane_q8(void *panel, int lane, const void *from, int n)
+static ATTN__UNUSED void attn__lane_q8(void *panel, int lane, const void *from, int n)
 {
     unsigned char *to = (unsigned char *)panel;
     const unsigned char *row = (const unsigned char *)from;
@@ -6636,7 +6636,7 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* Keys lo .. hi - 1 of a cache become floats: panels, and behind them rows of one that grows. */
+/* Keys lo .. hi - 1 of a cache become floats: panels, and after them rows of one that grows. */
 static void attn__widen_keys(const attn__kernels *kernels, float *to,
                              const attn__kv_source *source, int head_dim, int lo, int hi,
                              int finished)
