@@ -174,10 +174,9 @@ build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flag
 
 # another compiler or other flags: start afresh
 build/flags: FORCE
-	@mkdir -p build/obj
-	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
+	@mkdir -p build/obj; echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
-.PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test python small
+.PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size
+.PHONY: sweep cross embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test
+.PHONY: clean FORCE lib install uninstall library-test python small

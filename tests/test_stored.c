@@ -1,5 +1,5 @@
-/* test_stored.c: a cache in 16 or 8 bits, K and V each in a storage of its own, against a cache of floats that was filled
- * with the rounded values: every operation leaves the same bits. */
+/* test_stored.c: a cache in 16 or 8 bits, K and V each in a storage of its own, against a cache of floats that was
+ * filled with the rounded values: every operation leaves the same bits. */
 #include "test.h"
 
 enum { MOST_ROWS = 70 };
@@ -176,8 +176,8 @@ static void histories(void)
             CHECKF(same_inside(&p), "seed %llu op %d (kind %d): rows read back differ", seed, op, what);
             CHECKF(same_attention(&p, &r, words, sizeof words),
                    "seed %llu op %d (kind %d): storage %d/%d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s",
-                   seed, op, what, p.shape.k_storage, p.shape.v_storage, p.shape.batch, p.shape.kv_heads, p.shape.head_dim,
-                   p.shape.v_head_dim, p.shape.capacity, words);
+                   seed, op, what, p.shape.k_storage, p.shape.v_storage, p.shape.batch, p.shape.kv_heads,
+                   p.shape.head_dim, p.shape.v_head_dim, p.shape.capacity, words);
         }
         pair_free(&p);
     }
