@@ -65,7 +65,9 @@ page: ## build examples/web/index.html, the page in one file (needs clang 16 for
 page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
 	@sh tests/page.sh
 
-readme: ## build and run every block of code in README.md and examples/PORTING.md
+python: ## examples/python with NumPy: against doubles, what it refuses, where it finds the library (PYTHON=)
+
+readme: ## build and run every block of code in README.md and what it links to; links and headings
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
 	@if [ -d '$(ONNX)' ]; then $(MAKE) --no-print-directory build/conformance && $(RUN) build/conformance '$(ONNX)'; \
@@ -100,7 +102,9 @@ analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and te
 
 count: ## instructions a call beside the committed table: none may grow by 2 % (ARGS=--update writes the table)
 
-size: ## bytes of code per backend, and compile times
+small: ## parts left out: the suites that remain, Cortex-M7, M4 and M3 in qemu, below 32 KB with newlib
+
+size: ## bytes of code per backend and option, and compile times
 
 bench: build/bench/bench ## attn.h against the libraries here: bench.csv, .svg, .md (ARGS='--quick', '--cold --half')
 	@build/bench/bench $(ARGS)
@@ -135,7 +139,7 @@ library-test: ## that library, installed and used: pkg-config, CMake, Meson, a h
 	@sh tests/library.sh
 
 # those that are a script of the same name
-strict examples mpi readme models golden mutate sanitize analyze count size coverage cross fuzz:
+strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz:
 	@sh tests/$@.sh $(ARGS)
 
 clean: ## remove build/ and what an example's cc line leaves
@@ -157,13 +161,14 @@ build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
 	@$(CC) $(FLAGS) $(QUICKLY) -c $< -o $@
-# implementations of their own, for hooks: who says nothing of flags does not wait for the optimiser there
-$(patsubst %,build/obj/%.o,args_memory layers_memory test_paths test_storage): QUICKLY = $(if $(CFLAGS:-O2=),,-O1)
+# implementations of their own, for hooks: who says nothing of flags, or QUICK=1, does not wait for the optimiser there
+build/obj/private.o: $(wildcard tests/private/*.h)
+build/obj/private.o build/obj/test_pool.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
 
-build/conformance: $(wildcard tests/onnx/*) tests/harness.c tests/attn_impl.c attn.h $(wildcard tests/*.h) build/flags
-	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) tests/harness.c tests/attn_impl.c -o $@ -lm -pthread
+build/conformance: $(wildcard tests/onnx/*) build/obj/harness.o build/obj/attn_impl.o
+	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) build/obj/harness.o build/obj/attn_impl.o -o $@ -lm -pthread
 build/soak: tests/soak/soak.c tests/harness.c tests/cases.c attn.h $(wildcard tests/*.h) build/flags
-	@$(CC) $(FLAGS) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
+	@$(CC) $(FLAGS) $(if $(QUICK),-O1) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
 build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flags
 	@sh tests/bench/build.sh
 
@@ -175,4 +180,4 @@ build/flags: FORCE
 FORCE:
 .PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test
+.PHONY: lib install uninstall library-test python small

@@ -20,8 +20,9 @@
        if (attn_sdpa(&a) != ATTN_OK) ...           // why? see ATTN_DEBUG below
 
    cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
-   machine is chosen at run time. README.md has whole programs, flags for other machines, and tables
-   for those who come from PyTorch, ONNX, flash-attention, ggml or MLX.
+   machine is chosen at run time. README.md has whole programs, flags for other machines, and lines
+   for CMake, Meson and Python; examples/PORTING.md tables for those who come from PyTorch, ONNX,
+   flash-attention, ggml or MLX.
 
    CONTENTS
         0  this manual                                       7  K/V cache
@@ -56,6 +57,21 @@
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
+   TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
+   belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
+   size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
+       nothing is left out                                                       340 KB    10 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    299        8
+                              then all of x86 has the same bits
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     265        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                291        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       265        8
+       all four                                                                  149        4
+       ATTN_NO_SIMD           the scalar backend alone                           149        3
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                75        2
+   On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
+   20 KB, with the printing of masks and newlib 29 KB (make small runs that in qemu).
+
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE
@@ -96,7 +112,7 @@
 
    ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
    prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
-   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON). Exceptions:
+   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V). Exceptions:
      - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
      - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
        counted from the first key that exists.
@@ -140,7 +156,8 @@
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
        attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
-       attn_sdpa_workspace   2.8                                 all others            2.0
+       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_kv_read          2.2
+                                                                 all others            2.0
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
 
@@ -204,6 +221,9 @@ typedef enum attn_status {
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
 ATTNDEF const char *attn_status_str(attn_status s);
 ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
+#if defined(ATTN_NO_CACHE) && !defined(ATTN_NO_LAYERS)
+#define ATTN_NO_LAYERS                    /* layers step through caches */
+#endif
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
@@ -291,6 +311,21 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
                                  int one_way, int heads, int n_q, int n_k, int pos);
 
+/* Scores by distance become a bias: bias [matrices][n_q][n_k] from scores [matrices][n_q][columns],
+   for the relative positions of Transformer-XL and Conformer (their rel_shift), whose scores
+   (q + v) . r depend on row and distance. Column `zero` is distance 0, the columns before it are
+   keys behind the row (the larger the distance the further left), those after it keys ahead:
+       bias[m][i][j] = scores[m][i][zero + j - (i + pos)]
+   Where there is no such column the key is hidden (-INFINITY). Conformer: columns 2n - 1, zero
+   n - 1. Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. The factor of
+   attn_args.scale does not reach a bias: multiply by it before.
+   matrices is batch * heads, with bias_shape {batch, heads, n_q}.
+   Errors: SIZE (columns < 1, zero not in 0 .. columns - 1), NULL, OVERFLOW, OVERLAP, ALIGN.
+       scores of a row, distances 2 1 0 -1 -2, zero 2     row 0 of 3    row 1         row 2
+       a b c d e                                           c d e         b c d         a b c      */
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos);
+
 /* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
    columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
    decimals. Columns are aligned by code points (scripts of double width, CJK, look shifted). As
@@ -365,7 +400,8 @@ typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul
     ATTN_SCORES_BIASED                    /* after softcap, ALiBi, bias and mask (ONNX: 2) */
 } attn_stage;
 typedef enum attn_backend {
-    ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM
+    ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM,
+    ATTN_RVV
 } attn_backend;
 typedef struct attn_kv attn_kv;
 
@@ -585,27 +621,45 @@ ATTNDEF attn_status attn_finish(const attn_args *a);
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
 /* ---- STORAGE ------------------------------------------------------------------------------------
-   What is stored for long and read again and again may take 16 bits instead of 32: reading it is
-   what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it is
-   stored, and from then on results are, bit for bit, those of float storage filled with the rounded
-   values. */
+   What is stored for long and read again and again may take 16 or 8 bits instead of 32: reading it
+   is what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it
+   is stored, and from then on results are, bit for bit, those of float storage filled with the
+   rounded values.
+
+   ATTN_Q8 cuts a row into blocks of 32 values, the last of which may be shorter: the weights of an
+   output, or one head of a key or of a value. A block is an IEEE half, its scale, and behind it a
+   signed byte for each value (ggml's Q8_0; 2 bytes for every 32 values, or part of them, and one
+   for each). A value is byte * scale, which no float has to round.
+       scale  the largest |x| of the block / 127, rounded to nearest even. Values below
+              127 * 2^-25 make a scale of 0, and a block of zeros
+       byte   x / scale, rounded to nearest even, but not beyond -127 and 127. (Only a block whose
+              largest |x| is below 0.001 can get there: its scale has few bits.)
+       NaN    a block with a NaN, an infinity or a value from 127 * 65520 on is all NaN: its scale
+              is the NaN 0x7e00, its bytes are 0. Where a scale is given that is not finite, all
+              values of the block are NaN, too */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
                                              2^-14 it keeps fewer bits, to 2^-25 none */
-    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
+    ATTN_BF16,                            /* bfloat16, the upper half of a float: 8 bits, and the
                                              range of a float */
+    ATTN_Q8                               /* 8.5 bits a value: bytes, and a scale for each 32 of
+                                             them. Two or three decimal digits */
 } attn_storage;
 
-/* n floats to that format, and back: what a cache, a linear or a layer does with what it stores, to
-   make such values or to look at them. A value of 16 bits is a uint16_t, in the byte order of the
-   machine; ATTN_F32 copies. Widening is exact. A NaN stays a NaN of the same sign and keeps the
-   upper bits of its payload; it becomes a quiet one, except from bfloat16 to float, where no bit
-   changes. The same bits on every machine.
+/* Bytes of a row of n values in that format. SIZE_MAX: there is no such format, or they do not
+   fit. */
+ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
+
+/* n floats, one row, to that format, and back: what a cache, a linear or a layer does with what it
+   stores, to make such values or to look at them. A value of 16 bits is a uint16_t, and so is a
+   scale, in the byte order of the machine; ATTN_F32 copies. Widening is exact. A NaN of 16 bits
+   stays a NaN of the same sign and keeps the upper bits of its payload; it becomes a quiet one,
+   except from bfloat16 to float, where no bit changes. The same bits on every machine.
    `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
    looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
    checked before the first value is written.
-   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, and of 16 bits), OVERLAP. */
+   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, else of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
 
@@ -620,11 +674,11 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    (attn_kv_forget). No bit of any result depends on where a key lies.
 
    attn_kv is yours to place; the memory behind it is the cache's.
-   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_kv_read,
-   attn_kv_save); what writes (append, truncate, reset, forget, reorder, copy, load, attn_self_step,
-   attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as it was, and
-   ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call with
-   ATTN_E_NULL. */
+   Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
+   attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
+   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as
+   it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call
+   with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
@@ -637,9 +691,12 @@ typedef struct attn_kv_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
                                              alignment, yours to free */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+    attn_storage k_storage, v_storage;    /* of keys, and of values, where they differ: keys are the
+                                             more sensitive ones. 0: as storage says */
 } attn_kv_args;
 struct attn_kv {
-    attn_kv_args shape;                   /* read only; v_head_dim and pages as they came out */
+    attn_kv_args shape;                   /* read only; v_head_dim, pages, k_storage and
+                                             v_storage as they came out */
     int *lengths;                         /* [batch] keys that an entry has had, forgotten ones
                                              among them: the position of its next; read only */
     int free_pages;                       /* pages that no entry holds; read only */
@@ -657,6 +714,7 @@ struct attn_kv {
     void *own;                            /* what free gives back, or NULL */
 };
 
+#ifndef ATTN_NO_CACHE
 /* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
    mem_size do not matter. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
@@ -703,6 +761,17 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
+/* Truncates an entry to its first `from` keys and appends `n` of those behind, without their rows
+   being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
+   places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
+   for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
+   depth in the tree (rope_pos), which is where they stand now. (Outputs of a branch that is not the
+   first saw their keys at other places: right to rounding.) n 0: truncate; rows may be NULL.
+   Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
+   FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
+   OVERLAP (rows in the memory of c), ALIGN. */
+ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n);
+
 /* Forgets old keys of an entry, or of all entries (entry -1): a sliding window, a conversation
    longer than the cache. Of the keys pinned .. before - 1 those that fill whole pages (128 keys,
    from a multiple of 128) are given back; the others stay. pinned 0: from the beginning; the first
@@ -743,7 +812,9 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 ATTNDEF size_t      attn_kv_saved(const attn_kv *c, int entry);  /* SIZE_MAX: wrong arguments */
 ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size);
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size);
+#endif /* ATTN_NO_CACHE */
 
+#ifndef ATTN_NO_LAYERS
 /* ---- LAYERS ------------------------------------------------------------------------------------
    Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
    ready made.) An initialised linear or layer is only read by everything but free: any number of
@@ -767,11 +838,14 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    attn_storage storage;                 /* of the weights, as they are packed or as w16 has them;
-                                             b stays float. 0: ATTN_F32 */
+    attn_storage storage;                 /* of the weights, as they are packed or as w16 or w8
+                                             has them; b stays float. 0: ATTN_F32 */
     const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
                                              [n_in] values in the format that storage names, packed
                                              as they are, or read in place */
+    const void *w8;                       /* the same for ATTN_Q8: [n_out] rows of blocks, each of
+                                             attn_stored_bytes(n_in, ATTN_Q8) bytes, from an even
+                                             address on. In place a run takes longer than packed */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
@@ -788,8 +862,8 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does not
-   go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
+   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (two of w, w16 and w8, or one
+   that does not go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
@@ -899,10 +973,14 @@ typedef struct attn_rope_args {
                                              pos + pos_each[b] + i */
     const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
                                              rows that come before position 0 stay as they are */
+    const int *rope_pos;                  /* [batch][n] NULL: as above. Else the position of every
+                                             row, without pos and pos_each: a tree of guesses, a
+                                             packed prompt. Negative: the row stays as it is */
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
-   OPTION, STRIDE, OVERFLOW, OVERLAP (x over the table), ALIGN. */
+   OPTION, CONFLICT (rope_pos and pos or pos_each), STRIDE, OVERFLOW, OVERLAP (x over the table, or
+   over positions), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
 /* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
@@ -927,24 +1005,38 @@ typedef struct attn_mha_args {
     /* self-attention: queries and keys rotated by their positions */
     const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
                                              copied; NULL: no rotation */
-    int rope_positions;                   /* rows of the table: no sequence may be longer */
+    int rope_positions;                   /* rows of the table, and of q_factors: no sequence may be
+                                             longer, but where opts.rope_pos says the positions */
     int rope_dim;                         /* 0: head_dim; else only so many components rotate */
     int rope_interleaved;                 /* as in attn_rope_args */
     /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
-       cannot be said: LayerNorm of q and k (Phi, StableLM), RMS over all heads at once (OLMo 2) */
+       cannot be said: LayerNorm of q and k (Phi, StableLM) */
     const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
     float norm_eps;                       /* 0: 1e-6 */
     int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
-    attn_storage storage;                 /* of the weights of the four linears, which are rounded
-                                             as they are packed; biases and norms stay float. 0:
+    attn_storage storage;                 /* of the weights of the linears, which are rounded as
+                                             they are packed; biases and norms stay float. 0:
                                              ATTN_F32, the only one in place */
+    int norm_row;                         /* 1: q_norm and k_norm are of all heads of a row at once:
+                                             [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
+    int v_norm;                           /* 1: the same norm, without weights, of each head of the
+                                             values (Gemma 3n and 4) */
+    const float *q_factors;               /* [rope_positions] NULL: none; NOT copied. Queries at
+                                             position p, normed and rotated, times q_factors[p]
+                                             (Llama 4's temperature); without a rotation, too */
+    /* An output gate: what attention gives, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
+    const float *w_gate, *b_gate;         /* [gate_rows][d_model], [gate_rows]; NULL: none */
+    int gate_rows;                        /* 0: heads*head_dim, a factor for each component
+                                             (Qwen3-Next, 3.5); heads: one for each head */
+    int q_only;                           /* 1: no keys of its own: w_k, w_v and their biases are
+                                             NULL; for self_look and cross_step (Gemma 4) */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
-    attn_linear q, k, v, o;               /* may be run on their own */
+    attn_linear q, k, v, o, gate;         /* may be run on their own, where there are weights */
     /* private */
     const float *q_norm, *k_norm;
     void *own;                            /* what free gives back, or NULL */
@@ -966,6 +1058,12 @@ typedef struct attn_mha_opts {
     int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
+    const int *rope_pos;                  /* [batch][n_q] NULL: rows stand where their keys do. Else
+                                             the position of each row of x, for the rotation and
+                                             q_factors alone: causal, windows and ALiBi go on
+                                             counting places. Negative: the row stays as it is;
+                                             rows behind q_lengths are not looked at. For trees of
+                                             guesses, and tables of attn_rope_sections */
 } attn_mha_opts;
 
 /* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong. */
@@ -973,11 +1071,12 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model; in_place and storage), OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
+   than d_model; in_place and storage; q_only and weights of keys; b_gate alone), OVERFLOW, WORK
+   (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
-/* The five calls. They read the layer, the options and their sources, check everything before the
+/* The six calls. They read the layer, the options and their sources, check everything before the
    first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
    bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows after
    q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's key, are not
@@ -992,7 +1091,9 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
        self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all that
                            is there, bottom-right
        cross_step          attn.k_starts or attn.k_cum: the cache says where entries begin
-       cross, cross_fill, cross_step     a layer that has a rope_table */
+       self_look           what self_step refuses
+       cross, cross_fill   a layer that has a rope_table or q_factors; cross_step: without rope_pos
+       all but self_look and cross_step     a layer with q_only */
 
 /* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
    Ragged: attn.q_cum alone. */
@@ -1012,6 +1113,14 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
+/* A step that only looks: at what another layer has appended for the same rows (Gemma 3n and 4
+   share keys and values between layers). c is the cache of that layer, whose step comes first:
+   these are the last n rows of each entry, or the last q_lengths[b]. They are projected, normed and
+   rotated as in a step, and see what they would see there: causal bottom-right. The same bits as a
+   step of a layer that had this cache. An entry with fewer keys than rows: LENGTHS. */
+ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, const attn_kv *c, const attn_mha_opts *o);
+
 /* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
    source_lengths [batch], 0..n_k, NULL: all n_k. batch is that of c; an entry without a sentence
    has the length 0. Each layer of a decoder has its own cache. Of the options memory_v, work, user,
@@ -1021,21 +1130,24 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
                                         const attn_mha_opts *o);
 
 /* Once per token or more: projects x alone and reads the first `batch` entries of c, or those of
-   attn.k_map, by which several queries of one sentence share its entry. */
+   attn.k_map, by which several queries of one sentence share its entry. A layer with a rope_table
+   or q_factors rotates its queries by rope_pos; the keys of c are as their layer has left them. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
 
 /* Bytes of attn.work for such a call with these sizes; SIZE_MAX if they are wrong.
-   n_q  n of self and self_step; not used by CROSS_FILL
+   n_q  n of self, self_step and self_look; not used by CROSS_FILL
    n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length where
         forgotten keys make that more; not used by SELF
    Depends on sizes and on which options are set, and never shrinks as sizes grow: ask once with the
    largest. */
 typedef enum attn_mha_call {
-    ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP
+    ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP,
+    ATTN_MHA_SELF_LOOK
 } attn_mha_call;
 ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
                                        int n_k, const attn_mha_opts *o);
+#endif /* ATTN_NO_LAYERS */
 
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
@@ -1066,18 +1178,14 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
    ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
    ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it:
    where variadic macros are known, these calls do. Bindings to other languages call it once, with
-   ATTN_VERSION of the header they mirror and the sum of the sizes of their own structs. Thread
+   ATTN_VERSION of the header they mirror and the sum of the sizes of their own four structs. Thread
    safe. */
 ATTNDEF attn_status attn_check_header(int version, size_t sizes);
-#define ATTN_SIZES                                                                        \
-    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv) +     \
-     sizeof(attn_linear_args) + sizeof(attn_linear) + sizeof(attn_rope_args) +            \
-     sizeof(attn_mha_args) + sizeof(attn_mha) + sizeof(attn_mha_opts))
+#define ATTN_SIZES \
+    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv))
 #if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
     (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
-#define attn_sdpa(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
-#define attn_self_step(...)   (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
-#define attn_rope(...)        (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
+#define attn_sdpa(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
 /* Is it another one? Then what was to be made is zeros. */
 static inline int attn__header(void *made, size_t size)
 {
@@ -1086,10 +1194,16 @@ static inline int attn__header(void *made, size_t size)
     while (made && size > 0) bytes[--size] = 0;
     return 1;
 }
+#ifndef ATTN_NO_CACHE
+#define attn_self_step(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
 static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
 {
     return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
 }
+#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
+#endif
+#ifndef ATTN_NO_LAYERS
+#define attn_rope(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
 static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
 {
     return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
@@ -1098,9 +1212,9 @@ static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *
 {
     return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
 }
-#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
 #define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
 #define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
+#endif
 /* Made here: an implementation whose struct is larger would write behind this one. */
 #define attn_args_for(...)    attn__args_here(__VA_ARGS__)
 static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
@@ -1201,7 +1315,7 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 #define ATTN__ATTR(isa)
 #endif
 
-/* -DATTN_COUNTERS, for tests/test_paths.c: counts how often each path was taken. */
+/* -DATTN_COUNTERS, for tests/private/paths.h: counts how often each path was taken. */
 #ifdef ATTN_COUNTERS
 enum {
     ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
@@ -1299,9 +1413,13 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 typedef struct attn__format {
     size_t cell;                          /* bytes */
     size_t block, scale;                  /* values of a block; cells of its scale, 0: none */
+    int rows;                             /* of a product with a cache that widen it in registers,
+                                             as they read it. For more a chunk is widened once and
+                                             they multiply floats */
 } attn__format;
 static const attn__format attn__formats[] = {
-    { sizeof(float), 1, 0 }, { sizeof(unsigned short), 1, 0 }, { sizeof(unsigned short), 1, 0 }
+    { sizeof(float), 1, 0, INT_MAX }, { sizeof(unsigned short), 1, 0, 16 },
+    { sizeof(unsigned short), 1, 0, 16 }, { 1, 32, 2, 2 }
 };
 enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
 
@@ -1346,7 +1464,7 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
    their own. When its 16th key arrives it is turned into place. V stays rows: a few queries read
    them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
    zeros. */
-enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once */
+enum { ATTN__GROWING_DIM = 512, ATTN__GROWING_Q8 = 256 }; /* wider keys take their lanes at once */
 
 /* The page that holds a key which is there. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
@@ -1359,12 +1477,12 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 /* Bytes of a row of K, and of V. */
 ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
 {
-    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.storage);
+    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.k_storage);
 }
 
 ATTN__INLINE size_t attn__kv_v_row(const attn_kv *c)
 {
-    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.storage);
+    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.v_storage);
 }
 
 /* Byte number i of a page. */
@@ -1402,7 +1520,8 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 /* The one matrix product of the library, columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
-   16 apart, or in rows, where panels are. */
+   16 apart, or in rows, where panels are. Where formats have scales, attn__cell_of says where
+   b[t][x] stands, and kernels take few rows alone. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -1421,11 +1540,8 @@ typedef struct attn__gemm {
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
-/* A product of so many rows with a cache widens 16-bit values in registers, as it reads them. For
-   more rows the caller widens a chunk once and multiplies floats. */
-enum { ATTN__STORED_ROWS = 16 };
 /* beside the values of attn_storage: half where the processor has no instruction for it */
-enum { ATTN__F16_SOFT = 3 };
+enum { ATTN__F16_SOFT = ATTN__FORMATS };
 
 /* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
    cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
@@ -1539,6 +1655,8 @@ typedef struct attn__kernels {
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
+    /* n steps of a panel to floats, [n][16] */
+    void (*widen_panel)(float *to, const void *panel, int n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1754,13 +1872,100 @@ static float attn__widen_one(unsigned h, attn_storage storage)
                        (size > 0x7c00u ? 0x400000u : 0));
 }
 
+/* A scale as it is stored, wherever it lies: one that is not finite is NaN. */
+static unsigned short attn__scale_bits(const void *p)
+{
+    unsigned short h;
+    memcpy(&h, p, sizeof h);
+    return (h & 0x7c00u) == 0x7c00u ? (unsigned short)0x7e00u : h;
+}
+
+static float attn__scale_at(const void *p)
+{
+    return attn__widen_one(attn__scale_bits(p), ATTN_F16);
+}
+
+/* Exact: 8 bits times 11. */
+ATTN__INLINE float attn__byte_times(unsigned char byte, float scale)
+{
+    return scale == scale ? (float)((int)(byte ^ 0x80u) - 0x80) * scale : scale;
+}
+
 /* Value i of a row that is stored at p, or of that lane of a panel. */
 ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
     size_t scale;
     const size_t cell = attn__cell_of(i, lane, storage, &scale);
     if (storage == ATTN_F32) return ((const float *)p)[cell];
+    if (storage == ATTN_Q8)
+        return attn__byte_times(((const unsigned char *)p)[cell],
+                                attn__scale_at((const char *)p + scale));
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
+}
+
+/* n values, `step` apart, to a block of bytes: the scale is returned, and is NaN where no half is
+   large enough. Neither quotient can be rounded to the middle between two results unless it stands
+   there, so that rounding it once more is no other than rounding it once. */
+static unsigned short attn__narrow_block(unsigned char *to, const float *from, int step, int n)
+{
+    unsigned size, largest = 0;
+    unsigned short h;
+    float scale;
+    int i;
+    for (i = 0; i < n; i++) {             /* NaN is larger than Inf, and Inf than any number */
+        size = attn__bits(from[i * step]) & 0x7fffffffu;
+        if (size > largest) largest = size;
+    }
+    h = largest < 0x7f800000u ? attn__narrow_one(attn__float(largest) / 127.0f, ATTN_F16)
+                              : (unsigned short)0x7e00u;
+    h = attn__scale_bits(&h);
+    scale = attn__widen_one(h, ATTN_F16);
+    for (i = 0; i < n; i++) {
+        float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
+        x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
+        /* a float of this size has no bits behind the point: the lowest eight are the byte */
+        to[i] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
+    }
+    return h;
+}
+
+static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
+{
+    for (; n > 0; to += 34, from += 32) {
+        const int some = n < 32 ? (int)n : 32;
+        const unsigned short h = attn__narrow_block(to + 2, from, 1, some);
+        memcpy(to, &h, sizeof h);
+        n -= (size_t)some;
+    }
+}
+
+/* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
+static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
+{
+    unsigned char block[32];
+    int lane, i, some;
+    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, from += 32 * ATTN__PANEL) {
+        some = attn__min(n, 32);
+        for (lane = 0; lane < ATTN__PANEL; lane++) {
+            const unsigned short h = attn__narrow_block(block, from + lane, ATTN__PANEL, some);
+            memcpy(to + 2 * lane, &h, sizeof h);
+            for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = block[i];
+        }
+    }
+}
+
+/* Row `from` of bytes becomes a lane of a panel. */
+static void attn__lane_q8(void *panel, int lane, const void *from, int n)
+{
+    unsigned char *to = (unsigned char *)panel;
+    const unsigned char *row = (const unsigned char *)from;
+    int i, some;
+    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, row += 34) {
+        const unsigned short h = attn__scale_bits(row);
+        some = attn__min(n, 32);
+        memcpy(to + 2 * lane, &h, sizeof h);
+        for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = row[2 + i];
+    }
 }
 
 /* n values of a row, to a format and back. */
@@ -1768,13 +1973,22 @@ static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_stor
 {
     unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
+    if (storage == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    else for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
 static void attn__widen_scalar(float *to, const void *from, size_t n, attn_storage storage)
 {
     size_t i;
     for (i = 0; i < n; i++) to[i] = attn__stored(from, -1, i, storage);
+}
+
+static void attn__widen_panel_scalar(float *to, const void *panel, int n, attn_storage storage)
+{
+    int i, lane;
+    for (i = 0; i < n; i++)
+        for (lane = 0; lane < ATTN__PANEL; lane++)
+            *to++ = attn__stored(panel, lane, (size_t)i, storage);
 }
 
 /* ---- one row of attention -------------------------------------------------------------------- */
@@ -1839,10 +2053,15 @@ ATTN__INLINE const void *attn__value(const attn_args *a, const attn__shape *s,
     return e->v + g * s->v[2] + (e->start + key) * s->v[1];
 }
 
-/* How both are stored. */
+/* How they are stored. */
 ATTN__INLINE attn_storage attn__keys_stored(const attn_args *a)
 {
-    return a->kv ? a->kv->shape.storage : ATTN_F32;
+    return a->kv ? a->kv->shape.k_storage : ATTN_F32;
+}
+
+ATTN__INLINE attn_storage attn__values_stored(const attn_args *a)
+{
+    return a->kv ? a->kv->shape.v_storage : ATTN_F32;
 }
 
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
@@ -1914,7 +2133,7 @@ static void attn__scalar_factors(float *M, float *L, float m, float l, float *a,
 static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
                               const float *p, int n, float *M, float *L, float *out)
 {
-    const attn_storage stored = attn__keys_stored(r->a);
+    const attn_storage stored = attn__values_stored(r->a);
     float a, b;
     int j, x;
     attn__scalar_factors(M, L, m, l, &a, &b);
@@ -2101,16 +2320,19 @@ static void attn__gemm_scalar(const attn__gemm *g)
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
             const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
-            const unsigned short *stored = (const unsigned short *)g->b;
+            const unsigned short *half = (const unsigned short *)g->b;
             const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
             if (g->stored == ATTN_F32)
                 for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
+            else if (!attn__formats[g->stored].scale)
+                for (t = 0; t < g->depth; t++)
+                    sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
             else
-                for (t = 0; t < g->depth; t++) {
-                    const float y = attn__widen_one(stored[first + t * step], g->stored);
-                    sum = attn__fma(a[t], y, sum);
+                for (t = 0; t < g->depth; t++) {          /* blocks lie in panels */
+                    const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
+                    sum = attn__fma(a[t], attn__stored(panel, x % 16, (size_t)t, g->stored), sum);
                 }
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
@@ -2119,13 +2341,15 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar };
+                                                   attn__narrow_scalar, attn__widen_scalar,
+                                                   attn__widen_panel_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
  *
  * Backends are compiled where the target has their instructions, and chosen at run time where
- * machines of one target differ (x86). The flags a compiler needs so that the fast ones exist:
+ * machines of one target differ (x86, RISC-V). The flags a compiler needs so that the fast ones
+ * exist:
  *     x86-64                     none: SSE2, AVX2 and AVX-512 are in every build
  *     x86, 32 bits               -msse2 -mfpmath=sse (MSVC: none), for the same three. The second
  *                                keeps the excess precision of x87 out of what stays plain C
@@ -2133,7 +2357,12 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
  *     WebAssembly                -msimd128
- *     RISC-V, s390x, POWER, ...  the scalar backend alone; with tcc and ATTN_NO_SIMD, too
+ *     RISC-V, 64 bits            clang 19 or later, for Linux: none. Vectors of the extension V 1.0
+ *                                (128 bits or more) are used where the kernel, 6.5 or later, offers
+ *                                them. Other systems: -march=rv64gcv. With -march=rv64gcv_zvl256b 8
+ *                                floats take one register, not two. With gcc, whose vectors in C
+ *                                have no fma: the scalar backend
+ *     s390x, POWER, ...          the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
@@ -2144,6 +2373,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #define ATTN__NEON
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
+#elif defined(__riscv_flen) && defined(__clang__) && \
+    (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
+#define ATTN__RVV
 #endif
 #endif
 
@@ -2162,6 +2394,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <arm_neon.h>
 #elif defined(ATTN__WASM)
 #include <wasm_simd128.h>
+#elif defined(ATTN__RVV) && !defined(ATTN__RVV_USABLE) && !defined(__riscv_v)
+#include <sys/auxv.h>
 #endif
 
 /* ---- what this processor can do -------------------------------------------------------------- */
@@ -2207,7 +2441,40 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     }
     return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
 }
+#elif defined(ATTN__RVV)
+/* ATTN__RVV_USABLE: may vector instructions be used here? Compiled for such processors: yes. */
+#if !defined(ATTN__RVV_USABLE) && defined(__riscv_v)
+#define ATTN__RVV_USABLE 1
+#elif !defined(ATTN__RVV_USABLE)
+#define ATTN__RVV_USABLE attn__rvv_usable()
+/* The kernel says so twice. In the auxiliary vector, bit 'V', which it clears where a process may
+   not use them; but older kernels of vendors set it for a draft, 0.7, with other encodings. So
+   riscv_hwprobe is asked whether it is V 1.0: kernels that do not know the question (-ENOSYS) never
+   have that. The call is written out, because headers older than the kernel have no name for it. */
+static int attn__rvv_usable(void)
+{
+    struct { long long key; unsigned long long value; } pair = { 4, 0 };   /* extensions */
+    register long number __asm__("a7") = 258;
+    register long answer __asm__("a0") = (long)&pair;                      /* and first argument */
+    register long pairs __asm__("a1") = 1, cpus __asm__("a2") = 0, set __asm__("a3") = 0;
+    register long flags __asm__("a4") = 0;
+    __asm__ __volatile__("ecall" : "+r"(answer)
+                         : "r"(number), "r"(pairs), "r"(cpus), "r"(set), "r"(flags) : "memory");
+    return answer == 0 && pair.key == 4 && (pair.value >> 2 & 1u) &&
+           (getauxval(AT_HWCAP) >> ('V' - 'A') & 1u);
+}
+#endif
 
+static unsigned attn__cpu_word;                     /* as above */
+
+static ATTN__NOINLINE unsigned attn__cpu_ask(void)
+{
+    const unsigned rvv = ATTN__RVV_USABLE ? 1u << ATTN_RVV : 0u;
+    return (rvv & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
+}
+#endif
+
+#if defined(ATTN__X86) || defined(ATTN__RVV)
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -2226,10 +2493,13 @@ static unsigned attn__cpu(void) { return ~0u; }
 
 /* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 ------- */
 #ifdef ATTN__X86
+#ifndef ATTN_NO_SSE2
 #define ATTN__ISA 2
 #include ATTN_SELF
+#endif
 #define ATTN__ISA 3
 #include ATTN_SELF
+#ifndef ATTN_NO_AVX512
 /* g++ 12 warns about its own header: some operations there begin with an undefined vector */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -2241,28 +2511,40 @@ static unsigned attn__cpu(void) { return ~0u; }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+#endif /* ATTN_NO_AVX512 */
 #elif defined(ATTN__NEON)
 #define ATTN__ISA 5
 #include ATTN_SELF
 #elif defined(ATTN__WASM)
 #define ATTN__ISA 6
 #include ATTN_SELF
+#elif defined(ATTN__RVV)
+#define ATTN__ISA 7
+#include ATTN_SELF
 #endif
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
 /* indexed by attn_backend: one name for each there is */
 static const char *const attn__backend_names[] = { "auto", "scalar", "sse2", "avx2", "avx512",
-    "neon", "wasm" };
+    "neon", "wasm", "rvv" };
 enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend_names) };
 
 /* those that are compiled here, the best first */
 static const attn__kernels *const attn__tables[] = {
 #if defined(ATTN__X86)
-    &attn__kernels_avx512, &attn__kernels_avx2, &attn__kernels_sse2,
+#ifndef ATTN_NO_AVX512
+    &attn__kernels_avx512,
+#endif
+    &attn__kernels_avx2,
+#ifndef ATTN_NO_SSE2
+    &attn__kernels_sse2,
+#endif
 #elif defined(ATTN__NEON)
     &attn__kernels_neon,
 #elif defined(ATTN__WASM)
     &attn__kernels_wasm,
+#elif defined(ATTN__RVV)
+    &attn__kernels_rvv,
 #endif
     &attn__kernels_scalar
 };
@@ -2277,6 +2559,13 @@ static const attn__kernels *attn__table(attn_backend backend)
             (usable >> attn__tables[i]->backend & 1u))
             return attn__tables[i];
     return NULL;
+}
+
+/* Is it the specification that runs? In a build that has nothing else compilers know it, and leave
+   out what only kernels with vectors need. */
+ATTN__INLINE int attn__is_scalar(const attn__kernels *kernels)
+{
+    return ATTN__TABLES == 1 || kernels->backend == ATTN_SCALAR;
 }
 
 ATTNDEF int attn_backends(attn_backend *list, int max)
@@ -2886,6 +3175,11 @@ static int attn__kv_pages(const attn_kv *c, int b)
     return (attn__kv_keys(c, b) + ATTN__CHUNK - 1) / ATTN__CHUNK;
 }
 
+static int *attn__kv_row(const attn_kv *c, int b)
+{
+    return c->table + (ptrdiff_t)b * c->entry_pages;
+}
+
 /* May entry b of the cache hold `count` more keys? */
 static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
 {
@@ -2997,8 +3291,8 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which of them are its own; NULL: all */
 } attn__span;
 
-/* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 29 */
-typedef struct attn__spans { int n, outputs; attn__span span[35]; } attn__spans;
+/* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 33 */
+typedef struct attn__spans { int n, outputs; attn__span span[39]; } attn__spans;
 
 /* Notes one argument; nothing is noted where nothing lies. */
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
@@ -3419,6 +3713,7 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
     return ATTN_OK;
 }
 
+#ifndef ATTN_NO_CACHE                     /* nor layers */
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
 static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
                                 char **at)
@@ -3437,6 +3732,7 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
     if (own) ATTN_FREE(user, own);
     memset(object, 0, size);
 }
+#endif
 
 ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
 {
@@ -3926,6 +4222,38 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     return ATTN_OK;
 }
 
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes, from_bytes, r, rows;
+    int j;
+    attn__why_open(&why, "attn_bias_shift", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_size(&why, "columns", columns, 1)) != ATTN_OK)
+        return status;
+    if (zero < 0 || zero >= columns)
+        return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
+    if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
+        return attn__fail(&why, ATTN_E_OVERFLOW,
+                          "matrices #, n_q # and columns # do not fit the address space", "",
+                          matrices, n_q, columns);
+    if (bytes == 0) return ATTN_OK;
+    if ((status = attn__check_given(&why, "scores", scores, from_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "scores", scores, from_bytes)) !=
+            ATTN_OK)
+        return status;
+    rows = (size_t)matrices * (size_t)n_q;
+    for (r = 0; r < rows; r++, scores += columns)
+        for (j = 0; j < n_k; j++) {
+            const long long at = (long long)zero + j - (long long)(r % (size_t)n_q) - pos;
+            *bias++ = at >= 0 && at < columns ? scores[at] : -attn__inf();
+        }
+    return ATTN_OK;
+}
+
 /* ---- pictures -------------------------------------------------------------------------------- */
 /* Where the pieces of a picture go: the text of attn_mask_format, or stdout. One picture for both,
    so what is printed cannot differ from what is formatted. */
@@ -4019,6 +4347,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 }
 #endif
 
+#ifndef ATTN_NO_CACHE                     /* to the end of this section */
 /* =================================================================================================
  * 7  K/V CACHE
  *
@@ -4077,9 +4406,10 @@ static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
 }
 
 /* Bytes of K, or of V, of a page: rows of n values. 1 when they do not fit. */
-static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, size_t *bytes)
+static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, attn_storage storage,
+                         size_t *bytes)
 {
-    return attn__mul(attn__cells(n, s->storage), attn__cell(s->storage), bytes) ||
+    return attn__mul(attn__cells(n, storage), attn__cell(storage), bytes) ||
            attn__mul(*bytes, (size_t)page_keys, bytes) ||
            attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
 }
@@ -4095,8 +4425,13 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     const attn_status status = attn__check_all(why, size, 6);
     size_t v, ints, lists;
     if (status != ATTN_OK) return status;
-    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK) return ATTN_E_OPTION;
+    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK ||
+        attn__check_storage(why, "k_storage", a->k_storage) != ATTN_OK ||
+        attn__check_storage(why, "v_storage", a->v_storage) != ATTN_OK)
+        return ATTN_E_OPTION;
     *s = *a;
+    if (!s->k_storage) s->k_storage = s->storage;
+    if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
@@ -4105,8 +4440,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, &c->page_v) ||
-        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), &v) ||
+    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, s->k_storage, &c->page_v) ||
+        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), s->v_storage,
+                      &v) ||
         attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_size = c->page_v + v;
@@ -4192,11 +4528,6 @@ static int attn__page_take(attn_kv *c)
 static void attn__page_drop(attn_kv *c, int page)
 {
     if (--c->holders[page] == 0) c->idle[c->free_pages++] = page;
-}
-
-static int *attn__kv_row(const attn_kv *c, int b)
-{
-    return c->table + (ptrdiff_t)b * c->entry_pages;
 }
 
 /* The page that the next key of entry b goes into, if it has one already; else -1. */
@@ -4320,17 +4651,38 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
     }
 }
 
+/* Rows of bytes are turned into place at once. */
+static ATTN__NOINLINE void attn__panel_transpose_q8(void *panel, int n)
+{
+    char rows[(int)ATTN__PANEL * (int)ATTN__GROWING_Q8 / 32 * 34];
+    const size_t row = attn__row_bytes((size_t)n, ATTN_Q8);
+    int j;
+    memcpy(rows, panel, ATTN__PANEL * row);
+    for (j = 0; j < ATTN__PANEL; j++) attn__lane_q8(panel, j, rows + (size_t)j * row, n);
+}
+
 /* A panel has its 16th key: its rows are turned into place, in equal slices that the stack has room
    for. */
 static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn_storage storage)
 {
     const size_t cell = attn__cell(storage);
     int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
+    if (storage == ATTN_Q8) {
+        attn__panel_transpose_q8(panel, head_dim);
+        return;
+    }
     while (head_dim % slices) slices++;
     n = head_dim / slices;
     if (slices > 1) attn__panel_slices((char *)panel, slices, (size_t)n * cell);
     for (i = 0; i < slices; i++)
         attn__panel_turn_slice((char *)panel + (size_t)(i * n) * ATTN__PANEL * cell, n, storage);
+}
+
+/* Are keys so wide that they take their lanes at once? */
+static int attn__kv_wide(const attn_kv *c)
+{
+    return c->shape.head_dim > (c->shape.k_storage == ATTN_Q8 ? (int)ATTN__GROWING_Q8
+                                                              : (int)ATTN__GROWING_DIM);
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
@@ -4339,7 +4691,7 @@ static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 {
     const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
     const int kept = attn__min(c->finished[page], panel);
-    if (c->shape.head_dim > ATTN__GROWING_DIM) return (int)attn__up((size_t)end, ATTN__PANEL);
+    if (attn__kv_wide(c)) return (int)attn__up((size_t)end, ATTN__PANEL);
     return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
 }
 
@@ -4353,16 +4705,23 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
     int i;
     if (lane == 0)                        /* zero the unused lanes: kernels read them */
         memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
-    for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
+    if (storage != ATTN_Q8)
+        for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
+    else for (i = 0; i < head_dim; i += 32) {          /* block by block */
+        unsigned char block[34];
+        const int n = attn__min(head_dim - i, 32);
+        attn__narrow_q8(block, k + i, (size_t)n);
+        attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
+    }
 }
 
 /* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
-    const int head_dim = c->shape.head_dim, wide = head_dim > ATTN__GROWING_DIM;
+    const int head_dim = c->shape.head_dim, wide = attn__kv_wide(c);
     const int lanes = attn__min(c->finished[page], (int)attn__up((size_t)at, ATTN__PANEL));
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.k_storage;
     void *to = attn__page_k(c, page, head);
     for (; n > 0; n--, at++, k += row) {
         const int lane = at % ATTN__PANEL;
@@ -4387,7 +4746,7 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
                                   ptrdiff_t row, int n, int at)
 {
     const int v_head_dim = c->shape.v_head_dim;
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.v_storage;
     const size_t used = attn__row_bytes((size_t)v_head_dim, storage), all = attn__kv_v_row(c);
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
@@ -4581,6 +4940,97 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
     return attn__kv_truncate(&why, c, entry, 0);
 }
 
+/* ---- keys that move up: the accepted path of a tree ------------------------------------------ */
+/* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
+static void attn__kv_move(attn_kv *c, int b, int to, int from)
+{
+    const attn_storage storage = c->shape.k_storage;
+    const attn__format *f = attn__formats + storage;
+    const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
+    int head, lane[2];
+    for (head = 0; head < c->shape.kv_heads; head++) {
+        char *put = (char *)attn__page_key(c, to_page, head, to % ATTN__CHUNK, &lane[0]);
+        const char *get = (const char *)attn__page_key(c, from_page, head, from % ATTN__CHUNK,
+                                                       &lane[1]);
+        size_t i, scale[2];
+        for (i = 0; i < (size_t)c->shape.head_dim; i++) {
+            const size_t at = attn__cell_of(i, lane[0], storage, &scale[0]);
+            memcpy(put + at * f->cell,
+                   get + attn__cell_of(i, lane[1], storage, &scale[1]) * f->cell, f->cell);
+            memcpy(put + scale[0] * f->cell, get + scale[1] * f->cell, f->scale * f->cell);
+        }
+        memcpy(attn__page_value(c, to_page, head, to % ATTN__CHUNK),
+               attn__page_value(c, from_page, head, from % ATTN__CHUNK), attn__kv_v_row(c));
+    }
+}
+
+/* Can these rows be kept? */
+static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int from,
+                                    const int *rows, int n)
+{
+    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    attn_status status = attn__check_kv_cut(why, c, b, from);
+    int i;
+    if (status != ATTN_OK) return status;
+    if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    if (n > c->lengths[b] - from)
+        return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys behind from", "", n,
+                          b, c->lengths[b] - from);
+    if (n > 0 && from < gap[1])
+        return attn__fail(why, ATTN_E_LENGTHS, "from is # but entry # has forgotten keys up to #",
+                          "", from, b, gap[1] - 1);
+    if ((status = attn__check_given(why, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK ||
+        (status = attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK)
+        return status;
+    for (i = 0; i < n; i++)
+        if (rows[i] < (i > 0 ? rows[i - 1] + 1 : from) || rows[i] >= c->lengths[b]) {
+            attn__say(why, "rows[#] is # ", "", i, rows[i], 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "but rows rise, from # to # at most", "", from,
+                              c->lengths[b] - 1, 0);
+        }
+    return ATTN_OK;
+}
+
+/* Each page of entry b that keys first .. last stand in becomes its own. What it has forgotten
+   comes before them. */
+static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first, int last)
+{
+    const int keys = attn__kv_keys(c, b), forgotten = c->lengths[b] - keys;
+    const int begin = (first - forgotten) / ATTN__CHUNK, end = (last - forgotten) / ATTN__CHUNK;
+    int *row = attn__kv_row(c, b), need = 0, i;
+    for (i = begin; i <= end; i++) need += c->holders[row[i]] > 1;
+    if (need > c->free_pages)
+        return attn__fail(why, ATTN_E_FULL,
+                          "the cache needs # more pages but # are free: # are missing", "", need,
+                          c->free_pages, need - c->free_pages);
+    for (i = begin; i <= end; i++) {
+        const int old = row[i];
+        if (c->holders[old] == 1) continue;
+        row[i] = attn__page_take(c);
+        attn__page_copy(c, row[i], old, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
+        attn__page_drop(c, old);
+    }
+    return ATTN_OK;
+}
+
+ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n)
+{
+    attn__why why;
+    attn_status status;
+    int i = 0;
+    attn__why_open(&why, "attn_kv_keep", c ? c->shape.user : NULL);
+    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
+        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK ||
+        (status = attn__check_keep(&why, c, entry, from, rows, n)) != ATTN_OK)
+        return status;
+    while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
+    if (i < n) status = attn__kv_unshare(&why, c, entry, from + i, from + n - 1);
+    if (status != ATTN_OK) return status;
+    for (; i < n; i++) attn__kv_move(c, entry, from + i, rows[i]);     /* never over one to come */
+    attn__kv_cut(c, entry, from + n);
+    return ATTN_OK;
+}
+
 /* What entry b will have forgotten: keys gap[0] .. gap[1] - 1. */
 static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, int pinned,
                                       int before, int gap[2])
@@ -4719,10 +5169,10 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
         int lane;
         const void *from = attn__page_key(c, page, head, j, &lane);
         for (i = 0; k && i < s->head_dim; i++)
-            *k++ = attn__stored(from, lane, (size_t)i, s->storage);
+            *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
         from = attn__page_value(c, page, head, j);
         for (i = 0; v && i < s->v_head_dim; i++)
-            *v++ = attn__stored(from, -1, (size_t)i, s->storage);
+            *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
     }
 }
 
@@ -4767,11 +5217,12 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
    A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads,
    then V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values
    of two, the lowest first. Behind the magic word:
-       8 version 1     12 storage, as attn_storage has it      16 kv_heads   20 head_dim
+       8 version       12 storage, as attn_storage has it      16 kv_heads   20 head_dim
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
-   The checksum is of all other words in their order. */
-enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 1 };
+   The checksum is of all other words in their order. Version 2 is for V that is not stored as K is:
+   12 is the storage of K, and 40 that of V. */
+enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 2 };
 
 static void attn__put_word(unsigned char *to, unsigned word)
 {
@@ -4804,8 +5255,10 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
     const int *gap = c->gaps + 2 * (ptrdiff_t)b;
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
-    attn__put_word(to + 8, ATTN__SAVED_VERSION);
-    attn__put_word(to + 12, (unsigned)c->shape.storage);
+    attn__put_word(to + 8, c->shape.k_storage == c->shape.v_storage ? 1 : 2);
+    attn__put_word(to + 12, (unsigned)c->shape.k_storage);
+    if (c->shape.k_storage != c->shape.v_storage)
+        attn__put_word(to + 40, (unsigned)c->shape.v_storage);
     attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
     attn__put_word(to + 20, (unsigned)c->shape.head_dim);
     attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
@@ -4818,7 +5271,7 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 static size_t attn__saved_row(const attn_kv *c)
 {
     return (size_t)c->shape.kv_heads * (attn__kv_k_row(c) +
-           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.storage));
+           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.v_storage));
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
@@ -4836,7 +5289,7 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* A number of 4 or 2 bytes in the order of the machine, to bytes or from them. Returns where
+/* A number of 4, 2 or 1 bytes in the order of the machine, to bytes or from them. Returns where
    they end. */
 static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
                                  const unsigned char *load, size_t at)
@@ -4851,6 +5304,9 @@ static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
             wide = attn__float(attn__get_word(load + at));
             memcpy(p, &wide, sizeof wide);
         }
+    } else if (size == 1) {
+        if (save) save[at] = *(unsigned char *)p;
+        else *(unsigned char *)p = load[at];
     } else if (save) {
         memcpy(&narrow, p, sizeof narrow);
         save[at] = (unsigned char)(narrow & 255u);
@@ -4871,6 +5327,14 @@ static size_t attn__saved_values(void *row, int lane, int n, attn_storage storag
     for (i = 0; i < n; i++) {
         size_t scale;
         const size_t cell = attn__cell_of((size_t)i, lane, storage, &scale);
+        if (storage == ATTN_Q8 && i % 32 == 0) {          /* before its block, as in a row */
+            char *here = (char *)row + scale;
+            at = attn__saved_number(here, 2, save, load, at);
+            if (load) {
+                const unsigned short h = attn__scale_bits(here);
+                memcpy(here, &h, sizeof h);
+            }
+        }
         at = attn__saved_number((char *)row + cell * size, size, save, load, at);
     }
     return at;
@@ -4885,11 +5349,11 @@ static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned ch
     for (j = 0; j < keys; j++) {
         for (head = 0; head < s->kv_heads; head++) {
             void *k = attn__page_key(c, page, head, j, &lane);
-            at = attn__saved_values(k, lane, s->head_dim, s->storage, save, load, at);
+            at = attn__saved_values(k, lane, s->head_dim, s->k_storage, save, load, at);
         }
         for (head = 0; head < s->kv_heads; head++) {
             void *v = attn__page_value(c, page, head, j);
-            at = attn__saved_values(v, -1, s->v_head_dim, s->storage, save, load, at);
+            at = attn__saved_values(v, -1, s->v_head_dim, s->v_storage, save, load, at);
         }
     }
     return at;
@@ -4925,6 +5389,14 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     return ATTN_OK;
 }
 
+/* Is anything but zeros between the rows and the next multiple of 4? */
+static int attn__saved_padding(const unsigned char *rows, size_t payload)
+{
+    int odd = 0;
+    for (; payload % 4; payload++) odd |= rows[payload];
+    return odd;
+}
+
 /* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
    forgotten. */
 static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const unsigned char *from,
@@ -4932,31 +5404,41 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
 {
     const attn_kv_args *s = &c->shape;
     const struct { const char *name; int here; } same[4] = {
-        { "storage", (int)s->storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
+        { "storage", (int)s->k_storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
         { "v_head_dim", s->v_head_dim }
     };
+    unsigned version, v_storage;
     size_t payload;
     unsigned long long sum;
     int i;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
-    if (attn__get_word(from + 8) != ATTN__SAVED_VERSION)
-        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but # is known", "",
-                          attn__get_word(from + 8), ATTN__SAVED_VERSION, 0);
+    version = attn__get_word(from + 8);
+    if (version < 1 || version > ATTN__SAVED_VERSION)
+        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but 1..# are known", "",
+                          version, ATTN__SAVED_VERSION, 0);
     sum = attn__saved_sum(from, size / 4 * 4);
     if (size % 4 || attn__get_word(from + ATTN__SAVED_SUM) != (unsigned)(sum & 0xffffffffu) ||
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
-    if (attn__get_word(from + 40) | attn__get_word(from + 44) | attn__get_word(from + 48) |
+    v_storage = attn__get_word(from + 40);
+    if ((version == 1 && v_storage) | attn__get_word(from + 44) | attn__get_word(from + 48) |
         attn__get_word(from + 52))
         return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
-                          ATTN__SAVED_VERSION, 0, 0);
+                          version, 0, 0);
+    if (version == 1) v_storage = attn__get_word(from + 12);
+    else if (v_storage == attn__get_word(from + 12))
+        return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version # cannot say",
+                          "", version, 0, 0);
     for (i = 0; i < 4; i++)
         if (attn__get_word(from + 12 + 4 * i) != (unsigned)same[i].here)
             return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
                               same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
+    if (v_storage != (unsigned)s->v_storage)
+        return attn__fail(why, ATTN_E_SIZE, "v_storage is # in the bytes but # in the cache", "",
+                          v_storage, (int)s->v_storage, 0);
     for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
@@ -4964,7 +5446,7 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK ||
         attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
         attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
-        (payload % 4 && (from[size - 1] | from[size - 2])))
+        attn__saved_padding(from + ATTN__SAVED_HEADER, payload))
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
     return ATTN_OK;
@@ -5022,6 +5504,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     c->gaps[2 * (ptrdiff_t)entry + 1] = (int)saved[2];
     return ATTN_OK;
 }
+
+#endif /* ATTN_NO_CACHE */
 
 /* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
@@ -5186,6 +5670,14 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
     return (size_t)here;
 }
 
+/* So many rows of a K/V head read its keys and values as they are stored; for more they become
+   floats first. */
+static int attn__stored_rows(const attn_args *a)
+{
+    return attn__min(attn__formats[attn__keys_stored(a)].rows,
+                     attn__formats[attn__values_stored(a)].rows);
+}
+
 /* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
    so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
    always suffice to add them up. */
@@ -5200,7 +5692,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
-    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
+    const int widened = cut->per_head > attn__stored_rows(a);
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -5216,10 +5708,10 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
     if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
     cut->chains = attn__reserve(&at, band, v_width);
-    if (stored && cut->per_head > ATTN__STORED_ROWS)
+    if (widened)
         cut->v_rows = attn__reserve(&at, ATTN__CHUNK, v_width * (unsigned)attn__clamp(
             ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if ((!a->kv || stored) && cut->per_head > ATTN__K_IN_PLACE)
+    if (a->kv ? widened : cut->per_head > ATTN__K_IN_PLACE)
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
@@ -5261,10 +5753,10 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
     /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
-       Panels of a cache need neither, but in 16 bits they are widened for more than a few. */
-    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
-    const int fit = a->kv && (!stored || all <= ATTN__STORED_ROWS) ? most
-                  : stored ? ATTN__WIDENED_WIDTH / s->head_dim
+       Panels of a cache need neither, but unless they are floats, they are widened for more than a
+       few. */
+    const int fit = a->kv && all <= attn__stored_rows(a) ? most
+                  : a->kv ? ATTN__WIDENED_WIDTH / s->head_dim
                   : all <= ATTN__K_IN_PLACE ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
@@ -5782,7 +6274,7 @@ static void attn__block_clear(attn__block *block)
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
-    attn_storage stored;                  /* of K and V */
+    attn_storage k_stored, v_stored;
     const void *k;                        /* panels of K, or the chunk's first row where it lies */
     const void *v;                        /* panels of V, or its first row where it lies */
     const float *v_tail;                  /* rows of V: the columns after its last whole panel,
@@ -6141,29 +6633,47 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V of a cache in 16 bits become floats, once for many rows. */
+/* Keys lo .. hi - 1 of a cache become floats: panels, and behind them rows of one that grows. */
+static void attn__widen_keys(const attn__kernels *kernels, float *to,
+                             const attn__kv_source *source, int head_dim, int lo, int hi,
+                             int finished)
+{
+    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
+    int step;
+    for (to += (ptrdiff_t)lo * head_dim; lo < hi; lo += step, to += (ptrdiff_t)step * head_dim) {
+        const void *from = attn__stored_at(source->k, lo * row, source->k_stored);
+        step = lo < finished ? (int)ATTN__PANEL : 1;
+        if (lo < finished) kernels->widen_panel(to, from, head_dim, source->k_stored);
+        else kernels->widen(to, from, (size_t)head_dim, source->k_stored);
+    }
+}
+
+/* K and V of a cache become floats, once for many rows. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const size_t head_dim = (size_t)block->w->s->head_dim;
-    const size_t v_width = (size_t)block->w->plan->v_width;
-    const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
-    /* Panels whole; after them stand the rows of one that grows. */
-    const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
-                    : attn__up((size_t)view->score_hi, 16);
-    int local;
+    const int head_dim = block->w->s->head_dim, v_width = block->w->plan->v_width;
+    const int hi = view->score_hi > view->finished ? view->keys
+                 : (int)attn__up((size_t)view->score_hi, 16);
+    int local, j;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->cut->k_head;
-        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * v_width;
-        kernels->widen(k + lo * head_dim, attn__stored_at(source->k, (ptrdiff_t)(lo * head_dim),
-                                                          source->stored),
-                       (hi - lo) * head_dim, source->stored);
-        kernels->widen(v + v_lo, attn__stored_at(source->v, (ptrdiff_t)v_lo, source->stored),
-                       (size_t)(view->hi - view->lo) * v_width, source->stored);
-        source->k = k;
+        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * (size_t)v_width;
+        if (source->k_stored != ATTN_F32) {
+            attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi,
+                             view->finished);
+            source->k = k;
+            source->k_stored = ATTN_F32;
+        }
+        if (source->v_stored == ATTN_F32) continue;
+        for (j = view->lo; j < view->hi; j++)
+            kernels->widen(v + (ptrdiff_t)j * v_width,
+                           attn__stored_at(source->v, j * source->v_step, source->v_stored),
+                           (size_t)v_width, source->v_stored);
         source->v = v;
-        source->stored = ATTN_F32;
+        source->v_step = v_width;
+        source->v_stored = ATTN_F32;
     }
 }
 
@@ -6182,10 +6692,11 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
-        source->stored = kv->shape.storage;
+        source->k_stored = kv->shape.k_storage;
+        source->v_stored = kv->shape.v_storage;
         source->k = attn__page_k(kv, page, block->kv_head + local);
         source->v = attn__page_v(kv, page, block->kv_head + local);
-        source->v_step = v_width;
+        source->v_step = (ptrdiff_t)attn__cells((size_t)v_width, source->v_stored);
         source->v_panel = 16;
         source->panels = v_width / 16;
         source->v_tail = NULL;
@@ -6196,7 +6707,7 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         ATTN__FETCH(source->k);
         ATTN__FETCH(source->v);
     }
-    if (kv->shape.storage != ATTN_F32 && block->per_head > ATTN__STORED_ROWS)
+    if (block->per_head > attn__stored_rows(block->w->a))
         attn__widen_sources(block, view);
 }
 
@@ -6387,12 +6898,16 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
 {
     const attn__kernels *kernels = block->w->kernels;
     const int n = view->keys - view->finished, head_dim = g->depth;
-    const ptrdiff_t first = (ptrdiff_t)view->finished * head_dim;
-    const float *rows = (const float *)source->k + first;
-    if (source->stored != ATTN_F32) {
+    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
+    const void *growing = attn__stored_at(source->k, view->finished * row, source->k_stored);
+    const float *rows = (const float *)growing;
+    if (source->k_stored != ATTN_F32) {
         float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
-        kernels->widen(wide, attn__stored_at(source->k, first, source->stored),
-                       (size_t)n * (size_t)head_dim, source->stored);
+        int j;
+        for (j = 0; j < n; j++)
+            kernels->widen(wide + (ptrdiff_t)j * head_dim,
+                           attn__stored_at(growing, j * row, source->k_stored), (size_t)head_dim,
+                           source->k_stored);
         rows = wide;
     }
     g->stored = ATTN_F32;
@@ -6422,10 +6937,10 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     attn__gemm g;
     g.a = block->q + (band->start + first) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
-    g.b = attn__stored_at(source->k, (ptrdiff_t)lo * s->head_dim, source->stored);
+    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, source->k_stored);
+    g.b = attn__stored_at(source->k, lo / 16 * g.b_panel, source->k_stored);
     g.b_step = 16;
-    g.b_panel = (ptrdiff_t)16 * s->head_dim;
-    g.stored = source->stored;
+    g.stored = source->k_stored;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + first * ATTN__CHUNK + lo;
@@ -6490,8 +7005,8 @@ static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
     const attn__kernels *kernels = block->w->kernels;
     attn__gemm g;
     memset(&g, 0, sizeof g);
-    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->stored);
-    g.stored = source->stored;
+    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->v_stored);
+    g.stored = source->v_stored;
     g.b_step = source->v_step;
     g.b_panel = source->v_panel;
     g.panels = source->panels;
@@ -6550,8 +7065,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->b = attn__stored_at(source->v, lo * source->v_step, source->stored);
-    g->stored = source->stored;
+    g->b = attn__stored_at(source->v, lo * source->v_step, source->v_stored);
+    g->stored = source->v_stored;
     g->b_step = source->v_step;
     g->b_panel = source->v_panel;
     g->panels = source->panels;
@@ -6595,7 +7110,7 @@ static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
         source->k = block->k;
         source->v = attn__plain(block->entry.v, s->v, block, 0, view->first);
         source->v_step = s->v[1];
-        source->stored = ATTN_F32;
+        source->k_stored = source->v_stored = ATTN_F32;
     }
     source->not_finite = 0;
     for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
@@ -6773,7 +7288,7 @@ static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
             source->v_tail = tail;
         }
         source->not_finite = -1;
-        source->stored = ATTN_F32;
+        source->k_stored = source->v_stored = ATTN_F32;
         if (source->v_tail)
             (void)block->w->kernels->pack_v(tail + lo * 16,
                                             (const float *)source->v + lo * s->v[1] + whole,
@@ -7310,7 +7825,7 @@ static void attn__share(attn__work *w, attn__plan *plan)
     int most, largest, all;
     w->order = NULL;
     if (!attn__may_share(a, s) || each > ATTN__THIN || plan->splits > 1 || attn__wants_raw(a) ||
-        w->kernels->backend == ATTN_SCALAR || !(a->k_map || attn__shares_pages(a, s)))
+        attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
         return;
     w->order = w->first_item + s->batch + 1;
     w->readers = w->order + s->batch;
@@ -7392,7 +7907,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     for (i = 0; i < plan->slots; i++)
         *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
-    if (w.kernels->backend == ATTN_SCALAR) {
+    if (attn__is_scalar(w.kernels)) {
         attn__work_run(&w, attn__item_scalar, items);
     } else if (a->parts || plan->splits > 1) {
         /* Parts: four items for each thread, if there are so many chunks. */
@@ -7661,7 +8176,7 @@ static void attn__fold_task(void *arg, int task)
     const int rows = attn__carry_count(job, task, &first);
     float *out = job->a->carry_out + first * size;
     int r, part;
-    if (job->kernels->backend == ATTN_SCALAR) {
+    if (attn__is_scalar(job->kernels)) {
         for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
         return;
     }
@@ -7730,7 +8245,7 @@ static void attn__finish_task(void *arg, int task)
         if (!exists || state[2] == 0.0f) {
             if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
             if (a->lse) a->lse[row] = -attn__inf();
-        } else if (job->kernels->backend != ATTN_SCALAR) {
+        } else if (!attn__is_scalar(job->kernels)) {
             attn__finish_row(job, h, row, out);
         } else {
             (void)attn__carry_get(state, &M, &L, out, s->v_head_dim);
@@ -7909,6 +8424,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     return ATTN_OK;
 }
 
+#ifndef ATTN_NO_CACHE
 /* ---- append and attend ----------------------------------------------------------------------- */
 
 /* Refuses what attn_self_step cannot do. attn__check would accept some of it, and elsewhere name a
@@ -7994,6 +8510,8 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     return status;
 }
 
+#endif /* ATTN_NO_CACHE */
+
 /* =================================================================================================
  * 9  PROJECTIONS AND LAYERS
  *
@@ -8060,6 +8578,14 @@ static attn_status attn__convert_run(attn__convert *c, attn__why *why)
     return ATTN_OK;
 }
 
+ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
+{
+    if ((int)storage < 0 || (int)storage >= (int)ATTN__FORMATS ||
+        n > ATTN__BYTES_MAX / sizeof(float))
+        return (size_t)-1;
+    return attn__row_bytes(n, storage);
+}
+
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
 {
     attn__convert c = { to, from, n, storage, 0 };
@@ -8076,6 +8602,7 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
     return attn__convert_run(&c, &why);
 }
 
+#ifndef ATTN_NO_LAYERS                    /* to the end of this section */
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
@@ -8135,20 +8662,38 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     }
 }
 
+/* Blocks of n rows, 16 at most, side by side as a panel has them; the last row fills it up. */
+static void attn__linear_lanes(void *to, const attn_linear *l, int first, int n, int at, int depth)
+{
+    int r;
+    for (r = 0; r < ATTN__PANEL; r++)
+        attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
+}
+
+/* The same for blocks: a piece is one block of each row. */
+static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, const attn_linear *l,
+                                                 float *to, int first, int n, int at, int depth)
+{
+    char panel[34 * (int)ATTN__PANEL];
+    attn__linear_lanes(panel, l, first, n, at, depth);
+    kernels->widen_panel(to, panel, depth, l->storage);
+}
+
 /* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
    weights as they were given, to a panel of floats. */
 static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
                               int first, int n, int at, int depth)
 {
-    if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
+    if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
     else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
-/* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
-   arithmetic. */
+/* Task: packs to 16 or 8 bits, a piece of one panel at a time; blocks of bytes as they were given.
+   A task, because rounding is float arithmetic. */
 typedef struct attn__linear_store {
     const attn_linear *given;             /* weights as they were given */
-    unsigned short *to;
+    char *to;
     attn_storage storage;
 } attn__linear_store;
 
@@ -8157,16 +8702,23 @@ static void attn__linear_store_task(void *arg, int i)
     const attn__linear_store *job = (const attn__linear_store *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     const attn_linear *l = job->given;
-    unsigned short *to = job->to;
+    char *to = job->to;
     float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
     int first, at, depth;
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
-        for (at = 0; at < l->n_in; at += depth, to += depth * ATTN__PANEL) {
+        for (at = 0; at < l->n_in; at += depth) {
+            const int n = attn__min(l->n_out - first, ATTN__PANEL);
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
-            attn__linear_pack(kernels, l, panel, first, attn__min(l->n_out - first, ATTN__PANEL),
-                              at, depth);
-            kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+            if (l->storage == ATTN_Q8) {
+                attn__linear_lanes(to, l, first, n, at, depth);
+            } else {
+                attn__linear_pack(kernels, l, panel, first, n, at, depth);
+                if (job->storage == ATTN_Q8)
+                    attn__narrow_panel_q8((unsigned char *)to, panel, depth);
+                else kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+            }
+            to += attn__row_bytes((size_t)depth, job->storage) * ATTN__PANEL;
         }
 }
 
@@ -8180,9 +8732,9 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     float *bias;
     given.n_in = a->n_in;
     given.n_out = a->n_out;
-    given.storage = a->w16 ? a->storage : ATTN_F32;
+    given.storage = a->w ? ATTN_F32 : a->storage;
     given.in_place = 1;
-    given.w = a->w16 ? a->w16 : a->w;
+    given.w = a->w ? (const void *)a->w : a->w16 ? a->w16 : a->w8;
     given.b = a->b;
     given.own = given.user = NULL;
     *l = given;
@@ -8193,7 +8745,7 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     l->w = at;
     l->b = bias;
     store.given = &given;
-    store.to = (unsigned short *)(void *)at;
+    store.to = at;
     store.storage = a->storage;
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
@@ -8243,18 +8795,24 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
 {
     attn_status status;
-    if (a->w && a->w16)
-        return attn__fail(why, ATTN_E_CONFLICT, "w and w16 are both set", "", 0, 0, 0);
-    if (a->w16 && a->storage == ATTN_F32)
+    if ((a->w != NULL) + (a->w16 != NULL) + (a->w8 != NULL) > 1)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ are both set", !a->w ? "w16 and w8" : a->w16
+                          ? "w and w16" : "w and w8", 0, 0, 0);
+    if (a->w16 && (a->storage == ATTN_F32 || a->storage == ATTN_Q8))
         return attn__fail(why, ATTN_E_CONFLICT,
                           "w16 is set, but storage does not say which 16 bits", "", 0, 0, 0);
+    if (a->w8 && a->storage != ATTN_Q8)
+        return attn__fail(why, ATTN_E_CONFLICT, "w8 is set, but storage is # and not ATTN_Q8", "",
+                          (int)a->storage, 0, 0);
     if (a->w && a->in_place && a->storage != ATTN_F32)
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "in_place reads w as the floats that it is; storage is for w16 there",
-                          "", 0, 0, 0);
-    if (!a->w && !a->w16) return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+                          "in_place reads w as the floats that it is; storage is for w16 and w8 "
+                          "there", "", 0, 0, 0);
+    if (!a->w && !a->w16 && !a->w8)
+        return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
     if ((status = attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK)
+        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "w8", a->w8, ATTN__HALF_ALIGN)) != ATTN_OK)
         return status;
     return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
@@ -8325,8 +8883,8 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 bits,
-   which are widened once for many rows. */
+/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 or 8
+   bits, which are widened once for many rows. */
 static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
 {
     const attn_linear *l = job->l;
@@ -8334,8 +8892,8 @@ static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, 
         attn__linear_pack(job->kernels, l, job->held, first,
                           attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
     else
-        job->kernels->widen(job->held, attn__linear_at(l, first, at),
-                            (size_t)(g->depth * ATTN__PANEL), l->storage);
+        job->kernels->widen_panel(job->held, attn__linear_at(l, first, at), g->depth,
+                                  l->storage);
 }
 
 /* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short
@@ -8500,7 +9058,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 /* Are these rows worth a copy of the weights in floats? In place there is no other way. */
 static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
 {
-    if (l->in_place) return 1;
+    if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
     return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
            (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM);
 }
@@ -8964,14 +9522,14 @@ static double attn__double(attn__fixed bits)
     return x;
 }
 
-/* log2(x) of any x > 0. The fraction has 53 bits that count, so the product is exact. */
+/* log2(x) of any x > 0. A product with a power of two is exact, so it may be contracted. */
 static double attn__log2(double x)
 {
     attn__fixed whole, fraction;
     const int below = x < 1.0;
     double y = below ? 1.0 / x : x;
     attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
-    y = (double)(long long)whole + (double)(long long)(fraction >> 11) * 1.1102230246251565e-16;
+    y = (double)(long long)whole + (double)(long long)(fraction >> 1) * 1.0842021724855044e-19;
     return below ? 0.0 - y : y;
 }
 
@@ -9126,8 +9684,8 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* Sizes and arrays. */
-static attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+/* Sizes and arrays. In a frame of its own, which is gone when the task begins. */
+static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
     const int longrope = a->kind == ATTN_ROPE_LONGROPE;
@@ -9275,13 +9833,16 @@ static void attn__rope_task(void *arg, int b)
 {
     const attn__rope_job *job = (const attn__rope_job *)arg;
     const attn_rope_args *a = job->a;
-    const long long pos = attn__rope_pos(a, b);
+    const long long first = attn__rope_pos(a, b);
+    const int *each = a->rope_pos ? a->rope_pos + (ptrdiff_t)b * a->n : NULL;
     int i, h;
-    for (i = pos < 0 ? (int)(-pos < a->n ? -pos : a->n) : 0; i < a->n; i++)
-        for (h = 0; h < a->heads; h++)
+    for (i = 0; i < a->n; i++) {
+        const long long pos = each ? each[i] : first + i;
+        for (h = 0; pos >= 0 && h < a->heads; h++)
             attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2],
-                         job->rotary_dim, a->table + (ptrdiff_t)(pos + i) * job->rotary_dim,
+                         job->rotary_dim, a->table + (ptrdiff_t)pos * job->rotary_dim,
                          a->interleaved);
+    }
 }
 
 /* Sizes and options; resolves rotary_dim. */
@@ -9308,6 +9869,24 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
     return ATTN_OK;
 }
 
+/* Does the table reach as far as the rows do? */
+static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
+{
+    const size_t rows = (size_t)a->batch * (size_t)a->n;
+    size_t i;
+    int b;
+    for (b = 0; !a->rope_pos && b < a->batch; b++)
+        if (attn__rope_pos(a, b) + a->n > a->positions)
+            return attn__fail(why, ATTN_E_SIZE,
+                              "positions is # but the last row of entry # stands at #", "",
+                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+    for (i = 0; a->rope_pos && i < rows; i++)
+        if (a->rope_pos[i] >= a->positions)
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but rope_pos[#] is #", "",
+                              a->positions, (long long)i, a->rope_pos[i]);
+    return ATTN_OK;
+}
+
 /* Places: strides, overlaps, and whether the table reaches as far as the rows do. */
 static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
 {
@@ -9317,11 +9896,14 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     attn__spans spans;
     attn_status status;
     size_t bytes;
-    int b;
     spans.n = 0;
+    if (a->rope_pos && (a->pos || a->pos_each))
+        return attn__fail(why, ATTN_E_CONFLICT, "rope_pos and $ are both set",
+                          a->pos ? "pos" : "pos_each", 0, 0, 0);
     if ((status = attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN)) != ATTN_OK ||
         (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
         return status;
     /* x is read and written, and may overlap nothing else. */
@@ -9333,13 +9915,11 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
-    for (b = 0; b < a->batch; b++)
-        if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE,
-                              "positions is # but the last row of entry # stands at #", "",
-                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+    if ((status = attn__rope_reach(a, why)) != ATTN_OK) return status;
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
+    attn__span_add(&spans, "rope_pos", a->rope_pos,
+                   (size_t)a->batch * (size_t)a->n * sizeof(int));
     return attn__check_overlap(why, &spans);
 }
 
@@ -9360,8 +9940,9 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 }
 
 /* ---- RMS norm of heads ----------------------------------------------------------------------- */
-/* One head of one row: x / sqrt(mean of squares + eps) * weight. The squares are exact in double
-   and summed in order; the root is rounded to float once, and so is each of the two products. */
+/* One head of one row: x / sqrt(mean of squares + eps) * weight; NULL: without weights. The squares
+   are exact in double and summed in order; the root is rounded to float once, and so is each of the
+   two products. */
 static void attn__norm(float *x, int head_dim, const float *weight, float eps)
 {
     double sum = 0.0;
@@ -9372,7 +9953,7 @@ static void attn__norm(float *x, int head_dim, const float *weight, float eps)
     root = (float)attn__inverse_root(sum + (double)eps);
     for (i = 0; i < head_dim; i++) {
         const float normal = x[i] * root;
-        x[i] = attn__clean(normal * weight[i]);
+        x[i] = attn__clean(weight ? normal * weight[i] : normal);
     }
 }
 
@@ -9384,7 +9965,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
         { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 },
         { "rope_dim", a->rope_dim, 0 },
-        { "rope_positions", a->rope_positions, a->rope_table ? 1 : 0 }
+        { "rope_positions", a->rope_positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
     const attn_status status = attn__check_all(why, size, 8);
     if (status != ATTN_OK) return status;
@@ -9408,8 +9989,15 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
                           s->heads, s->head_dim, 0);
+    if (!s->gate_rows) s->gate_rows = s->heads * s->head_dim;
+    if (s->gate_rows != s->heads && s->gate_rows != s->heads * s->head_dim)
+        return attn__fail(why, ATTN_E_OPTION, "gate_rows is # but must be # or #", "", s->gate_rows,
+                          s->heads, s->heads * s->head_dim);
     return ATTN_OK;
 }
+
+/* Does it matter where a row stands? */
+static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s->q_factors; }
 
 /* Checks the options of rotation and norms, and where the weights lie. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
@@ -9418,7 +10006,10 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if ((status = attn__check_storage(why, "storage", s->storage)) != ATTN_OK ||
         (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK)
+        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "norm_row", s->norm_row, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "v_norm", s->v_norm, 1)) != ATTN_OK ||
+        (status = attn__check_option(why, "q_only", s->q_only, 1)) != ATTN_OK)
         return status;
     if (s->in_place && s->storage != ATTN_F32)
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -9431,10 +10022,11 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
                           s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
     /* Only self-attention rotates, and there queries, keys and values are all made of x. */
-    if (s->rope_table && (s->d_key != s->d_model || s->d_value != s->d_model))
+    if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "rope_table needs one source, but d_model is #, d_key # and d_value #",
-                          "", s->d_model, s->d_key, s->d_value);
+                          "$ needs one source, but d_model is #, d_key # and d_value #",
+                          s->rope_table ? "rope_table" : "q_factors", s->d_model, s->d_key,
+                          s->d_value);
     /* Bits above those of -0 are a negative number. */
     if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
         return attn__fail_float(why, "norm_eps", s->norm_eps,
@@ -9442,15 +10034,33 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     return ATTN_OK;
 }
 
-/* Sizes of the four linears, in the order q, k, v, o. */
-static void attn__mha_widths(const attn_mha_args *s, int *in, int *out)
+/* Sizes of the linears, in the order q, k, v, o, gate, and which of them there are. */
+enum { ATTN__LINEARS = 5 };
+
+static void attn__mha_widths(const attn_mha_args *s, int *in, int *out, int *have)
 {
-    in[0] = s->d_model;
+    in[0] = in[4] = s->d_model;
     in[1] = s->d_key;
     in[2] = s->d_value;
     in[3] = out[0] = s->heads * s->head_dim;
     out[1] = out[2] = s->kv_heads * s->head_dim;
     out[3] = s->d_model;
+    out[4] = s->gate_rows;
+    have[0] = have[3] = 1;
+    have[1] = have[2] = !s->q_only;
+    have[4] = s->w_gate != NULL;
+}
+
+/* Weights of a norm of so many heads. */
+static int attn__mha_norm_width(const attn_mha_args *s, int heads)
+{
+    return s->norm_row ? heads * s->head_dim : s->head_dim;
+}
+
+/* Bytes of their copy. */
+static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
+{
+    return attn__up((size_t)attn__mha_norm_width(s, heads), ATTN__PANEL) * sizeof(float);
 }
 
 /* Resolves every default into *s and says how much memory the copies of the weights take. */
@@ -9458,19 +10068,19 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
                                    attn__why *why)
 {
     attn_status status;
-    size_t part, norm;
-    int i, in[4], out[4];
+    size_t part;
+    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
     if ((status = attn__mha_sizes(a, s, why)) != ATTN_OK ||
         (status = attn__mha_options(s, why)) != ATTN_OK)
         return status;
-    attn__mha_widths(s, in, out);
-    norm = attn__up((size_t)s->head_dim, ATTN__PANEL) * sizeof(float);
+    attn__mha_widths(s, in, out, have);
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
-    *bytes = 63 + (s->q_norm ? norm : 0) + (s->k_norm ? norm : 0);
-    for (i = 0; i < 4; i++)
-        if (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
-            (*bytes += part) > ATTN__BYTES_MAX)
+    *bytes = 63 + (s->q_norm ? attn__mha_norm_bytes(s, s->heads) : 0)
+           + (s->k_norm ? attn__mha_norm_bytes(s, s->kv_heads) : 0);
+    for (i = 0; i < ATTN__LINEARS; i++)
+        if (have[i] && (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
+                        (*bytes += part) > ATTN__BYTES_MAX))
             return attn__fail(why, ATTN_E_OVERFLOW,
                               "the weights of d_model #, heads # and head_dim # are too large for "
                               "the address space", "", s->d_model, s->heads, s->head_dim);
@@ -9493,19 +10103,27 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     /* The first of the separate weights that is set, and the first that is not. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
-    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : !s->w_k ? "w_k" :
-                          !s->w_v ? "w_v" : NULL;
+    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : s->q_only ? NULL :
+                          !s->w_k ? "w_k" : !s->w_v ? "w_v" : NULL;
+    const char *keys = !s->q_only ? NULL : s->w_in ? "w_in" : s->w_k ? "w_k" : s->w_v ? "w_v" :
+                       s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
+                       s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const struct { const char *name; const float *at; } pointer[] = {
         { "w_in", s->w_in }, { "w_q", s->w_q }, { "w_k", s->w_k }, { "w_v", s->w_v },
         { "w_o", s->w_o }, { "b_in", s->b_in }, { "b_q", s->b_q }, { "b_k", s->b_k },
         { "b_v", s->b_v }, { "b_o", s->b_o }, { "q_norm", s->q_norm }, { "k_norm", s->k_norm },
-        { "rope_table", s->rope_table }
+        { "rope_table", s->rope_table }, { "q_factors", s->q_factors }, { "w_gate", s->w_gate },
+        { "b_gate", s->b_gate }
     };
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     attn_status status;
     int i;
+    if (keys)
+        return attn__fail(why, ATTN_E_CONFLICT, "q_only and $ are both set", keys, 0, 0, 0);
     if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
+    if (s->b_gate && !s->w_gate)
+        return attn__fail(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not", "", 0, 0, 0);
     if (s->w_in && w)
         return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
     if (s->b_in && b)
@@ -9533,16 +10151,17 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 }
 
 /* The weights of a norm: copied to *at, which moves on, or where they lie when there is no copy. */
-static const float *attn__mha_norm(const float *weights, int head_dim, char **at)
+static const float *attn__mha_norm(const attn_mha_args *s, const float *weights, int heads,
+                                   char **at)
 {
     float *copy = (float *)(void *)*at;
     if (!weights || !*at) return weights;
-    memcpy(copy, weights, (size_t)head_dim * sizeof(float));
-    *at += attn__up((size_t)head_dim, ATTN__PANEL) * sizeof(float);
+    memcpy(copy, weights, (size_t)attn__mha_norm_width(s, heads) * sizeof(float));
+    *at += attn__mha_norm_bytes(s, heads);
     return copy;
 }
 
-/* One of the four linears: packed to *at and after, or in place when that is NULL. */
+/* One of the linears: packed to *at and after, or in place when that is NULL. */
 static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
                               const float *b, int n_in, int n_out, char *at)
 {
@@ -9562,7 +10181,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn_mha_args s;
     attn_status status;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    int in[4], out[4];
+    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
@@ -9575,20 +10194,22 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem,
                                                   s.mem_size, bytes, &own, &at)) != ATTN_OK)
         return status;
-    attn__mha_widths(&s, in, out);
+    attn__mha_widths(&s, in, out, have);
     m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
-    at = attn__mha_linear(&m->q, &s, s.w_q, s.b_q, in[0], out[0], at);
-    at = attn__mha_linear(&m->k, &s, s.w_k, s.b_k, in[1], out[1], at);
-    at = attn__mha_linear(&m->v, &s, s.w_v, s.b_v, in[2], out[2], at);
-    at = attn__mha_linear(&m->o, &s, s.w_o, s.b_o, in[3], out[3], at);
-    m->q_norm = attn__mha_norm(s.q_norm, s.head_dim, &at);
-    m->k_norm = attn__mha_norm(s.k_norm, s.head_dim, &at);
+    for (i = 0; i < ATTN__LINEARS; i++) {
+        attn_linear *const l[ATTN__LINEARS] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
+        const float *const w[ATTN__LINEARS] = { s.w_q, s.w_k, s.w_v, s.w_o, s.w_gate };
+        const float *const b[ATTN__LINEARS] = { s.b_q, s.b_k, s.b_v, s.b_o, s.b_gate };
+        if (have[i]) at = attn__mha_linear(l[i], &s, w[i], b[i], in[i], out[i], at);
+    }
+    m->q_norm = attn__mha_norm(&s, s.q_norm, s.heads, &at);
+    m->k_norm = attn__mha_norm(&s, s.k_norm, s.kv_heads, &at);
     /* m->shape forgets where the weights were: the caller may free them now. */
     m->shape = s;
     m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
     m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
-    m->shape.q_norm = m->shape.k_norm = NULL;
+    m->shape.q_norm = m->shape.k_norm = m->shape.w_gate = m->shape.b_gate = NULL;
     if (!attn__given(s.norm_eps)) m->shape.norm_eps = 1e-6f;
     return ATTN_OK;
 }
@@ -9608,18 +10229,20 @@ typedef struct attn__mha_run {
     attn__shape shape;                    /* and what attn__check has made of it */
     const attn__kernels *kernels;
     attn_mha_call call;
-    int self, step;                       /* keys come from x; keys are read from a cache */
+    int self, step, look;                 /* keys come from x; keys are read from a cache; they
+                                             came from the x of another layer */
     int batch, n_q;                       /* as the caller counts; q_cum: the longest entry */
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
     const int *q_to, *k_from, *k_to;      /* which of these rows exist, as in attn__project */
     float *q, *k, *v;                     /* workspace: what the projections give */
+    float *gates;                         /* workspace: w_gate x */
     float *heads, *weights;               /* workspace: what attention gives, before w_o and
                                              before the mean over heads */
     attn__kv_rows put;                    /* self step: what will be appended */
     attn_kv after;                        /* self step: the cache as it will be then */
     int *ints;                            /* workspace: the lengths of `after`, or k_from and
                                              k_to */
-    struct { size_t q, k, v, heads, ints, weights, run, inner; } at;    /* bytes into the work */
+    struct { size_t q, k, v, gates, heads, ints, weights, run, inner; } at;    /* in the work */
     void *own;                            /* the workspace, when it is ours to free */
     struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
@@ -9645,11 +10268,15 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
     if (a->kv && a->kv != cache)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
                           0);
-    if (!r->self && r->m->shape.rope_table)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "the layer has a rope_table: it is for self-attention", "", 0, 0, 0);
+    if (!r->self && !r->look && attn__mha_placed(&r->m->shape) &&
+        !(r->call == ATTN_MHA_CROSS_STEP && r->o.rope_pos))
+        return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
+                          r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
+    if (r->m->shape.q_only && r->call != ATTN_MHA_SELF_LOOK && r->call != ATTN_MHA_CROSS_STEP)
+        return attn__fail(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys", "", 0, 0,
+                          0);
     /* What is left concerns self-attention only, and then its steps. */
-    if (!r->self) return ATTN_OK;
+    if (!r->self && !r->look) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
     if (set)
@@ -9712,6 +10339,9 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
                                    int batch, int n_q, int n_k, const attn_kv *cache,
                                    const attn_mha_opts *o, int query, attn__why *why)
 {
+    /* rows that are keys, too: their number is called n */
+    const int own = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP ||
+                    call == ATTN_MHA_SELF_LOOK;
     attn_args *a = &r->in;
     attn_status status;
     memset(r, 0, sizeof *r);
@@ -9723,13 +10353,14 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     r->m = m;
     r->call = call;
     r->self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
-    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    r->look = call == ATTN_MHA_SELF_LOOK;
+    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP || r->look;
     if (o) r->o = *o;
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
     *a = r->o.attn;
     /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
     if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, r->self && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
+        (status = attn__check_size(why, own && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
         (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
         (status = attn__mha_conflicts(r, cache, why)) != ATTN_OK)
         return status;
@@ -9739,7 +10370,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
     /* What the kind of call decides about the attention inside. */
     a->kv = cache;
-    if (call == ATTN_MHA_SELF_STEP) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (call == ATTN_MHA_SELF_STEP || r->look) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
     if ((status = attn__check_options(a, why, ATTN__CALLS)) != ATTN_OK ||
         (!query && (status = attn__check_pointers(a, why)) != ATTN_OK) ||
@@ -9750,7 +10381,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
         return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
                           r->o.gate_n, m->shape.heads, 0);
     if (!query && ((a->q_cum && (status = attn__mha_cum(why, "attn.q_cum", a->q_cum, batch,
-                                                        r->self ? "n" : "n_q", &n_q)) != ATTN_OK) ||
+                                                        own ? "n" : "n_q", &n_q)) != ATTN_OK) ||
                    (a->k_cum && (status = attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
                                                         r->self ? &n_q : &n_k)) != ATTN_OK)))
         return status;
@@ -9783,6 +10414,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
         attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
         attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, m->v.n_out, 1) ||
+        attn__mha_part(&r->at.gates, &total, r->batch, r->n_q, m->gate.n_out, 1) ||
         attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
         attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
@@ -9820,6 +10452,7 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     r->q = (float *)(void *)(at + r->at.q);
     r->k = (float *)(void *)(at + r->at.k);
     r->v = (float *)(void *)(at + r->at.v);
+    r->gates = (float *)(void *)(at + r->at.gates);
     r->heads = (float *)(void *)(at + r->at.heads);
     r->weights = (float *)(void *)(at + r->at.weights);
     r->ints = (int *)(void *)(at + r->at.ints);
@@ -9837,17 +10470,25 @@ static attn__mha_run *attn__mha_keep(const attn__mha_run *r)
     return kept;
 }
 
+/* How many rows of entry b look at a cache that they are in. */
+static int attn__mha_looks(const attn__mha_run *r, int b)
+{
+    return r->in.q_cum ? r->in.q_cum[b + 1] - r->in.q_cum[b]
+                       : r->in.q_lengths ? r->in.q_lengths[b] : r->n_q;
+}
+
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
    steps also append to it (`to`): is there room in the cache, and in the table of rotations? */
 static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
     const int positions = r->m->shape.rope_positions;
+    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     attn_status status;
     int b, longest = 0;
-    if (to && to->shape.batch != r->batch)
+    if ((to || r->look) && cache->shape.batch != r->batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
-                          to->shape.batch, 0);
+                          cache->shape.batch, 0);
     if (to) {
         /* k and v follow when they have been projected; their counts are known now. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
@@ -9863,7 +10504,10 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
         /* As many keys as there will be when the new ones have been appended. */
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
-        if (to && r->m->shape.rope_table && keys > positions)
+        if (r->look && keys < attn__mha_looks(r, b))
+            return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
+                              attn__mha_looks(r, b), b, keys);
+        if (placed && keys > positions)
             return attn__fail(why, ATTN_E_SIZE,
                               "rope_positions is # but entry # grows to # keys", "", positions, b,
                               keys);
@@ -9906,8 +10550,14 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     attn__span_linear(all, "w_k", "b_k", &m->k);
     attn__span_linear(all, "w_v", "b_v", &m->v);
     attn__span_linear(all, "w_o", "b_o", &m->o);
-    attn__span_add(all, "q_norm", m->q_norm, (size_t)s->head_dim * sizeof(float));
-    attn__span_add(all, "k_norm", m->k_norm, (size_t)s->head_dim * sizeof(float));
+    attn__span_linear(all, "w_gate", "b_gate", &m->gate);
+    attn__span_add(all, "q_norm", m->q_norm,
+                   (size_t)attn__mha_norm_width(s, s->heads) * sizeof(float));
+    attn__span_add(all, "k_norm", m->k_norm,
+                   (size_t)attn__mha_norm_width(s, s->kv_heads) * sizeof(float));
+    attn__span_add(all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
+    attn__span_add(all, "rope_pos", r->o.rope_pos,
+                   (size_t)r->q_batch * (size_t)r->q_rows * sizeof(int));
     attn__span_add(all, "rope_table", s->rope_table,
                    (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
     return ATTN_OK;
@@ -9987,33 +10637,59 @@ static void attn__mha_keys(attn__mha_run *r)
 
 enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
 
-/* What happens to each head of the projected queries, or keys, before they meet: norm and rotation,
-   in the order that the layer asks for. */
+/* What happens to each head of the projected queries, keys or values before they meet: norm and
+   rotation, in the order that the layer asks for, and a factor by position. */
 typedef struct attn__head_job {
     const attn__mha_run *r;
     float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
-    const float *norm;                    /* weights of the norm, or NULL */
+    int normed;                           /* with these weights, NULL: with none */
+    const float *norm;
+    const float *table, *factors;         /* of the rotation; of the layer; NULL: none */
     int heads, entries, rows;
     const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
     int blocks;
 } attn__head_job;
 
-/* Position of row 0 of entry b. A step goes on after the keys in the cache. Otherwise k_starts[b]
-   rows of padding come first and have negative positions, so that the first key has position 0. */
+/* Position of row 0 of entry b. A step goes on behind the keys in the cache, and who looks at a
+   cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come first and have
+   negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
+    if (r->look) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* The heads of one row: each by itself, or all as one. */
+static void attn__norm_row(const attn__head_job *job, float *x)
+{
+    const attn_mha_args *s = &job->r->m->shape;
+    const int one = s->norm_row && job->norm ? job->heads : 1, width = one * s->head_dim;
+    int h;
+    for (h = 0; h < job->heads; h += one, x += width) attn__norm(x, width, job->norm, s->norm_eps);
+}
+
+/* One row that stands at pos. Padding, before position 0, is not rotated. */
+static void attn__head_row(const attn__head_job *job, float *x, int pos)
+{
+    const attn_mha_args *s = &job->r->m->shape;
+    int h, i;
+    if (job->normed && !s->norm_after_rope) attn__norm_row(job, x);
+    for (h = 0; job->table && pos >= 0 && h < job->heads; h++)
+        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
+                     job->table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
+    if (job->normed && s->norm_after_rope) attn__norm_row(job, x);
+    for (i = 0; job->factors && pos >= 0 && i < job->heads * s->head_dim; i++)
+        x[i] = attn__clean(x[i] * job->factors[pos]);
 }
 
 /* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
 static void attn__head_task(void *arg, int i)
 {
     const attn__head_job *job = (const attn__head_job *)arg;
-    const attn_mha_args *s = &job->r->m->shape;
-    int b, row, last, h, pos;
+    const int *each = job->r->o.rope_pos;
+    int b, row, last, pos;
     ptrdiff_t first;
-    float *x;
-    /* The tasks of the second job are numbered after those of the first. */
+    /* The tasks of the second job are numbered behind those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
@@ -10022,36 +10698,37 @@ static void attn__head_task(void *arg, int i)
     if (job->to && last > job->to[b]) last = job->to[b];
     /* Rows of the tensor are counted from the first entry, positions within their own. */
     first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
-    x = job->x + (first + row) * job->heads * s->head_dim;
-    pos = attn__head_pos(job->r, b) + row;
-    for (; row < last; row++, pos++)
-        for (h = 0; h < job->heads; h++, x += s->head_dim) {
-            if (job->norm && !s->norm_after_rope)
-                attn__norm(x, s->head_dim, job->norm, s->norm_eps);
-            if (s->rope_table && pos >= 0)
-                attn__rotate(x, s->rope_dim, s->rope_table + (ptrdiff_t)pos * s->rope_dim,
-                             s->rope_interleaved);
-            if (job->norm && s->norm_after_rope) attn__norm(x, s->head_dim, job->norm, s->norm_eps);
-        }
+    pos = job->table || job->factors ? attn__head_pos(job->r, b) : 0;
+    for (; row < last; row++)
+        attn__head_row(job, job->x + (first + row) * job->heads * job->r->m->shape.head_dim,
+                       each ? each[first + row] : pos + row);
 }
 
-/* Norms and rotates the heads of queries and keys: two jobs, one start of the executor. */
+/* Norms and rotates the heads of queries and keys, norms those of values: three jobs, one start of
+   the executor. */
 static void attn__head_run(attn__mha_run *r)
 {
     const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
     const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
-    attn__head_job job[2] = {
-        { r, r->q, m->q_norm, m->shape.heads, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
-        { r, r->k, m->k_norm, m->shape.kv_heads, k_cum ? r->batch : r->k_batch,
-          k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum, 0 }
+    attn__head_job job[3] = {
+        { r, r->q, m->q_norm != NULL, m->q_norm, s->rope_table, s->q_factors, s->heads, r->batch,
+          r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
+        { r, r->k, m->k_norm != NULL, m->k_norm, s->rope_table, NULL, s->kv_heads,
+          k_cum ? r->batch : r->k_batch, k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum,
+          0 }
     };
     int i, tasks = 0;
     /* The n_k of a self step counts the whole cache, but only the new keys are projected. */
     if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
     if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    job[2] = job[1];
+    job[2].x = r->v;
+    job[2].normed = s->v_norm;
+    job[2].norm = job[2].table = NULL;
     /* A job that has nothing to do keeps its 0 blocks, and so has no tasks. */
-    for (i = 0; i < 2; i++) {
-        if (job[i].norm || m->shape.rope_table)
+    for (i = 0; i < 3; i++) {
+        if (job[i].normed || job[i].table || job[i].factors)
             job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
         tasks += job[i].entries * job[i].blocks;
     }
@@ -10063,6 +10740,7 @@ static void attn__head_run(attn__mha_run *r)
 typedef struct attn__gating {
     float *y;
     const float *gate;
+    int step;                             /* from the gates of a row to those of the next, 0 or n */
     int rows, n, width, sigmoid;
     const int *lengths;                   /* rows of every n_q that exist, or NULL: all */
     int n_q;
@@ -10087,11 +10765,12 @@ static void attn__gate_task(void *arg, int block)
     const int last = attn__min(job->rows - first, ATTN__LINEAR_ROWS) + first;
     int i, r, x;
     for (i = 0; i < job->n; i++) {
-        const float by = attn__gate(job->gate[i], job->sigmoid);
+        float by = job->step ? 0.0f : attn__gate(job->gate[i], job->sigmoid);
         for (r = first; r < last; r++) {
             /* r counts the rows of all entries: this is row r % n_q of entry r / n_q. */
             float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
             if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
+            if (job->step) by = attn__gate(job->gate[(ptrdiff_t)r * job->step + i], job->sigmoid);
             for (x = 0; x < job->width; x++) {
                 y[x] *= by;
                 if (y[x] != y[x]) y[x] = attn__nan();
@@ -10100,13 +10779,24 @@ static void attn__gate_task(void *arg, int block)
     }
 }
 
-/* Applies the gate to y: the heads before w_o when each has its own, else to out. */
-static void attn__gate_run(const attn__mha_run *r, float *y, int n, int width)
+/* Applies gates to y: the heads before w_o when each has its own, else to out. */
+static void attn__gate_run(const attn__mha_run *r, float *y, const float *gate, int step, int n,
+                           int width, int sigmoid)
 {
-    attn__gating job = { y, r->o.gate, r->q_batch * r->q_rows, n, width, r->o.gate_sigmoid, r->q_to,
+    attn__gating job = { y, gate, step, r->q_batch * r->q_rows, n, width, sigmoid, r->q_to,
                          r->n_q };
     attn__run(r->in.exec, (job.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task,
               &job);
+}
+
+/* What the heads are multiplied by before w_o: gates of the layer, made of x, and of the call. */
+static void attn__gate_heads(const attn__mha_run *r)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const int n = r->m->gate.n_out;
+    if (n > 0) attn__gate_run(r, r->heads, r->gates, n, n, s->heads * s->head_dim / n, 1);
+    if (r->o.gate && r->o.gate_n > 1)
+        attn__gate_run(r, r->heads, r->o.gate, 0, r->o.gate_n, s->head_dim, r->o.gate_sigmoid);
 }
 
 /* Task: one row of weights averaged over the heads: summed in their order, so that threads do not
@@ -10135,18 +10825,22 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
 {
     const attn_mha *m = r->m;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    attn__project in[3] = {
+    attn__project in[4] = {
         { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
         { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
         { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 }
     };
+    const attn__project gate = { r->kernels, &m->gate, r->gates, x, r->q_batch, r->q_rows, NULL,
+                                 r->q_to, 0, 0, 0 };
+    int projections = r->k_rows > 0 ? 3 : 1;
     attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, NULL, r->q_to,
                            0, 0, 0 };
     attn_status status;
     int b;
-    attn__project_run(r->in.exec, in, r->k_rows > 0 ? 3 : 1);
+    if (m->gate.n_out > 0) in[projections++] = gate;
+    attn__project_run(r->in.exec, in, projections);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
-    if (m->shape.rope_table || m->q_norm || m->k_norm) attn__head_run(r);
+    attn__head_run(r);
     if (r->put.to) {
         r->put.k = r->k;
         r->put.v = r->v;
@@ -10159,14 +10853,31 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
-    if (r->o.gate && r->o.gate_n > 1) attn__gate_run(r, r->heads, r->o.gate_n, m->shape.head_dim);
+    attn__gate_heads(r);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1) attn__gate_run(r, out, 1, m->shape.d_model);
+    if (r->o.gate && r->o.gate_n == 1)
+        attn__gate_run(r, out, r->o.gate, 0, 1, m->shape.d_model, r->o.gate_sigmoid);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
     for (b = 0; r->q_to && b < r->batch; b++)
         memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
                (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
     return status;
+}
+
+/* Do the tables reach as far as the positions that the caller gives? */
+static attn_status attn__mha_positions(const attn__mha_run *r, attn__why *why)
+{
+    const int most = r->m->shape.rope_positions, *each = r->o.rope_pos;
+    int b, i;
+    if (!each || !attn__mha_placed(&r->m->shape)) return ATTN_OK;
+    for (b = 0; b < r->q_batch; b++)
+        for (i = 0; i < r->q_rows && !(r->q_to && i >= r->q_to[b]); i++) {
+            const ptrdiff_t at = (ptrdiff_t)b * r->q_rows + i;
+            if (each[at] >= most)
+                return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but rope_pos[#] is #", "",
+                                  most, (long long)at, each[at]);
+        }
+    return ATTN_OK;
 }
 
 /* Counts the rows of ragged sources, and checks that all sources are there. */
@@ -10196,6 +10907,8 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
         if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
             ATTN_OK)
             return status;
+    status = attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN);
+    if (status != ATTN_OK || (status = attn__mha_positions(r, why)) != ATTN_OK) return status;
     /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
@@ -10219,7 +10932,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
     attn_status status;
     int b;
     if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
-    if (!r->step && s->rope_table && r->n_q > s->rope_positions)
+    if (!r->step && attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
     if ((status = attn__mha_memory(r, why)) != ATTN_OK ||
@@ -10267,7 +10980,7 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn_mha *m, attn_mha_
     return status;
 }
 
-/* Four of the five calls. `to` is the cache that is appended to, `cache` the one that is read. */
+/* Five of the six calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
                                       float *out, const attn__mha_source *in, attn_kv *to,
                                       const attn_kv *cache, const attn_mha_opts *o)
@@ -10276,8 +10989,8 @@ static attn_status attn__mha_run_call(const char *function, const attn_mha *m, a
     attn__mha_run *r = NULL;
     attn_status status;
     attn__why_open(&why, function, o ? o->attn.user : NULL);
-    if (call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP) why.n = "n";
-    if ((call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP) && !attn__kv_live(cache))
+    if (call != ATTN_MHA_CROSS && call != ATTN_MHA_CROSS_STEP) why.n = "n";
+    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS && !attn__kv_live(cache))
         return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
                           0, 0);
     status = attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why);
@@ -10313,6 +11026,13 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 {
     const attn__mha_source in = { batch, n_q, 0, x, NULL };
     return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
+}
+
+ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, const attn_kv *c, const attn_mha_opts *o)
+{
+    const attn__mha_source in = { batch, n, 0, x, NULL };
+    return attn__mha_run_call("attn_mha_self_look", m, ATTN_MHA_SELF_LOOK, out, &in, NULL, c, o);
 }
 
 /* Do the projected rows of the memory fit into c? Nothing has been projected yet. */
@@ -10363,7 +11083,7 @@ static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, co
     attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
     int b;
     attn__project_run(r->in.exec, in, 2);
-    if (r->m->k_norm) attn__head_run(r);
+    attn__head_run(r);
     /* What c held is dropped, and the new rows are appended to nothing. */
     for (b = 0; b < r->batch; b++) attn__kv_cut(c, b, 0);
     attn__kv_write(&put, r->in.exec);
@@ -10430,9 +11150,9 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
     size_t need = 0;
     int step, lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
-    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_CROSS_STEP) != ATTN_OK)
+    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_SELF_LOOK) != ATTN_OK)
         return (size_t)-1;
-    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
+    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP || call == ATTN_MHA_SELF_LOOK;
     /* A step projects no memory: its n_k is not one of the layer's rows. */
     if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
         attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
@@ -10446,12 +11166,14 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
-        cache.shape.storage = ATTN_F16;   /* which needs more room than floats do */
+        cache.shape.k_storage = cache.shape.v_storage = ATTN_Q8;   /* which needs most room */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
     return attn__mha_plan(&r, &need, &why) == ATTN_OK ? need : (size_t)-1;
 }
+
+#endif /* ATTN_NO_LAYERS */
 
 /* =================================================================================================
  * 10  THREADS
@@ -10857,8 +11579,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
- * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
+ * The 36 words that the kernels of section 12 are written in. Each instruction set has one block,
+ * in the order of the list below, or nearly. Every block has 25 of them; of the other eleven
  *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
  *     load_part                          stands there for every instruction set
  *     how                                does, unless ATTN__WIDEN_COST is 1
@@ -10907,10 +11629,11 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
-/* 16-bit storage (section 3): `how` is attn__how(storage) */
+/* 16- and 8-bit storage (section 3): `how` is attn__how(storage) */
 #define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
+#define attn__vbytes      ATTN__FN(vbytes)           /* the signed byte p[lane], as a float */
 /* and across lanes */
 #define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
@@ -11006,6 +11729,16 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
+}
+/* The byte goes to the top of its lane, from where a shift brings it down with its sign. */
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    int four;
+    __m128i x;
+    memcpy(&four, p, 4);
+    x = _mm_unpacklo_epi8(_mm_setzero_si128(), _mm_cvtsi32_si128(four));
+    x = _mm_unpacklo_epi16(_mm_setzero_si128(), x);
+    return _mm_cvtepi32_ps(_mm_srai_epi32(x, 24));
 }
 /* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
@@ -11140,6 +11873,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
@@ -11257,6 +11994,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
                         : _mm512_cvtepi32_epi16(x));
+}
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
@@ -11385,6 +12126,12 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     if (how == ATTN_F16) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
     else vst1_u16(p, vmovn_u32(x));
 }
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    int four;
+    memcpy(&four, p, 4);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
 /* There is no movemask, but a true lane is the largest number. */
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
@@ -11474,6 +12221,11 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const v128_t x = wasm_u32x4_load16x4(p);
     return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
 }
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    const v128_t x = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p));
+    return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(x));
+}
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
@@ -11505,6 +12257,154 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
     x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
 }
+
+#elif ATTN__ISA == 7
+/* ---- RISC-V V -------------------------------------------------------------------------------- */
+/* Its vectors have a length that only the processor knows, and no fixed size in C. So the words are
+   written with clang's vectors of 8 floats: two registers where they are 128 bits long, as every
+   processor has them, and a part of these two where they are longer. 6 rows x 2 vectors take 24 of
+   32 registers, b0 and b1 4; a number times a vector needs none for the number. */
+#define ATTN__FN(name) attn__##name##_rvv
+#ifdef __riscv_v
+#define ATTN__TARGET
+#else
+#define ATTN__TARGET ATTN__ATTR("arch=+v")
+#endif
+#define ATTN__LANES 8
+#define ATTN__ROWS 6
+#define ATTN__TRANSPOSED 4
+#define ATTN__WIDEN_COST 1
+#define ATTN__VECTOR(n) __attribute__((ext_vector_type(n)))
+typedef float attn__vec ATTN__VECTOR(8);
+typedef int attn__vmask ATTN__VECTOR(8);             /* all bits of a lane are set or none */
+typedef unsigned ATTN__FN(words) ATTN__VECTOR(8);
+typedef unsigned short ATTN__FN(halves) ATTN__VECTOR(8);
+typedef float ATTN__FN(four) ATTN__VECTOR(4);
+typedef float ATTN__FN(two) ATTN__VECTOR(2);
+#ifdef __cplusplus
+typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
+#else
+typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
+#endif
+/* the same in memory, where they need no more alignment than their numbers */
+#define ATTN__IN_MEMORY(type) __attribute__((ext_vector_type(8), aligned(sizeof(type)), may_alias))
+typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
+typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
+typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
+typedef signed char ATTN__FN(signed_at) ATTN__IN_MEMORY(char);
+ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
+ATTN__V attn__vec attn__vload(const float *p)
+{
+    return *(const ATTN__FN(floats_at) *)(const void *)p;
+}
+ATTN__V void attn__vstore(float *p, attn__vec a) { *(ATTN__FN(floats_at) *)(void *)p = a; }
+/* The compiler has no name for a load of some lanes: by way of memory, since p[n] may not exist. */
+typedef int attn__vpart;
+ATTN__V attn__vpart attn__first(int n) { return n; }
+ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
+{
+    float part[8] = { 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f };
+    int i;
+    if (n >= 8) return attn__vload(p);
+    for (i = 0; i < n; i++) part[i] = p[i];
+    return attn__vload(part);
+}
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return a - b; }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return a * b; }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return a / b; }
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
+ATTN__V attn__vec attn__vabs(attn__vec a) { return __builtin_elementwise_abs(a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return __builtin_elementwise_fma(a, b, c);
+}
+/* A cast from vector to vector of the same size keeps the bits. */
+ATTN__V attn__vec attn__vpow2(attn__vec t) { return (attn__vec)((ATTN__FN(words))t << 23); }
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return a < b; }
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
+{
+    return (attn__vmask)a == (attn__vmask)b;
+}
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return a != a; }
+ATTN__V ATTN__FN(words) ATTN__FN(pick)(attn__vmask m, ATTN__FN(words) a, ATTN__FN(words) b)
+{
+    return ((ATTN__FN(words))m & a) | (~(ATTN__FN(words))m & b);
+}
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+    return (attn__vec)ATTN__FN(pick)(m, (ATTN__FN(words))a, (ATTN__FN(words))b);
+}
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
+{
+    return (attn__vec)(~m & (attn__vmask)a);
+}
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return a | b; }
+ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
+{
+    const ATTN__FN(bytes_at) x = *(const ATTN__FN(bytes_at) *)(const void *)p;
+    return __builtin_convertvector(x, attn__vmask) == 0;
+}
+/* V alone has no instruction for half. */
+ATTN__V int attn__how(attn_storage storage)
+{
+    return storage == ATTN_F16 ? (int)ATTN__F16_SOFT : (int)storage;
+}
+/* half in integers, from 16 bits in each lane */
+ATTN__V ATTN__FN(words) ATTN__FN(half_bits)(ATTN__FN(words) h)
+{
+    const ATTN__FN(words) size = h << 17 >> 4, sign = h >> 15 << 31;
+    const ATTN__FN(words) bias = (ATTN__FN(words))(112u << 23), quiet = (ATTN__FN(words))(1u << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const attn__vec units = __builtin_convertvector(size >> 13, attn__vec)
+                          * attn__vset(5.9604644775390625e-8f);
+    const attn__vmask tiny = size < 1u << 23, large = size >= 31u << 23, nan = size > 31u << 23;
+    ATTN__FN(words) bits = size + bias + ((ATTN__FN(words))large & bias);
+    bits |= (ATTN__FN(words))nan & quiet;
+    return ATTN__FN(pick)(tiny, (ATTN__FN(words))units, bits) | sign;
+}
+ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
+{
+    const ATTN__FN(halves_at) h = *(const ATTN__FN(halves_at) *)(const void *)p;
+    const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
+    return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
+}
+/* bfloat16 alone: narrow_how is not asked for half where attn__how says ATTN__F16_SOFT */
+ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
+{
+    const ATTN__FN(words) u = (ATTN__FN(words))a, upper = u >> 16;
+    const ATTN__FN(words) x = ATTN__FN(pick)(attn__is_nan(a), upper | 0x40u,
+                                             (u + (0x7fffu + (upper & 1u))) >> 16);
+    (void)how;
+    *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+}
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return __builtin_convertvector(*(const ATTN__FN(signed_at) *)p, attn__vec);
+}
+ATTN__V int attn__any_lane(attn__vmask m) { return __builtin_reduce_or(m) != 0; }
+ATTN__V unsigned attn__mask_bits(attn__vmask m)
+{
+    const ATTN__FN(truths) b = __builtin_convertvector(m, ATTN__FN(truths));
+    unsigned char bits;
+    memcpy(&bits, &b, 1);
+    return bits;
+}
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+    const ATTN__FN(four) x = a.lo + a.hi;
+    const ATTN__FN(two) y = x.lo + x.hi;
+    return y[0] + y[1];
+}
+ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+{
+    int c, i;
+    for (c = 0; c < 4; c++)
+        for (i = 0; i < 8; i++) x[c][i] = from[attn__min(i, last) * row + c];
+}
+#undef ATTN__VECTOR
+#undef ATTN__IN_MEMORY
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
@@ -11802,7 +12702,8 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
 {
     const int how = attn__how(storage);
     unsigned short *narrow = (unsigned short *)to;
-    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
+    if (how == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    else if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
     else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
 }
@@ -11817,15 +12718,59 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
+/* a row of blocks of bytes */
+ATTN__V void ATTN__FN(widen_q8)(float *to, const char *from, size_t n)
+{
+    size_t i, some;
+    for (; n > 0; n -= some, from += 34) {
+        const float scale = attn__scale_at(from);
+        const attn__vec d = attn__vset(scale);
+        some = n < 32 ? n : 32;
+        for (i = 0; i + ATTN__LANES <= some; i += ATTN__LANES, to += ATTN__LANES)
+            attn__vstore(to, attn__vmul(attn__vbytes(from + 2 + i), d));
+        for (; i < some; i++) *to++ = attn__byte_times((unsigned char)from[2 + i], scale);
+    }
+}
+
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const int how = attn__how(storage);
     const unsigned short *narrow = (const unsigned short *)from;
-    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
+    if (how == ATTN_Q8) ATTN__FN(widen_q8)(to, (const char *)from, n);
+    else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
         ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
     else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
     else ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
+}
+
+/* the scales of the lanes of a panel, from the first of some on */
+ATTN__V attn__vec ATTN__FN(scales)(const void *p)
+{
+    const unsigned short *halves = (const unsigned short *)p;
+    if (ATTN__WIDEN_COST && attn__how(ATTN_F16) != ATTN_F16)
+        return attn__vwiden(halves, ATTN__F16_SOFT);
+    return attn__vwiden(halves, ATTN_F16);
+}
+
+static ATTN__TARGET void ATTN__FN(widen_panel)(float *to, const void *panel, int n,
+                                               attn_storage storage)
+{
+    const char *from = (const char *)panel;
+    int some, i, t;
+    if (storage != ATTN_Q8) {
+        ATTN__FN(widen)(to, panel, (size_t)(n * 16), storage);
+        return;
+    }
+    for (; n > 0; n -= some, from += 34 * 16, to += 32 * 16) {
+        some = attn__min(n, 32);
+        for (i = 0; i < 16; i += ATTN__LANES) {
+            const attn__vec d = ATTN__FN(scales)(from + 2 * i);
+            for (t = 0; t < some; t++)
+                attn__vstore(to + t * 16 + i,
+                             attn__vmul(attn__vbytes(from + 32 + t * 16 + i), d));
+        }
+    }
 }
 
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
@@ -11845,9 +12790,21 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
     return attn__any_lane(attn__is_nan(odd));
 }
 
+/* Of rows of blocks scales alone need to be looked at. */
+ATTN__V int ATTN__FN(not_finite_q8)(const attn__gemm *g)
+{
+    const char *b = (const char *)g->b;
+    int t, x;
+    for (t = 0; t < g->depth; t++, b += g->b_step)
+        for (x = 0; x < g->panels; x += 2)
+            if (attn__scale_bits(b + x * 17) == 0x7e00u) return 1;
+    return 0;
+}
+
 static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
+    if (how == ATTN_Q8) return ATTN__FN(not_finite_q8)(g);
     if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
     if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
     if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
@@ -12222,9 +13179,37 @@ ATTN__V void ATTN__FN(dots_how)(const int how, const attn__gemm *g, int n)
         ATTN__FN(dot_tile)(how, 1, g, x, attn__min(ATTN__LANES, n - x) - 1);
 }
 
+/* Blocks of 16 rows become floats first, in a frame of its own. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_q8)(const attn__gemm *g, int n)
+{
+    float square[16 * 32];
+    attn__gemm part = *g;
+    int x, t, r, rows;
+    part.b = square;
+    part.stored = ATTN_F32;
+    part.prefetch = NULL;
+    part.panels = 0;
+    for (x = 0; x < n; x += 16) {
+        rows = attn__min(n - x, 16);
+        part.from = g->from + x;
+        part.c = g->c + x;
+        for (t = 0; t < g->depth; t += 32) {
+            const char *b = (const char *)g->b + x * g->b_step + t / 32 * 34;
+            part.a = g->a + t;
+            part.depth = attn__min(g->depth - t, 32);
+            part.b_step = part.depth;
+            for (r = 0; r < rows; r++, b += g->b_step)
+                ATTN__FN(widen_q8)(square + r * part.depth, b, (size_t)part.depth);
+            ATTN__FN(dots_how)(ATTN_F32, &part, rows);
+            part.from = part.c;
+        }
+    }
+}
+
 static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
 {
     const int how = attn__how(g->stored);
+    if (how == ATTN_Q8) { ATTN__FN(dots_q8)(g, n); return; }
     if (how == ATTN_F32) ATTN__FN(dots_how)(ATTN_F32, g, n);
     else if (how == ATTN_F16) ATTN__FN(dots_how)(ATTN_F16, g, n);
     else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT) ATTN__FN(dots_how)(ATTN__F16_SOFT, g, n);
@@ -12252,7 +13237,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec 
     attn__vstore(c, chain);
 }
 
-/* do(i) for each of the next n steps: 1, 2, 4 or, with AVX2, 8 of them */
+/* do(i) for each of the next n steps: 1, 2, 4 or, with 8 lanes, 8 of them */
 #define ATTN__REPEAT(n, do) \
     do(0) \
     if ((n) > 1) do(1) \
@@ -12593,6 +13578,128 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, 0, list, x, 0);
 }
 
+/* ---- 8-bit storage: one row, and few one after the other ----------------------------------------
+ * A value is its byte times the scale of its block. */
+/* so many vectors of one row at a time */
+enum {
+    ATTN__FN(Q8_PANELS) = ATTN__LANES == 16 ? 8 : 4,      /* in panels: scales take registers */
+    ATTN__FN(Q8_PANEL) = 16 / ATTN__LANES                 /* of one panel */
+};
+
+/* do(i) for each of `vecs` vectors: 8, 4, 2 or 1 */
+#define ATTN__EACH_OF(vecs, do) \
+    do(0) \
+    if ((vecs) > 1) { do(1) } \
+    if ((vecs) > 2) { do(2) do(3) } \
+    if ((vecs) > 4) { do(4) do(5) do(6) do(7) }
+#define ATTN__START(i) c##i = ATTN__FN(chain_start)(g, 0, x + (i) * ATTN__LANES);
+#define ATTN__STORE(i) ATTN__FN(chain_store)(g, 0, x + (i) * ATTN__LANES, c##i);
+
+/* Columns from x on, in panels: the scales of a block stay in registers for 32 steps. */
+ATTN__V void ATTN__FN(q8_panels)(const int vecs, const attn__gemm *g, int x)
+{
+    const char *b = (const char *)g->b + x / 16 * g->b_panel;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7, d0, d1, d2, d3, d4, d5, d6, d7;
+    int t, some;
+    c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = d0 = d1 = d2 = d3 = d4 = d5 = d6 = d7 =
+        attn__vset(0.0f);
+    ATTN__EACH_OF(vecs, ATTN__START)
+    for (t = 0; t < g->depth; t += some, b += 34 * 16) {
+        const char *at = b + 32;
+        int u;
+        some = attn__min(g->depth - t, 32);
+#define ATTN__SCALES(i) \
+        d##i = ATTN__FN(scales)(b + (i) * ATTN__LANES / 16 * g->b_panel \
+                                + (i) * ATTN__LANES % 16 * 2);
+        ATTN__EACH_OF(vecs, ATTN__SCALES)
+#undef ATTN__SCALES
+        for (u = 0; u < some; u++, at += 16) {
+            const attn__vec q = attn__vset(g->a[t + u]);
+#define ATTN__STEP(i) \
+            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 16 * g->b_panel \
+                                                         + (i) * ATTN__LANES % 16), d##i), c##i);
+            ATTN__EACH_OF(vecs, ATTN__STEP)
+#undef ATTN__STEP
+        }
+    }
+    ATTN__EACH_OF(vecs, ATTN__STORE)
+}
+
+/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first, those of 32 rows
+ * at a time. */
+ATTN__V void ATTN__FN(q8_rows)(const int vecs, const attn__gemm *g, const int *list, int x)
+{
+    enum { STEPS = 32, MOST = (8 * ATTN__LANES + 31) / 32 };
+    float scale[MOST * STEPS];
+    unsigned short half[MOST * STEPS];
+    const int blocks = (vecs * ATTN__LANES + 31) / 32;
+    const char *b = (const char *)g->b + x / 32 * 34;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
+    int first, t, i;
+    c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = attn__vset(0.0f);
+    ATTN__EACH_OF(vecs, ATTN__START)
+    for (first = 0; first < g->depth; first += STEPS) {
+        const int some = attn__min(g->depth - first, STEPS);
+#define ATTN__ROW_AT(t) (b + (list ? list[first + (t)] : first + (t)) * g->b_step)
+        for (t = 0; t < some; t++)
+            for (i = 0; i < blocks; i++) memcpy(half + t * blocks + i, ATTN__ROW_AT(t) + i * 34, 2);
+        ATTN__FN(widen)(scale, half, (size_t)(some * blocks), ATTN_F16);
+        for (t = 0; t < some; t++) {
+            const char *at = ATTN__ROW_AT(t) + 2 + x % 32;
+            const float *d = scale + t * blocks;
+            const attn__vec q = attn__vset(g->a[first + t]);
+#define ATTN__STEP(i) \
+            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
+                                                         + (i) * ATTN__LANES % 32), \
+                                            attn__vset(d[(i) * ATTN__LANES / 32])), c##i);
+            ATTN__EACH_OF(vecs, ATTN__STEP)
+#undef ATTN__STEP
+        }
+#undef ATTN__ROW_AT
+    }
+    ATTN__EACH_OF(vecs, ATTN__STORE)
+}
+#undef ATTN__STORE
+#undef ATTN__START
+#undef ATTN__EACH_OF
+
+/* Panels lie so that b_panel is more than 16, rows so that it is 16. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(row_q8)(const attn__gemm *g, const int *list)
+{
+    const int width = g->panels * 16, rows = g->b_panel == 16;
+    int x = 0;
+    if (rows) {
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(q8_rows)(8, g, list, x);
+        for (; ATTN__LANES > 4 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(q8_rows)(4, g, list, x);
+        for (; x < width; x += 16) ATTN__FN(q8_rows)(ATTN__FN(Q8_PANEL), g, list, x);
+        return;
+    }
+    for (; x + ATTN__FN(Q8_PANELS) * ATTN__LANES <= width; x += ATTN__FN(Q8_PANELS) * ATTN__LANES)
+        ATTN__FN(q8_panels)(ATTN__FN(Q8_PANELS), g, x);
+    for (; ATTN__LANES > 8 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+        ATTN__FN(q8_panels)(4, g, x);
+    for (; x < width; x += 16) ATTN__FN(q8_panels)(ATTN__FN(Q8_PANEL), g, x);
+}
+
+/* Few rows, one after the other; the next ones find b in cache. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_q8)(const attn__gemm *g)
+{
+    attn__gemm one = *g;
+    int r, p;
+    for (p = 0; p < g->panels; p += 8)
+        for (r = 0; r < g->rows; r++) {
+            one.panels = attn__min(g->panels - p, 8);
+            one.a = g->a + r * g->a_row;
+            one.b = (const char *)g->b + (g->b_panel == 16 ? p / 2 * 34 : p * g->b_panel);
+            if (g->from) one.from = g->from + r * g->from_row + p * 16;
+            one.c = g->c + r * g->c_row + p * 16;
+            if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
+            ATTN__FN(row_q8)(&one, NULL);
+        }
+}
+
 /* The product where the last panel is read in part: up to there as always. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
@@ -12698,6 +13805,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
+    if (how == ATTN_Q8) { ATTN__FN(gemm_q8)(g); return; }
 #if ATTN__WIDEN_COST
     if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
 #endif
@@ -12772,7 +13880,8 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (g->stored != ATTN_F32)
+        if (g->stored == ATTN_Q8) ATTN__FN(row_q8)(&one, list);
+        else if (g->stored != ATTN_F32)
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, list, x);
         else
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
@@ -13127,7 +14236,7 @@ static const attn__kernels ATTN__FN(kernels) = {
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen)
+    ATTN__FN(widen), ATTN__FN(widen_panel)
 };
 
 #undef ATTN__FN

@@ -59,11 +59,11 @@ played=$(echo "$all" | grep -vxE "$long" |
 play() # builds a program, once, and runs it, without the instructions that convert half, too
 {
     if [ ! -f $out/played/test ]; then
-        for b in attn_impl test_storage test_paths; do
+        for b in attn_impl private; do
             echo "tests/$b.c -std=gnu99 -Wno-psabi -o $out/played/$b.o $(echo $count) -fprofile-filter-files=attn[.]h$" \
                 '-Itests/cross/simde -DATTN__MSAN -DHIDE_PLAYED'
         done | compile
-        $gcc --coverage $out/played/*.o $(ls $out/*.o | grep -vE '/(attn_impl|test_storage|test_paths)\.o$') \
+        $gcc --coverage $out/played/*.o $(ls $out/*.o | grep -vE '/(attn_impl|private)\.o$') \
             -o $out/played/test -lm -pthread || stop
     fi
     run $out/played/test p "$(echo "$played" | sed -n 'p;n')" & run $out/played/test r "$(echo "$played" | sed -n 'n;p')" &

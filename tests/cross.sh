@@ -5,16 +5,18 @@
 #
 #   sh tests/cross.sh                    all targets
 #   sh tests/cross.sh aarch64 wasm       these
-#   QUICK=1 sh tests/cross.sh            fewer builds, a handful of tests: under 4 minutes on two cores
+#   QUICK=1 sh tests/cross.sh            the harder one of two builds, a handful of tests with another: 3 minutes on two cores
 #   JOBS=1                               targets at once (default: processors)
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
 # hash over all results must be the same everywhere. x87 in gnu modes has excess precision by design: its own bits too.
+# riscv64-v128 and -v256 have vectors of so many bits, and run compiled for them and without a flag; riscv64-asks has them,
+# too, and finds out by itself; riscv64 has none, and must find that out.
 # On Debian: gcc-{aarch64,s390x,riscv64,powerpc64le,i686}-linux-gnu gcc-arm-linux-gnueabihf gcc-mingw-w64-x86-64 wine64
-# qemu-user musl-tools tcc clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
+# qemu-user musl-tools tcc clang-19 clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
 cd "$(dirname "$0")/.." || exit 1
-all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 s390x ppc64le
-     wasm wasm-scalar win64 msvc clang-cl'
+all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 riscv64-v128
+     riscv64-v256 riscv64-asks s390x ppc64le wasm wasm-scalar win64 msvc clang-cl'
 few='masks torch level_2 visible hostile environment'      # tests for the quick form
 out=build/cross
 mkdir -p $out
@@ -51,7 +53,18 @@ target()
     aarch64) cross aarch64-linux-gnu; want='neon scalar' exactly=1 ;;
     armhf) cross arm-linux-gnueabihf arm; exactly=1 ;;
     armv7-fma) cross arm-linux-gnueabihf arm ' -mfpu=neon-vfpv4'; exactly=1 tests=- ;;
-    riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1 ;;
+    riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1
+        run="$run -cpu rv64" builds="$builds|$(vector_clang) --target=riscv64-linux-gnu -std=gnu11 -O2" ;;
+    riscv64-v128|riscv64-v256|riscv64-asks)
+        cross riscv64-linux-gnu riscv64; want='rvv scalar' exactly=1
+        builds="$(vector_clang) --target=riscv64-linux-gnu"
+        run="$run -cpu rv64,v=true,vlen=128,vext_spec=v1.0" package="clang-19 $package"
+        case $name in
+        riscv64-v128) builds="$builds -march=rv64gcv -std=c99 -O2|$builds -DATTN__RVV_USABLE=1 -std=gnu11 -O3" ;;
+        riscv64-v256) run=$(echo "$run" | sed s/vlen=128/vlen=256/) tests='bits math masks poison kv'
+            builds="$builds -march=rv64gcv -std=c99 -O2|$builds -march=rv64gcv_zvl256b -std=gnu11 -O3" ;;
+        riscv64-asks) builds="$builds -std=c99 -O2" tests=- ;;
+        esac ;;
     s390x) cross s390x-linux-gnu; exactly=1 ;;
     ppc64le) cross powerpc64le-linux-gnu ppc64le; exactly=1 ;;
     wasm|wasm-scalar) package='clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs' exactly=1
@@ -61,7 +74,7 @@ target()
         if [ $name = wasm ]; then builds="$builds -msimd128" want='wasm scalar' tests=; fi ;;
     win64) ext=.exe package='gcc-mingw-w64-x86-64 wine64' want='sse2 scalar' tests=
         run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
-        builds='x86_64-w64-mingw32-gcc -static -std=c99 -O2|x86_64-w64-mingw32-gcc -static -std=gnu11 -O3' ;;
+        builds='x86_64-w64-mingw32-gcc -static -std=c99 -O2|x86_64-w64-mingw32-gcc -static -std=gnu11 -O3 -Wall -Wextra -Werror' ;;
     msvc|clang-cl) ext=.exe package='clang-16 gcc-mingw-w64-x86-64 wine64' want='sse2 scalar'
         run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
         builds="sh tests/cross.sh --msvc $name" ;;
@@ -73,6 +86,16 @@ cross() # triple, qemu's name, flags of gcc, flags of clang
 {
     package="gcc-$1 qemu-user" run="qemu-${2:-${1%%-*}} -L /usr/$1" tests=
     builds="$1-gcc$3 -std=c99 -O2|$1-gcc$3 -std=gnu11 -O3|clang --target=$1$3 $4 -std=gnu11 -O3"
+}
+
+# A clang that knows RISC-V's vectors.
+vector_clang()
+{
+    for c in clang clang-19 clang-20 clang-21 clang-22; do
+        version=$(command -v $c > /dev/null && $c -dumpversion)
+        [ "${version%%.*}" -ge 19 ] 2> /dev/null && { echo $c; return; }
+    done
+    echo clang-19
 }
 
 # The object as MSVC's target has it, linked with mingw-w64: with -U__clang__ the branches of cl itself are compiled.
@@ -99,28 +122,39 @@ one() # target: writes build/cross/<target>.rows
     done
     [ "$1" != simde ] || [ -f /usr/include/simde/x86/avx512.h ] || { row avx512 'not run: no SIMDe (install libsimde-dev)' -; return; }
     case $1 in
+    riscv64-asks)                                           # earlier ones tell programs nothing of vectors
+        case $(qemu-riscv64 --version) in
+        *version\ [1-8].*) row rvv 'not run: this qemu answers no such question (9.0 does)' -; return ;;
+        esac ;;
     i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # 32-bit programs on this kernel?
         ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
     win64) mkdir -p $out/wine ;;
     esac
-    sources='tests/cross/cross.c tests/golden.c'
-    [ "$1" = simde ] && sources=tests/cross/cross.c                           # includes the other
+    golden='tests/cross/cross.c tests/golden.c' linked=
+    [ "$1" = simde ] && golden=tests/cross/cross.c                            # includes the other
+    sources=$golden
     old=$IFS; IFS='|'; set -- $builds; IFS=$old
     for build; do
-        [ -z "$QUICK" ] || [ $n -lt 2 ] || break
+        [ -z "$QUICK" ] || [ $# = 1 ] || [ "$build" = "$2" ] || continue
         program=$out/$name-golden$n$ext
         case $build in
         clang*) printf 'int main(void) { return 0; }\n' > $out/$name-probe.c
             command -v ${build%% *} > /dev/null && $build $out/$name-probe.c -o $out/$name-probe$ext 2>>"$log" || continue ;;
         esac
         echo "$build" >> "$log"
+        case $QUICK$name in                                # once for the cases and for the number
+        1simde|1msvc|1clang-cl) ;;
+        1*) linked=$out/$name-implementation.o
+            printf '#define ATTN_IMPLEMENTATION\n#include "hide.h"\n#include "attn.h"\n' > $out/$name-implementation.c
+            $build -I. -Itests -c $out/$name-implementation.c -o $linked 2>>"$log" && sources="$golden -DCROSS_LINKED $linked" ;;
+        esac
         if ! $build -I. -Itests $sources -o $program $link 2>>"$log"; then row - "does not build: $build" FAIL; continue; fi
         $run $program v > $out/$name.text 2>>"$log" || echo "status $?: $run $program" >> "$log"
         cat $out/$name.text >> "$log"
         grep '^golden' $out/$name.text | tr -d '\r' >> "$log.golden"
         n=$((n + 1))
     done
-    [ $n -gt 0 ] || return
+    [ $n -gt 0 ] || { row - "not run: ${builds%% *} makes no program for it${package:+ (install $package)}" -; return; }
     for b in $(awk '{ print $2 }' "$log.golden" | awk '!seen[$0]++'); do
         text=$(awk -v b="$b" -v builds=$n -v own="$own" '
             $2 == b { runs++; if ($3 == $4) same++; of = $4; if (runs > 1 && $5 != hash) differ = 1; hash = $5; got = $3 }
@@ -139,6 +173,7 @@ one() # target: writes build/cross/<target>.rows
     # the one number of examples/23_same_bits.c, by the first build: its status says whether it is the right one
     implemented=
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
+    [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
     if [ $name = simde ]; then :                                        # it asks the processor
     elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
     then row number 'does not build: examples/23_same_bits.c' FAIL
@@ -159,16 +194,21 @@ one() # target: writes build/cross/<target>.rows
     [ -z "$QUICK" ] || case $name in aarch64|s390x|i686|win64|wasm) tests=$few ;; *) tests=- ;; esac
     [ "$tests" != - ] || { row tests "not run: ${QUICK:+QUICK, }the hashes only" -; return; }
     files=
+    threads=-pthread how=
+    case $name in wasm*|msvc|clang-cl) threads= ;; esac
     for f in tests/*.c; do
         case $f in
-        tests/soak.c) continue ;;
         tests/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
+        esac
+        # in the quick form what the handful does not ask for has no kernels
+        case $QUICK$f in
+        1tests/private.c|1tests/test_stack.c)
+            o=$out/$name-$(basename $f .c).o how=-O1
+            $1 $more -O0 -DATTN_NO_SIMD -I. -Itests -DATTN_SERIAL_FLOPS=0 -c $f -o $o 2>>"$log" && f=$o ;;
         esac
         files="$files $f"
     done
-    threads=-pthread
-    case $name in wasm*|msvc|clang-cl) threads= ;; esac
-    if ! $1 $more -I. -Itests -DATTN_SERIAL_FLOPS=0 $files -o $out/$name-test$ext $link -lm $threads 2>>"$log"
+    if ! $1 $more $how -I. -Itests -DATTN_SERIAL_FLOPS=0 $files -o $out/$name-test$ext $link -lm $threads 2>>"$log"
     then row tests 'does not build' FAIL; return; fi
     $run $out/$name-test$ext $tests > $out/$name.text 2>>"$log"
     tr -d '\r' < $out/$name.text >> "$log"

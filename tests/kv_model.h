@@ -270,6 +270,32 @@ KV_MODEL attn_status kv_model_truncate(kv_model *m, int entry, int length)
     return ATTN_OK;
 }
 
+/* Keys rows[0] < rows[1] < .. move to from, from + 1, ..; what is behind them is cut off. */
+KV_MODEL attn_status kv_model_keep(kv_model *m, int entry, int from, const int *rows, int n)
+{
+    int moved = 0, need = 0, first, last;
+    if (entry < 0 || entry >= m->shape.batch) return ATTN_E_MAP;
+    if (!kv_model_ends(m, entry, from)) return ATTN_E_LENGTHS;
+    if (n < 0) return ATTN_E_SIZE;
+    if (n > m->length[entry] - from || (n > 0 && from < m->gap[entry][1])) return ATTN_E_LENGTHS;
+    for (int i = 0; i < n; i++)
+        if (rows[i] < from || rows[i] >= m->length[entry] || (i > 0 && rows[i] <= rows[i - 1]))
+            return ATTN_E_LENGTHS;
+    while (moved < n && rows[moved] == from + moved) moved++;
+    first = (from + moved - (m->gap[entry][1] - m->gap[entry][0])) / KV_MODEL_CHUNK;
+    last = (from + n - 1 - (m->gap[entry][1] - m->gap[entry][0])) / KV_MODEL_CHUNK;
+    for (int i = first; moved < n && i <= last; i++) need += kv_model_holders(m, m->page[entry][i]) > 1;
+    if (need > kv_model_free_pages(m)) return ATTN_E_FULL;
+    for (int i = first; moved < n && i <= last; i++)      /* pages written to are its own */
+        if (kv_model_holders(m, m->page[entry][i]) > 1) m->page[entry][i] = m->pages_so_far++;
+    for (int i = moved; i < n; i++) {
+        memcpy(kv_model_k(m, entry, from + i), kv_model_k(m, entry, rows[i]), m->k_row * sizeof(float));
+        memcpy(kv_model_v(m, entry, from + i), kv_model_v(m, entry, rows[i]), m->v_row * sizeof(float));
+    }
+    kv_model_cut(m, entry, from + n);
+    return ATTN_OK;
+}
+
 /* Of keys pinned .. before - 1 the whole pages: *from .. *to - 1; 0 when there are none. */
 KV_MODEL int kv_model_whole(int pinned, int before, int *from, int *to)
 {

@@ -98,7 +98,7 @@ void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double 
         root = (float)(1.0 / sqrt(sum / head_dim + eps));
         for (int i = 0; i < head_dim; i++) {
             volatile float product = x[i] * root;
-            product *= weight[i];
+            if (weight) product *= weight[i];
             x[i] = product + 0.0f;
         }
     }
@@ -107,7 +107,7 @@ void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double 
 void layer_make(layer *l, rng *r, int what)
 {
     static const int dims[] = {1, 2, 4, 7, 8, 16, 20};
-    int n_in[4], n_out[4];
+    int n_in[5], n_out[5], more = 0;
     attn_mha_args *a = &l->a;
     memset(l, 0, sizeof *l);
     a->kv_heads = rng_int(r, 1, 3);
@@ -128,9 +128,21 @@ void layer_make(layer *l, rng *r, int what)
         CHECK(attn_rope_table(l->table, a->rope_positions, a->rope_dim, NULL, 100.0) == ATTN_OK);
         a->rope_table = l->table;
     }
+    if (what & WITH_MORE) {
+        a->norm_eps = 1e-6f;
+        a->norm_row = rng_int(r, 0, 1);
+        a->v_norm = rng_int(r, 0, 1);
+        more = rng_int(r, 0, 2);
+        a->gate_rows = more == 1 ? a->heads : a->heads * a->head_dim;
+        if ((what & WITH_ROPE) && rng_int(r, 0, 1)) {
+            a->q_factors = l->factors = normal(r, (size_t)a->rope_positions, 1.0);
+            if (rng_int(r, 0, 1)) a->rope_table = NULL;                   /* a layer without rotation */
+        }
+    }
     if (what & WITH_NORM) {
         for (int i = 0; i < 2; i++)
-            if (rng_int(r, 0, 1)) l->norm[i] = normal(r, (size_t)a->head_dim, 1.0);
+            if (rng_int(r, 0, 1))
+                l->norm[i] = normal(r, (size_t)(a->head_dim * (!a->norm_row ? 1 : i ? a->kv_heads : a->heads)), 1.0);
         a->q_norm = l->norm[0];
         a->k_norm = l->norm[1];
         a->norm_eps = rng_int(r, 0, 1) ? 1e-6f : 0.01f;
@@ -141,8 +153,9 @@ void layer_make(layer *l, rng *r, int what)
     n_in[2] = a->d_value;
     n_in[3] = n_out[0] = a->heads * a->head_dim;
     n_out[1] = n_out[2] = a->kv_heads * a->head_dim;
-    n_out[3] = a->d_model;
-    for (int i = 0; i < 4; i++) {
+    n_out[3] = n_in[4] = a->d_model;
+    n_out[4] = a->gate_rows;
+    for (int i = 0; i < (more ? 5 : 4); i++) {
         l->w[i] = normal(r, (size_t)(n_in[i] * n_out[i]), 1.0 / sqrt(n_in[i]));
         if (rng_int(r, 0, 2)) l->b[i] = normal(r, (size_t)n_out[i], 0.5);
     }
@@ -150,6 +163,8 @@ void layer_make(layer *l, rng *r, int what)
         attn_mha_args given = *a;
         given.w_q = l->w[0]; given.w_k = l->w[1]; given.w_v = l->w[2]; given.w_o = l->w[3];
         given.b_q = l->b[0]; given.b_k = l->b[1]; given.b_v = l->b[2]; given.b_o = l->b[3];
+        given.w_gate = l->w[4]; given.b_gate = l->b[4];
+        if (a->gate_rows == a->heads * a->head_dim) given.gate_rows = 0;   /* the default */
         given.in_place = rng_int(r, 0, 2) == 0;
         if (given.norm_eps == 1e-6f) given.norm_eps = 0.0f;                /* the default */
         CHECKF(attn_mha_init(&l->m, &given) == ATTN_OK, "%s", refusal_text());
@@ -158,6 +173,7 @@ void layer_make(layer *l, rng *r, int what)
     CHECK(linear_make(&l->k, l->w[1], l->b[1], n_in[1], n_out[1]) == ATTN_OK);
     CHECK(linear_make(&l->v, l->w[2], l->b[2], n_in[2], n_out[2]) == ATTN_OK);
     CHECK(linear_make(&l->o, l->w[3], l->b[3], n_in[3], n_out[3]) == ATTN_OK);
+    if (more) CHECK(linear_make(&l->gate, l->w[4], l->b[4], n_in[4], n_out[4]) == ATTN_OK);
 }
 
 void layer_free(layer *l)
@@ -167,8 +183,10 @@ void layer_free(layer *l)
     attn_linear_free(&l->k);
     attn_linear_free(&l->v);
     attn_linear_free(&l->o);
-    for (int i = 0; i < 4; i++) { free(l->w[i]); free(l->b[i]); }
+    attn_linear_free(&l->gate);
+    for (int i = 0; i < 5; i++) { free(l->w[i]); free(l->b[i]); }
     free(l->table);
+    free(l->factors);
     free(l->norm[0]);
     free(l->norm[1]);
 }
@@ -216,7 +234,7 @@ void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, i
 
 void masks_free(masks *s) { free(s->mask); free(s->bias); free(s->keep); }
 
-static void rotate(const layer *l, float *x, int batch, int n, int heads, const int *pos_each)
+static void rotate(const layer *l, float *x, int batch, int n, int heads, const int *pos_each, const int *rope_pos)
 {
     attn_rope_args a = {0};
     a.x = x;
@@ -228,17 +246,72 @@ static void rotate(const layer *l, float *x, int batch, int n, int heads, const 
     a.table = l->table;
     a.positions = l->a.rope_positions;
     a.interleaved = l->a.rope_interleaved;
-    a.pos_each = pos_each;
-    CHECK(attn_rope(&a) == ATTN_OK);
+    if (rope_pos) a.rope_pos = rope_pos;
+    else a.pos_each = pos_each;
+    CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());
+}
+
+static void norm_rows(const layer *l, float *x, int rows, int heads, const float *norm)
+{
+    const int all = l->a.norm_row;
+    norm_by_hand(x, all ? rows : rows * heads, all ? heads * l->a.head_dim : l->a.head_dim, norm, l->a.norm_eps);
 }
 
 /* norm and rotation of the queries, or keys */
-static void heads_by_hand(const layer *l, float *x, int batch, int n, int heads, const float *norm, const int *pos_each)
+static void heads_by_hand(const layer *l, float *x, int batch, int n, int heads, const float *norm, const int *pos_each,
+                          const int *rope_pos)
 {
     const attn_mha_args *s = &l->a;
-    if (norm && !s->norm_after_rope) norm_by_hand(x, batch * n * heads, s->head_dim, norm, s->norm_eps);
-    if (s->rope_table) rotate(l, x, batch, n, heads, pos_each);
-    if (norm && s->norm_after_rope) norm_by_hand(x, batch * n * heads, s->head_dim, norm, s->norm_eps);
+    if (norm && !s->norm_after_rope) norm_rows(l, x, batch * n, heads, norm);
+    if (s->rope_table) rotate(l, x, batch, n, heads, pos_each, rope_pos);
+    if (norm && s->norm_after_rope) norm_rows(l, x, batch * n, heads, norm);
+}
+
+/* the factors by position */
+static void scale_by_hand(const layer *l, float *q, int batch, int n, const int *pos_each, const int *rope_pos)
+{
+    const int width = l->a.heads * l->a.head_dim;
+    for (int row = 0; l->factors && row < batch * n; row++) {
+        const int pos = rope_pos ? rope_pos[row] : pos_each[row / n] + row % n;
+        for (int i = 0; pos >= 0 && i < width; i++) {
+            volatile float product = q[row * width + i] * l->factors[pos];
+            q[row * width + i] = product + 0.0f;
+        }
+    }
+}
+
+/* 1/(1 + exp(-g)) in the bits of the library: the gate of a call, on a layer whose output is 1. */
+static float sigmoid_by_hand(float g)
+{
+    static const float zero[1] = {0.0f}, one[1] = {1.0f};
+    attn_mha_args a = {0};
+    attn_mha_opts o;
+    attn_mha m;
+    float y = 0.0f;
+    a.d_model = a.heads = a.in_place = 1;
+    a.w_q = a.w_k = a.w_v = a.w_o = zero;
+    a.b_o = one;
+    memset(&o, 0, sizeof o);
+    o.gate = &g;
+    o.gate_n = o.gate_sigmoid = 1;
+    CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_self(&m, &y, zero, 1, 1, &o) == ATTN_OK);
+    return y;
+}
+
+/* heads [rows][gates][width] times the sigmoid of each gate */
+static void gate_by_hand(const layer *l, float *heads, const float *x, int rows)
+{
+    const int n = l->a.gate_rows, width = l->a.heads * l->a.head_dim / n;
+    float *g = floats((size_t)(rows * n));
+    CHECK(attn_linear_run(&l->gate, g, x, rows, NULL) == ATTN_OK);
+    for (int i = 0; i < rows * n; i++) {
+        const float by = sigmoid_by_hand(g[i]);
+        for (int c = 0; c < width; c++) {
+            volatile float product = heads[i * width + c] * by;
+            heads[i * width + c] = product != product ? bits_float(0x7FC00000u) : product;
+        }
+    }
+    free(g);
 }
 
 void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, const float *memory,
@@ -255,8 +328,10 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     CHECK(attn_linear_run(&l->q, q, x, batch * n_q, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
-    heads_by_hand(l, q, batch, n_q, s->heads, s->q_norm, pos);
-    heads_by_hand(l, k, batch, n_k, s->kv_heads, s->k_norm, pos);
+    heads_by_hand(l, q, batch, n_q, s->heads, s->q_norm, pos, o->rope_pos);
+    heads_by_hand(l, k, batch, n_k, s->kv_heads, s->k_norm, pos, o->rope_pos);
+    scale_by_hand(l, q, batch, n_q, pos, o->rope_pos);
+    if (s->v_norm) norm_by_hand(v, batch * n_k * s->kv_heads, s->head_dim, NULL, s->norm_eps);
     a.out = heads;
     a.q = q;
     a.k = k;
@@ -270,6 +345,7 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     a.work = NULL;
     a.exec = NULL;
     CHECK(attn_sdpa(&a) == ATTN_OK);
+    if (l->w[4]) gate_by_hand(l, heads, x, batch * n_q);
     CHECK(attn_linear_run(&l->o, out, heads, (int)rows, NULL) == ATTN_OK);
     for (int b = 0; a.q_lengths && b < batch; b++)
         for (int i = a.q_lengths[b]; i < n_q; i++)

@@ -27,15 +27,17 @@ attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in
 typedef struct layer {
     attn_mha_args a;                      /* every size resolved; norms where they lie */
     attn_mha m;
-    attn_linear q, k, v, o;               /* the same projections, each for itself */
-    float *w[4], *b[4], *table, *norm[2];
+    attn_linear q, k, v, o, gate;         /* the same projections, each for itself */
+    float *w[5], *b[5], *table, *norm[2], *factors;
 } layer;
 
-enum { WITH_ROPE = 1, CROSSING = 2, WITH_NORM = 4 };          /* half of the layers with a norm have one, or both */
+/* Half of the layers with a norm have one, or both; of those with more: a gate from x, norms of values or of whole
+   rows, and with a rotation factors by position. */
+enum { WITH_ROPE = 1, CROSSING = 2, WITH_NORM = 4, WITH_MORE = 8 };
 void layer_make(layer *l, rng *r, int what);
 void layer_free(layer *l);
 
-/* x [rows][heads][head_dim] of the oracle: one rounding for the root, two for the products */
+/* x [rows][head_dim] of the oracle: one rounding for the root, two for the products; weight NULL: one */
 void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double eps);
 
 /* Masks of all kinds, drawn together. */

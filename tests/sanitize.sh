@@ -14,7 +14,7 @@ out=build/sanitize
 mkdir -p $out
 passed=0 failed=0
 tests=$(ls tests/*.c | grep -v attn_impl)
-[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(math|pool|paths)')       # these compile attn.h once more each
+[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(pool|stack)')       # these compile attn.h once more each
 # and these, in their own implementations, are told to leave the kernels out: they take a sanitizer a minute each
 kernels=${QUICK:+-DATTN_NO_SIMD}
 for group in undefined integer implicit-conversion local-bounds; do    # of three passes over the kernels one is looked at

@@ -1417,11 +1417,11 @@ static void t5_arguments(void)
     UNTOUCHED(ATTN_OK, attn_bias_t5(NULL, NULL, 8, 16, 1, 2, 3, 0, 0));
 }
 
-/* args_memory.c: these need an implementation of their own */
+/* private/args_memory.h: these need hooks */
 void args_allocation_fails(void);
 void args_caller_workspace(void);
 void args_garbage_memory(void);
-void args_stack(void);                    /* layers_memory.c: so do these */
+void args_stack(void);                    /* private/layers_memory.h: so do these */
 void args_serial(void);
 
 extern SUITE(args);

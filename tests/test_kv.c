@@ -464,7 +464,7 @@ static void wrong_readers(void)
     attn_kv_free(&c);
 }
 
-void kv_allocation(void);                 /* layers_memory.c: these need an implementation of their own */
+void kv_allocation(void);                 /* private/layers_memory.h */
 
 extern const test_case suite_kv[];
 SUITE(kv) = {

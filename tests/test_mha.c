@@ -31,11 +31,15 @@ static void composition(void)
         masks hide;
         attn_mha_opts o;
         attn_exec exec = test_exec(rng_int(&r, 1, 4));
+        int places[3 * 140];
         float *x, *memory, *memory_v, *got, *want, *w_got, *w_want, *lse;
         size_t n_out, n_w, rows_lse, need, masked[2] = {0, 0};
         unsigned char *work;
-        layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING) | (rng_int(&r, 0, 2) ? 0 : WITH_NORM));
+        layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING) | (rng_int(&r, 0, 2) ? 0 : WITH_NORM) |
+                           (rng_int(&r, 0, 1) ? 0 : WITH_MORE));
         memset(&o, 0, sizeof o);
+        for (int k = 0; k < batch * n_q; k++) places[k] = rng_int(&r, -2, 399);
+        if (self && rng_int(&r, 0, 3) == 0) o.rope_pos = places;
         masks_draw(&hide, &r, &o.attn, batch, l.a.heads, n_q, n_k);
         n_out = (size_t)(batch * n_q * l.a.d_model);
         n_w = (size_t)(batch * l.a.heads * n_q * n_k);
@@ -523,11 +527,11 @@ static void workspace_grows(void)
         attn_mha_opts o;
         attn_exec exec = test_exec(rng_int(&r, 1, 4));
         float weights;
-        const attn_mha_call call = (attn_mha_call)rng_int(&r, 0, 4);
-        const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
+        const attn_mha_call call = (attn_mha_call)rng_int(&r, 0, 5);
+        const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_SELF_LOOK;
         const int b = rng_int(&r, 0, 4), q = rng_int(&r, 0, 100), k = rng_int(&r, 0, 300);
         memset(&o, 0, sizeof o);
-        layer_make(&l, &r, self ? 0 : CROSSING);
+        layer_make(&l, &r, (self ? 0 : CROSSING) | WITH_MORE);
         if (exec.width > 1) o.attn.exec = &exec;
         if (rng_int(&r, 0, 1)) o.attn.weights = &weights;
         o.weights_mean = rng_int(&r, 0, 1);
@@ -548,8 +552,8 @@ static void workspace_grows(void)
         REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1, 1, -1, &o), ATTN_E_SIZE, "attn_mha_workspace: n_k is -1");
         if (call != ATTN_MHA_CROSS_FILL)
             REFUSED_SIZE(attn_mha_workspace(&l.m, call, 1, -1, 1, &o), ATTN_E_SIZE, "attn_mha_workspace: n_q is -1");
-        REFUSED_SIZE(attn_mha_workspace(&l.m, (attn_mha_call)5, 1, 1, 1, &o), ATTN_E_OPTION,
-                     "attn_mha_workspace: call is 5");
+        REFUSED_SIZE(attn_mha_workspace(&l.m, (attn_mha_call)6, 1, 1, 1, &o), ATTN_E_OPTION,
+                     "attn_mha_workspace: call is 6");
         layer_free(&l);
     }
     REFUSED_SIZE(attn_mha_workspace(NULL, ATTN_MHA_SELF, 1, 1, 1, NULL), ATTN_E_NULL, "attn_mha_workspace: m ");
@@ -791,6 +795,7 @@ static attn_status stage_call(stage *s, attn_mha_call call)
     case ATTN_MHA_SELF_STEP: return attn_mha_self_step(&s->m, s->out, s->x, SB, SN, &s->own, &s->o);
     case ATTN_MHA_CROSS_FILL:
         return attn_mha_cross_fill(&s->m, &s->source, s->memory, SB, SN, s->source_lengths, &s->o);
+    case ATTN_MHA_SELF_LOOK: return attn_mha_self_look(&s->m, s->out, s->x, SB, SN, &s->source, &s->o);
     default: return attn_mha_cross_step(&s->m, s->out, s->x, SB, SN, &s->source, &s->o);
     }
 }
@@ -829,8 +834,12 @@ static void overlaps(void)
                                            "rope_table",
                                            "k_map",
                                            "q_cum",
-                                           "k_cum"};
-    enum { WRITTEN = 6, READABLE = 29 };
+                                           "k_cum",
+                                           "w_gate",
+                                           "b_gate",
+                                           "q_factors",
+                                           "rope_pos"};
+    enum { WRITTEN = 6, READABLE = 33 };
     static union { double align; unsigned char byte[ROOM]; } room;
     static unsigned char before[ROOM];
     static unsigned char work[1 << 16];
@@ -840,14 +849,15 @@ static void overlaps(void)
     int tried = 0;
     CHECK(attn_rope_table(table, 8, 4, NULL, 0.0) == ATTN_OK);
     for (int variant = 0; variant < 4; variant++)
-        for (int call = 0; call < 5; call++)
+        for (int call = 0; call < 6; call++)
             for (int a = 0; a < WRITTEN; a++)
                 for (int b = 0; b < READABLE; b++)
                     for (int end = 0; end < 2 && !test_failed(); end++) {
                         const int in_place = variant & 1, ragged = variant & 2;
                         const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
-                        const int step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP;
-                        const int fill = call == ATTN_MHA_CROSS_FILL, rope = self && b == 25;
+                        const int look = call == ATTN_MHA_SELF_LOOK, cached = look || call == ATTN_MHA_CROSS_STEP;
+                        const int step = call == ATTN_MHA_SELF_STEP || cached;
+                        const int fill = call == ATTN_MHA_CROSS_FILL, rope = (self || look) && b == 25;
                         stage s;
                         attn_mha_args la = {.d_model = SDM, .heads = SHEADS};
                         attn_kv_args ka = {.batch = SB, .kv_heads = SHEADS, .head_dim = SDM / SHEADS, .capacity = 8};
@@ -861,9 +871,11 @@ static void overlaps(void)
                         if (b == 1 && (self || step)) continue;
                         if (b == 2 && (self || step)) continue;
                         if (b == 3 && !fill) continue;
-                        if (b == 4 && (call != ATTN_MHA_CROSS_STEP || a == 5)) continue;
+                        if (b == 4 && (!cached || a == 5)) continue;
                         if (b == 0 && fill) continue;
-                        if (fill && ((b >= 5 && b <= 14) || b >= 25)) continue;
+                        if (fill && ((b >= 5 && b <= 14) || (b >= 25 && b != 29 && b != 30))) continue;
+                        if (b >= 29 && b <= 30 && !in_place) continue;
+                        if (b == 31 && !self && !look) continue;
                         if ((b == 12 || b == 13) && (step || ragged)) continue;
                         if (b == 11 && ragged) continue;
                         if (b == 25 && !rope) continue;
@@ -908,6 +920,10 @@ static void overlaps(void)
                                  bytes = sizeof table; break;
                         case 26: s.o.attn.k_map = to, s.o.attn.k_batch = SB, bytes = SB * 4; break;
                         case 27: s.o.attn.q_cum = to, bytes = (SB + 1) * 4; break;
+                        case 29: la.w_gate = to, bytes = SDM * SDM * 4; break;
+                        case 30: la.w_gate = w, la.b_gate = to, bytes = SDM * 4; break;
+                        case 31: la.q_factors = to, la.rope_positions = 8, bytes = 8 * 4; break;
+                        case 32: s.o.rope_pos = to, bytes = SB * SN * 4; break;
                         default: s.o.attn.k_cum = to, bytes = (SB + 1) * 4; break;
                         }
                         if (b == 15 && !in_place) {                       /* the packed copy instead */
@@ -922,7 +938,7 @@ static void overlaps(void)
                         if (a == 5) ka.mem_size = attn_kv_size(&ka);
                         sizes[0] = sizeof out, sizes[1] = sizeof weights, sizes[2] = sizeof lse;
                         sizes[3] = sizeof masked, sizes[4] = sizeof work, sizes[5] = ka.mem_size;
-                        if (call == ATTN_MHA_CROSS_STEP || call == ATTN_MHA_CROSS) sizes[1] = SB * SHEADS * SN * SN * 4;
+                        if (cached || call == ATTN_MHA_CROSS) sizes[1] = SB * SHEADS * SN * SN * 4;
                         /* the writer: its first byte on the reader's last, or its last on the first;
                            floats on floats */
                         at = end ? (unsigned char *)to + (bytes - 1) / 8 * 8
@@ -938,8 +954,8 @@ static void overlaps(void)
                         default: ka.mem = at;
                         }
                         CHECK(attn_kv_init(call == ATTN_MHA_SELF_STEP ? &s.own : &s.source, &ka) == ATTN_OK);
-                        if (call == ATTN_MHA_CROSS_STEP)
-                            CHECK(attn_mha_cross_fill(&s.m, &s.source, x, SB, SN, NULL, NULL) == ATTN_OK);
+                        if (cached)
+                            CHECK(attn_kv_append(&s.source, x, x, SN, NULL, 0) == ATTN_OK);
                         if (a == 5) {                                     /* where its panels really begin and end */
                             attn_kv *c = call == ATTN_MHA_SELF_STEP ? &s.own : &s.source;
                             if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;
@@ -1065,6 +1081,27 @@ static void wrong_layers(void)
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
     REFUSES(a.norm_eps = NAN, ATTN_E_OPTION, "norm_eps is nan");
     REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
+    REFUSES(a.norm_row = 2, ATTN_E_OPTION, "norm_row is 2");
+    REFUSES(a.v_norm = -1, ATTN_E_OPTION, "v_norm is -1");
+    REFUSES(a.q_only = 2, ATTN_E_OPTION, "q_only is 2");
+    REFUSES(a.gate_rows = 4, ATTN_E_OPTION, "gate_rows is 4 but must be 2 or 8");
+    REFUSES(a.gate_rows = -2, ATTN_E_OPTION, "gate_rows is -2 but must be 2 or 8");
+    REFUSES(a.b_gate = w, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
+    REFUSES(a.q_factors = w, ATTN_E_SIZE, "rope_positions");
+    REFUSES(a.q_factors = w; a.rope_positions = 4; a.d_key = 6, ATTN_E_CONFLICT, "q_factors needs one source");
+    REFUSES(a.q_only = 1, ATTN_E_CONFLICT, "q_only and w_k are both set");
+    REFUSES(a.q_only = 1; a.w_k = NULL, ATTN_E_CONFLICT, "q_only and w_v are both set");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL, ATTN_E_NULL, "w_q is NULL");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.w_o = NULL, ATTN_E_NULL, "w_o is NULL");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL; a.w_in = w, ATTN_E_CONFLICT, "q_only and w_in");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_in = w, ATTN_E_CONFLICT, "q_only and b_in");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_k = w, ATTN_E_CONFLICT, "q_only and b_k");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_v = w, ATTN_E_CONFLICT, "q_only and b_v");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.k_norm = w, ATTN_E_CONFLICT, "q_only and k_norm");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.v_norm = 1, ATTN_E_CONFLICT, "q_only and v_norm");
+    REFUSES(a.w_gate = behind(w, 1), ATTN_E_ALIGN, "w_gate is not aligned");
+    REFUSES(a.w_gate = w; a.b_gate = behind(w, 1), ATTN_E_ALIGN, "b_gate is not aligned");
+    REFUSES(a.q_factors = behind(w, 1); a.rope_positions = 4, ATTN_E_ALIGN, "q_factors is not aligned");
     REFUSES(a.w_q = behind(w, 1), ATTN_E_ALIGN, "w_q is not aligned: its address is 1 behind");
     REFUSES(a.w_k = behind(w, 2), ATTN_E_ALIGN, "w_k is not aligned: its address is 2 behind");
     REFUSES(a.w_v = behind(w, 3), ATTN_E_ALIGN, "w_v is not aligned: its address is 3 behind");
@@ -1098,7 +1135,7 @@ static void wrong_calls(void)
     float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM],
           gate[2] = {1, 1}, weights[B * 2 * N * N];
     attn_mha_args a = {0};
-    attn_mha m, turning, wide, value_wide, zero;
+    attn_mha m, turning, wide, value_wide, zero, factored, q_only;
     attn_kv c, other, small, empty, grouped, narrow;
     attn_kv_args s = {0};
     attn_mha_opts o;
@@ -1107,7 +1144,7 @@ static void wrong_calls(void)
     size_t masked;
     unsigned char *before;
     const int over[B] = {1, 4}, cum[B + 1] = {0, 1, 3}, bad_cum[B + 1] = {1, 2, 3}, fall[B + 1] = {0, 2, 1},
-              map[B] = {0, 1}, ones[B] = {1, 1},
+              map[B] = {0, 1}, ones[B] = {1, 1}, places[B * N] = {3, 2, 1, -1, 7, 4},
               under[B] = {0, -1}, three[B] = {1, 3};
     size_t cache_bytes;
     rng_fill(&r, x, B * N * DM);
@@ -1123,6 +1160,14 @@ static void wrong_calls(void)
     a.rope_positions = 4;
     CHECK(attn_mha_init(&turning, &a) == ATTN_OK);
     a.rope_table = NULL;
+    a.q_factors = table;
+    CHECK(attn_mha_init(&factored, &a) == ATTN_OK);
+    a.q_factors = NULL;
+    a.w_k = a.w_v = NULL;
+    a.q_only = 1;
+    CHECK(attn_mha_init(&q_only, &a) == ATTN_OK);
+    a.w_k = a.w_v = w;
+    a.q_only = 0;
     a.d_key = 12;
     a.d_value = 16;
     CHECK(attn_mha_init(&wide, &a) == ATTN_OK);
@@ -1170,6 +1215,9 @@ static void wrong_calls(void)
         CHECKF(!memcmp(before, c.shape.mem, cache_bytes), "%s changed the cache", #call);                              \
         memset(&o, 0, sizeof o);                                                                                       \
     } while (0)
+/* After a change of `o`: what CALL, the call of all rows up to the next one, must say. */
+#define WRONG(change, status, words)          WRONG_OF(change, CALL, status, words)
+#define WRONG_OF(change, call, status, words) REFUSES((change, call), status, words)
     REFUSES(attn_mha_self(NULL, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
     REFUSES(attn_mha_self(&zero, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
     REFUSES(attn_mha_self(&m, NULL, x, B, N, NULL), ATTN_E_NULL, "out is NULL");
@@ -1183,68 +1231,65 @@ static void wrong_calls(void)
     REFUSES(attn_mha_self(&m, NULL, NULL, 0, N, NULL), ATTN_OK, "");
     REFUSES(attn_mha_self(&m, NULL, NULL, B, 0, NULL), ATTN_OK, "");
     REFUSES((o.attn.q_cum = cum, attn_mha_self(&m, NULL, NULL, 0, N, &o)), ATTN_OK, "");
-    REFUSES((o.attn.k = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k");
-    REFUSES((o.attn.v = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v");
-    REFUSES((o.attn.batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "batch");
-    REFUSES((o.attn.n_q = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "n_q");
-    REFUSES((o.attn.kv_heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "kv_heads");
-    REFUSES((o.attn.head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "head_dim");
-    REFUSES((o.attn.v_head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v_head_dim");
-    REFUSES((o.attn.carry_in = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.carry_in is set");
-    REFUSES((o.attn.carry_out = out, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.carry_out is set");
-    REFUSES((o.attn.parts = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.parts is set");
+#define CALL attn_mha_self(&m, out, x, B, N, &o)
+    WRONG(o.attn.k = x, ATTN_E_CONFLICT, "k");
+    WRONG(o.attn.v = x, ATTN_E_CONFLICT, "v");
+    WRONG(o.attn.batch = B, ATTN_E_CONFLICT, "batch");
+    WRONG(o.attn.n_q = N, ATTN_E_CONFLICT, "n_q");
+    WRONG(o.attn.kv_heads = 2, ATTN_E_CONFLICT, "kv_heads");
+    WRONG(o.attn.head_dim = 4, ATTN_E_CONFLICT, "head_dim");
+    WRONG(o.attn.v_head_dim = 4, ATTN_E_CONFLICT, "v_head_dim");
+    WRONG(o.attn.carry_in = x, ATTN_E_CONFLICT, "attn.carry_in is set");
+    WRONG(o.attn.carry_out = out, ATTN_E_CONFLICT, "attn.carry_out is set");
+    WRONG(o.attn.parts = 1, ATTN_E_CONFLICT, "attn.parts is set");
     for (int i = 0; i < 3; i++) {
-        REFUSES((o.attn.q_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "q_stride");
-        REFUSES((o.attn.v_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v_stride");
-        REFUSES((o.attn.out_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "out_stride");
+        WRONG(o.attn.q_stride[i] = 8, ATTN_E_CONFLICT, "q_stride");
+        WRONG(o.attn.v_stride[i] = 8, ATTN_E_CONFLICT, "v_stride");
+        WRONG(o.attn.out_stride[i] = 8, ATTN_E_CONFLICT, "out_stride");
     }
-    REFUSES((o.attn.k_batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_batch");
+    WRONG(o.attn.k_batch = B, ATTN_E_CONFLICT, "k_batch");
     REFUSES(attn_mha_self(&value_wide, out, x, B, N, NULL), ATTN_E_SIZE, "d_value is 16");
-    REFUSES((o.attn.q = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "q");
-    REFUSES((o.attn.out = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "out");
-    REFUSES((o.attn.n_k = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "n_k");
-    REFUSES((o.attn.heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "heads");
-    REFUSES((o.attn.layout = ATTN_BHSD, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "layout");
-    REFUSES((o.attn.k_stride[1] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_stride");
-    REFUSES((o.attn.kv = &c, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.kv");
-    REFUSES((o.attn.k_map = map, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_map");
-    REFUSES((o.attn.k_cum = cum, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_cum");
-    REFUSES((o.memory_v = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "memory_v");
-    REFUSES((o.attn.q_cum = bad_cum, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "q_cum");
-    REFUSES((o.attn.q_cum = fall, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "q_cum");
+    WRONG(o.attn.q = x, ATTN_E_CONFLICT, "q");
+    WRONG(o.attn.out = x, ATTN_E_CONFLICT, "out");
+    WRONG(o.attn.n_k = N, ATTN_E_CONFLICT, "n_k");
+    WRONG(o.attn.heads = 2, ATTN_E_CONFLICT, "heads");
+    WRONG(o.attn.layout = ATTN_BHSD, ATTN_E_CONFLICT, "layout");
+    WRONG(o.attn.k_stride[1] = 8, ATTN_E_CONFLICT, "k_stride");
+    WRONG(o.attn.kv = &c, ATTN_E_CONFLICT, "attn.kv");
+    WRONG(o.attn.k_map = map, ATTN_E_CONFLICT, "k_map");
+    WRONG(o.attn.k_cum = cum, ATTN_E_CONFLICT, "k_cum");
+    WRONG(o.memory_v = x, ATTN_E_CONFLICT, "memory_v");
+    WRONG(o.attn.q_cum = bad_cum, ATTN_E_LENGTHS, "q_cum");
+    WRONG(o.attn.q_cum = fall, ATTN_E_LENGTHS, "q_cum");
     REFUSES((o.attn.q_cum = cum, attn_mha_self(&m, out, x, B, 1, &o)), ATTN_E_SIZE, "n is 1");
-    REFUSES((o.attn.q_lengths = over, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "q_lengths");
-    REFUSES((o.attn.k_lengths = over, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "k_lengths");
-    REFUSES((o.attn.causal = 7, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "causal");
-    REFUSES((o.attn.softcap = -1.0f, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "softcap");
-    REFUSES((o.attn.backend = 99, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "backend");
-    REFUSES((o.attn.exec = &none, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_NULL, "exec->run");
-    REFUSES((o.gate = gate, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
-    REFUSES((o.gate = gate, o.gate_n = 3, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
-    REFUSES((o.gate = out, o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "out overlaps gate");
-    REFUSES((o.gate_sigmoid = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_sigmoid is 2");
-    REFUSES((o.weights_mean = -1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "weights_mean is -1");
+    WRONG(o.attn.q_lengths = over, ATTN_E_LENGTHS, "q_lengths");
+    WRONG(o.attn.k_lengths = over, ATTN_E_LENGTHS, "k_lengths");
+    WRONG(o.attn.causal = 7, ATTN_E_OPTION, "causal");
+    WRONG(o.attn.softcap = -1.0f, ATTN_E_OPTION, "softcap");
+    WRONG(o.attn.backend = 99, ATTN_E_OPTION, "backend");
+    WRONG(o.attn.exec = &none, ATTN_E_NULL, "exec->run");
+    WRONG(o.gate = gate, ATTN_E_OPTION, "gate_n is");
+    WRONG((o.gate = gate, o.gate_n = 3), ATTN_E_OPTION, "gate_n is");
+    WRONG((o.gate = out, o.gate_n = 1), ATTN_E_OVERLAP, "out overlaps gate");
+    WRONG(o.gate_sigmoid = 2, ATTN_E_OPTION, "gate_sigmoid is 2");
+    WRONG(o.weights_mean = -1, ATTN_E_OPTION, "weights_mean is -1");
     REFUSES(attn_mha_self(&m, behind(out, 1), x, B, N, NULL), ATTN_E_ALIGN, "out is not aligned");
     REFUSES(attn_mha_self(&m, out, behind(x, 2), B, N, NULL), ATTN_E_ALIGN, "x is not aligned");
-    REFUSES((o.gate = behind(gate, 3), o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
-            "gate is not aligned");
-    REFUSES((o.attn.weights = behind(weights, 1), attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
-            "weights is not aligned");
-    REFUSES((o.attn.q_lengths = behind(ones, 2), attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
-            "q_lengths is not aligned");
-    REFUSES((o.attn.weights = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "weights overlaps x");
-    REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP,
-            "out overlaps weights");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_WORK,
-            "work_size is 16 but attn_mha_workspace asks for ");
-    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_SHAPE, "mask");
-    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1, attn_mha_self(&m, out, x, B, N, &o)),
-            ATTN_E_STRIDE, "mask_stride[2] is 1");
+    WRONG((o.gate = behind(gate, 3), o.gate_n = 1), ATTN_E_ALIGN, "gate is not aligned");
+    WRONG(o.attn.weights = behind(weights, 1), ATTN_E_ALIGN, "weights is not aligned");
+    WRONG(o.attn.q_lengths = behind(ones, 2), ATTN_E_ALIGN, "q_lengths is not aligned");
+    WRONG(o.attn.weights = x, ATTN_E_OVERLAP, "weights overlaps x");
+    WRONG((o.attn.weights = out, o.weights_mean = 1), ATTN_E_OVERLAP, "out overlaps weights");
+    WRONG((o.attn.work = work, o.attn.work_size = sizeof work), ATTN_E_WORK,
+          "work_size is 16 but attn_mha_workspace asks for ");
+    WRONG((o.attn.mask = x, o.attn.mask_shape[0] = 5), ATTN_E_SHAPE, "mask");
+    WRONG((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1), ATTN_E_STRIDE, "mask_stride[2] is 1");
 
     REFUSES(attn_mha_cross(&m, out, x, B, N, NULL, N, NULL), ATTN_E_NULL, "memory is NULL");
     REFUSES(attn_mha_cross(&m, out, x, B, N, behind(x, 1), N, NULL), ATTN_E_ALIGN, "memory is not aligned");
-    REFUSES((o.memory_v = behind(x, 1), attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_ALIGN,
-            "memory_v is not aligned");
+#undef CALL
+#define CALL attn_mha_cross(&m, out, x, B, N, x, N, &o)
+    WRONG(o.memory_v = behind(x, 1), ATTN_E_ALIGN, "memory_v is not aligned");
     REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL,
             "memory_v is NULL"); /* another width of values needs memory_v */
     REFUSES(attn_mha_cross(&turning, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "rope_table");
@@ -1254,13 +1299,12 @@ static void wrong_calls(void)
     REFUSES((o.memory_v = x + DM, attn_mha_cross(&value_wide, x + 2 * DM, x, 1, 1, x + DM, 1, &o)), ATTN_E_OVERLAP,
             "memory_v");
     CHECK(same_bits(x, copy, B * N * DM));
-    REFUSES((o.attn.k_map = over, o.attn.k_batch = 2, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_MAP,
-            "k_map[1] is 4");
-    REFUSES((o.attn.k_cum = fall, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS, "k_cum");
-    REFUSES((o.attn.k_cum = bad_cum, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS, "k_cum");
+    WRONG((o.attn.k_map = over, o.attn.k_batch = 2), ATTN_E_MAP, "k_map[1] is 4");
+    WRONG(o.attn.k_cum = fall, ATTN_E_LENGTHS, "k_cum");
+    WRONG(o.attn.k_cum = bad_cum, ATTN_E_LENGTHS, "k_cum");
     REFUSES((o.attn.k_cum = cum, attn_mha_cross(&m, out, x, B, N, x, 1, &o)), ATTN_E_SIZE, "n_k is 1");
     REFUSES((o.attn.k_cum = o.attn.q_cum = cum, attn_mha_cross(&m, NULL, NULL, 0, 0, NULL, 0, &o)), ATTN_OK, "");
-    REFUSES((o.attn.k_batch = 1, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_SIZE, "k_batch");
+    WRONG(o.attn.k_batch = 1, ATTN_E_SIZE, "k_batch");
     REFUSES((o.attn.k_batch = 1 << 20, attn_mha_cross(&m, out, x, B, N, x, 1 << 20, &o)), ATTN_E_OVERFLOW, "k_batch");
 
     REFUSES(attn_mha_self_step(&m, out, x, B, N, &c, NULL), ATTN_E_FULL, "cache");
@@ -1272,20 +1316,20 @@ static void wrong_calls(void)
             "rope_positions is 4 but entry 0 grows to 5"); /* position 4 is not in the table */
     REFUSES(attn_mha_self_step(&m, NULL, x, B, 1, &c, NULL), ATTN_E_NULL, "out is NULL");
     REFUSES(attn_mha_self_step(&m, out, out, B, 1, &c, NULL), ATTN_E_OVERLAP, "out overlaps x");
-    REFUSES((o.attn.causal = ATTN_CAUSAL_TOP_LEFT, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT,
-            "causal");
-    REFUSES((o.attn.k_lengths = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_lengths");
-    REFUSES((o.attn.k_starts = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
-    REFUSES((o.attn.kv = &other, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "kv");
+#undef CALL
+#define CALL attn_mha_self_step(&m, out, x, B, 1, &c, &o)
+    WRONG(o.attn.causal = ATTN_CAUSAL_TOP_LEFT, ATTN_E_CONFLICT, "causal");
+    WRONG(o.attn.k_lengths = ones, ATTN_E_CONFLICT, "k_lengths");
+    WRONG(o.attn.k_starts = ones, ATTN_E_CONFLICT, "k_starts");
+    WRONG(o.attn.kv = &other, ATTN_E_CONFLICT, "kv");
     REFUSES((o.attn.q_lengths = over, attn_mha_self_step(&m, out, x, B, N, &c, &o)), ATTN_E_LENGTHS, "");
-    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
-             o.attn.mask_stride[0] = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_STRIDE, "mask");
-    REFUSES((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked,
-             attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
-            ATTN_E_OVERLAP, "lse overlaps masked_rows"); /* only the attention inside can see this */
-    REFUSES((o.attn.softcap = NAN, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_OPTION, "softcap");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
-            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+    WRONG((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
+           o.attn.mask_stride[0] = 3), ATTN_E_STRIDE, "mask");
+    WRONG((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked), ATTN_E_OVERLAP,
+          "lse overlaps masked_rows"); /* only the attention inside can see this */
+    WRONG(o.attn.softcap = NAN, ATTN_E_OPTION, "softcap");
+    WRONG((o.attn.work = work, o.attn.work_size = sizeof work), ATTN_E_WORK,
+          "work_size is 16 but attn_mha_workspace asks for ");
 
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, &empty, NULL), ATTN_E_NULL, "c is not a cache");
@@ -1294,12 +1338,60 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_cross_step(&m, out, x, B, 1, &small, &o)),
             ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask beside no keys at all */
-    REFUSES((o.attn.k_map = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP, "entry 1 reads entry 4");
-    REFUSES((o.attn.k_map = under, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP,
-            "entry 1 reads entry -1");
-    REFUSES((o.attn.k_batch = B + 1, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_SIZE, "k_batch");
-    REFUSES((o.attn.k_lengths = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS, "k_lengths");
-    REFUSES((o.attn.k_starts = ones, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
+#undef CALL
+#define CALL attn_mha_cross_step(&m, out, x, B, 1, &c, &o)
+    WRONG(o.attn.k_map = over, ATTN_E_MAP, "entry 1 reads entry 4");
+    WRONG(o.attn.k_map = under, ATTN_E_MAP, "entry 1 reads entry -1");
+    WRONG(o.attn.k_batch = B + 1, ATTN_E_SIZE, "k_batch");
+    WRONG(o.attn.k_lengths = over, ATTN_E_LENGTHS, "k_lengths");
+    WRONG(o.attn.k_starts = ones, ATTN_E_CONFLICT, "k_starts");
+
+    REFUSES((o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[4] is 7");
+    REFUSES((o.rope_pos = places, attn_mha_self(&factored, out, x, B, N, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[4] is 7");
+    REFUSES((o.rope_pos = places + 1, attn_mha_self_look(&turning, out, x, B, 2, &c, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[3] is 7");
+    REFUSES((o.rope_pos = places + 2, attn_mha_cross_step(&turning, out, x, B, 2, &c, &o)), ATTN_E_SIZE,
+            "rope_positions is 4 but rope_pos[2] is 7");
+    REFUSES((o.rope_pos = behind(places, 1), attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_ALIGN,
+            "rope_pos is not aligned");
+    REFUSES((o.attn.q_lengths = over, o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)),
+            ATTN_E_SIZE, "rope_pos[4] is 7");                             /* looks no further than the rows */
+    REFUSES(attn_mha_cross(&factored, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
+    REFUSES((o.rope_pos = places, attn_mha_cross(&turning, out, x, B, N, x, N, &o)), ATTN_E_CONFLICT, "rope_table");
+    REFUSES(attn_mha_cross_step(&factored, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
+    REFUSES(attn_mha_self(&q_only, out, x, B, N, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_cross(&q_only, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_self_step(&q_only, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_cross_fill(&q_only, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT, "the layer has q_only");
+    REFUSES(attn_mha_self(&factored, out, x, 1, 5, NULL), ATTN_E_SIZE, "rope_positions is 4 but n is 5");
+    REFUSES(attn_mha_self_step(&factored, out, x, B, 2, &c, NULL), ATTN_E_SIZE,
+            "rope_positions is 4 but entry 0 grows to 5");
+
+    REFUSES(attn_mha_self_look(&m, out, x, B, 1, NULL, NULL), ATTN_E_NULL, "c is not a cache");
+    REFUSES(attn_mha_self_look(&m, out, x, B, 1, &empty, NULL), ATTN_E_NULL, "c is not a cache");
+    REFUSES(attn_mha_self_look(&zero, out, x, B, 1, &c, NULL), ATTN_E_NULL, "m is not a layer");
+    REFUSES(attn_mha_self_look(&m, out, x, B, -1, &c, NULL), ATTN_E_SIZE, "n is -1");
+    REFUSES(attn_mha_self_look(&m, out, x, 1, 1, &c, NULL), ATTN_E_SIZE, "batch is 1 but the cache has 2");
+    REFUSES((o.attn.q_lengths = under, attn_mha_self_look(&m, out, x, B, 0, &other, &o)), ATTN_E_SIZE,
+            "head_dim is 4 but 3 in the cache");
+    REFUSES(attn_mha_self_look(&m, out, x, B, 4, &c, NULL), ATTN_E_LENGTHS, "4 rows look at entry 0, which has 3 keys");
+    REFUSES((o.attn.q_cum = cum, attn_mha_self_look(&m, out, x, B, 3, &small, &o)), ATTN_E_LENGTHS,
+            "1 rows look at entry 0, which has 0 keys");
+    REFUSES((o.attn.q_cum = fall, attn_mha_self_look(&m, out, x, B, N, &c, &o)), ATTN_E_LENGTHS, "q_cum");
+    REFUSES((o.attn.q_lengths = under, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS, "q_lengths");
+    REFUSES((o.attn.q_lengths = over, attn_mha_self_look(&turning, out, x, B, 3, &c, &o)), ATTN_E_LENGTHS, "");
+    REFUSES(attn_mha_self_look(&m, NULL, x, B, 1, &c, NULL), ATTN_E_NULL, "out is NULL");
+    REFUSES((o.attn.causal = ATTN_CAUSAL_TOP_LEFT, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT,
+            "causal");
+    REFUSES((o.attn.k_lengths = ones, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_lengths");
+    REFUSES((o.attn.k_starts = ones, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
+    REFUSES((o.attn.k_map = map, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_map");
+    REFUSES((o.memory_v = x, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "memory_v");
+    REFUSES((o.attn.kv = &other, attn_mha_self_look(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "kv");
+    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self_look(&m, out, x, B, 1, &c, &o)),
+            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
 
     REFUSES(attn_mha_cross_fill(&m, NULL, x, B, N, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_cross_fill(&m, &empty, x, B, N, NULL, NULL), ATTN_E_NULL, "c is not a cache");
@@ -1320,12 +1412,19 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, under, NULL), ATTN_E_LENGTHS, "source_lengths[1] is -1");
     REFUSES(attn_mha_cross_fill(&turning, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES(attn_mha_cross_fill(&wide, &c, x, B, 1, NULL, NULL), ATTN_E_NULL, "memory_v is NULL");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)),
-            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+#undef CALL
+#define CALL attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)
+    WRONG((o.attn.work = work, o.attn.work_size = sizeof work), ATTN_E_WORK,
+          "work_size is 16 but attn_mha_workspace asks for ");
+#undef CALL
+#undef WRONG
+#undef WRONG_OF
 #undef REFUSES
     attn_mha_free(&m);
     attn_mha_free(&turning);
     attn_mha_free(&wide);
+    attn_mha_free(&factored);
+    attn_mha_free(&q_only);
     attn_mha_free(&value_wide);
     guard_free(c.shape.mem);
     attn_kv_free(&other);
@@ -1443,7 +1542,7 @@ static void vast_layers(void)
     attn_mha_free(&m);
 }
 
-void mha_allocation(void);                /* layers_memory.c: this needs an implementation of its own */
+void mha_allocation(void);                /* private/layers_memory.h */
 
 extern const test_case suite_mha[];
 SUITE(mha) = {

@@ -22,17 +22,21 @@ static void self_steps(void)
         rng r = rng_make(seed);
         const int n = rng_int(&r, 0, 2) ? rng_int(&r, 1, 30) : rng_int(&r, 100, 180), window = rng_int(&r, 0, 1) * 9;
         float *x[BATCH], *whole[BATCH], *steps[BATCH];
-        int at[BATCH] = {0, 0, 0};
+        const int given = rng_int(&r, 0, 2) == 0;
+        int at[BATCH] = {0, 0, 0}, place[BATCH * 180];
         layer l;
         attn_kv c;
         attn_exec exec = test_exec(rng_int(&r, 1, 3));
-        layer_make(&l, &r, rng_int(&r, 0, 1) ? WITH_ROPE | WITH_NORM : rng_int(&r, 0, 1) * WITH_NORM);
+        layer_make(&l, &r, (rng_int(&r, 0, 1) ? WITH_ROPE | WITH_NORM : rng_int(&r, 0, 1) * WITH_NORM) |
+                           rng_int(&r, 0, 1) * WITH_MORE);
         cache_make(&c, &l, BATCH, n);
+        for (int k = 0; k < BATCH * 180; k++) place[k] = rng_int(&r, -1, 399);
         for (int b = 0; b < BATCH; b++) {
             attn_mha_opts o;
             memset(&o, 0, sizeof o);
             o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
             o.attn.window_left = window;
+            if (given) o.rope_pos = place + b * 180;
             x[b] = normal(&r, (size_t)(n * l.a.d_model), 1.0);
             whole[b] = floats((size_t)(n * l.a.d_model));
             steps[b] = floats((size_t)(n * l.a.d_model));
@@ -41,26 +45,31 @@ static void self_steps(void)
         while (at[0] < n || at[1] < n || at[2] < n) {
             const int rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 40), d = l.a.d_model;
             float *in = guard_floats((size_t)(BATCH * rows * d)), *out = guard_floats((size_t)(BATCH * rows * d));
-            int counts[BATCH], cum[BATCH + 1] = {0};
+            float *look = guard_floats((size_t)(BATCH * rows * d));
+            int counts[BATCH], cum[BATCH + 1] = {0}, here[BATCH * 40];
             attn_mha_opts o;
             size_t need;
             memset(&o, 0, sizeof o);
+            for (int k = 0; k < BATCH * 40; k++) here[k] = 1 << 30;       /* of padding: not looked at */
             for (int b = 0; b < BATCH; b++) { /* rows of padding are NaN, and stay without effect */
                 counts[b] = rng_int(&r, 0, rows);
                 if (counts[b] > n - at[b]) counts[b] = n - at[b];
                 for (int y = 0; y < rows * d; y++) in[b * rows * d + y] = NAN;
                 memcpy(in + b * rows * d, x[b] + at[b] * d, (size_t)(counts[b] * d) * sizeof(float));
+                memcpy(here + b * rows, place + b * 180 + at[b], (size_t)counts[b] * sizeof(int));
             }
             if (rng_int(&r, 0, 2) == 0) {                                  /* one behind the other instead of padded */
                 o.attn.q_cum = cum;
                 for (int b = 0; b < BATCH; b++) {
                     cum[b + 1] = cum[b] + counts[b];
                     memcpy(in + cum[b] * d, x[b] + at[b] * d, (size_t)(counts[b] * d) * sizeof(float));
+                    memcpy(here + cum[b], place + b * 180 + at[b], (size_t)counts[b] * sizeof(int));
                 }
             } else {
                 o.attn.q_lengths = counts;
             }
             o.attn.window_left = window;
+            if (given) o.rope_pos = here;
             if (exec.width > 1) o.attn.exec = &exec;
             if (rng_int(&r, 0, 1)) o.attn.kv = &c; /* the cache may stand in the options, or not */
             need = attn_mha_workspace(&l.m, ATTN_MHA_SELF_STEP, BATCH, rows, n, &o);
@@ -68,6 +77,13 @@ static void self_steps(void)
             o.attn.work_size = need;
             CHECK(attn_mha_self_step(&l.m, out, in, BATCH, o.attn.q_cum && rng_int(&r, 0, 1) ? 0 : rows, &c, &o) ==
                   ATTN_OK);
+            need = attn_mha_workspace(&l.m, ATTN_MHA_SELF_LOOK, BATCH, rows, n, &o);
+            CHECK(need <= o.attn.work_size);
+            CHECKF(attn_mha_self_look(&l.m, look, in, BATCH, o.attn.q_cum && rng_int(&r, 0, 1) ? 0 : rows, &c, &o) ==
+                   ATTN_OK, "%s", refusal_text());
+            if (!o.attn.q_cum || cum[BATCH] > 0)
+                CHECKF(same_bits(look, out, (size_t)((o.attn.q_cum ? cum[BATCH] : BATCH * rows) * d)),
+                       "seed %llu: who looks at the rows of a step does not see what they see", seed);
             for (int b = 0; b < BATCH; b++) {
                 const float *mine = out + (o.attn.q_cum ? cum[b] : b * rows) * d;
                 memcpy(steps[b] + at[b] * d, mine, (size_t)(counts[b] * d) * sizeof(float));
@@ -79,6 +95,7 @@ static void self_steps(void)
             guard_free(o.attn.work);
             guard_free(in);
             guard_free(out);
+            guard_free(look);
         }
         for (int b = 0; b < BATCH; b++) {
             CHECKF(same_bits(whole[b], steps[b], (size_t)(n * l.a.d_model)),

@@ -189,19 +189,145 @@ static void rename_both(int what, pair *p, rng *r)
         const int pinned = rng_int(r, 0, 1) ? 0 : rng_int(r, -1, 200);
         want = kv_model_forget(m, which, pinned, end);
         got = attn_kv_forget(c, which, pinned, end);
-    } else {
+    } else if (what == 4) {
         want = kv_model_truncate(m, which, 0);
         got = attn_kv_reset(c, which);
+    } else {
+        int rows[400], n = 0, from = length;
+        const int rare = rng_int(r, 0, 3), wrong = !rng_int(r, 0, 4);
+        if (from > 0 && rng_int(r, 0, 1)) from -= rng_int(r, 0, from < 200 ? from : 200);
+        for (int i = from; i < m->length[entry] && n < 400; i++)
+            if (!rng_int(r, 0, rare)) rows[n++] = i;
+        if (n > 0 && wrong) rows[rng_int(r, 0, n - 1)] += rng_int(r, -2, 2);
+        if (wrong && !rng_int(r, 0, 3)) n = rng_int(r, -1, n);
+        want = kv_model_keep(m, entry, from, rows, n);
+        got = attn_kv_keep(c, entry, from, rows, n);
+        CHECKF(got == want, "keep %d rows from %d of %d: %s", n, from, m->length[entry], refusal_text());
     }
     CHECKF(got == want, "operation %d says %d, not %d", what, (int)got, (int)want);
     if (want == ATTN_OK) free(before.memory);
     else CHECKF(snapshot_same(&before, c), "a refused operation %d changes the cache", what);
 }
 
+/* Keeping rows is truncating and appending them, byte for byte: whatever panels are finished, pages shared, keys
+   forgotten, and whatever is appended afterwards. */
+static void keeps(void)
+{
+    static const int dims[] = {4, 20, 64, 100, 520};
+    rng r = rng_make(test_seed + 47);
+    for (int i = 0; i < 120 * test_scale && !test_failed(); i++) {
+        attn_kv_args a = {.batch = 2, .kv_heads = rng_int(&r, 1, 2), .head_dim = dims[i % 5], .capacity = 400};
+        attn_kv kept, put, both[2];
+        int rows[300], n = 0, length = 0, from;
+        size_t k_row, v_row, size;
+        float *k, *v;
+        unsigned char *bytes;
+        a.v_head_dim = dims[rng_int(&r, 0, 3)];
+        a.storage = (attn_storage)rng_int(&r, 0, 2);
+        k_row = (size_t)(a.kv_heads * a.head_dim);
+        v_row = (size_t)(a.kv_heads * a.v_head_dim);
+        k = look_floats(300 * k_row);
+        v = look_floats(300 * v_row);
+        CHECK(attn_kv_init(&kept, &a) == ATTN_OK && attn_kv_init(&put, &a) == ATTN_OK);
+        rng_fill(&r, k, 300 * k_row);
+        rng_fill(&r, v, 300 * v_row);
+        while (length < 290 && (length < 20 || rng_int(&r, 0, 3))) {      /* in pieces: rows and lanes */
+            const int more = rng_int(&r, 1, rng_int(&r, 0, 1) ? 4 : 40);
+            const int piece = more < 300 - length ? more : 300 - length, counts[2] = {piece, 0};
+            const float *k_at = k + (size_t)length * k_row, *v_at = v + (size_t)length * v_row;
+            CHECK(attn_kv_append(&kept, k_at, v_at, piece, counts, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&put, k_at, v_at, piece, counts, 0) == ATTN_OK);
+            length += piece;
+            if (length > 40 && !rng_int(&r, 0, 3)) {                      /* panels that are finished, and cut */
+                const int cut = rng_int(&r, 1, 30);
+                CHECK(attn_kv_truncate(&kept, 0, length - cut) == ATTN_OK);
+                CHECK(attn_kv_truncate(&put, 0, length - cut) == ATTN_OK);
+                length -= cut;
+            }
+        }
+        from = rng_int(&r, 0, 1) ? length - rng_int(&r, 0, length < 30 ? length : 30) : rng_int(&r, 0, length);
+        for (int j = from; j < length; j++) if (rng_int(&r, 0, 1)) rows[n++] = j;
+        if (rng_int(&r, 0, 1)) {
+            CHECK(attn_kv_copy(&kept, 1, 0, length) == ATTN_OK && attn_kv_copy(&put, 1, 0, length) == ATTN_OK);
+        }
+        CHECKF(attn_kv_keep(&kept, 0, from, rows, n) == ATTN_OK, "%s", refusal_text());
+        CHECK(attn_kv_truncate(&put, 0, from) == ATTN_OK);
+        for (int j = 0; j < n; j++) {
+            const int counts[2] = {1, 0};
+            const float *k_at = k + (size_t)rows[j] * k_row, *v_at = v + (size_t)rows[j] * v_row;
+            CHECK(attn_kv_append(&put, k_at, v_at, 1, counts, 0) == ATTN_OK);
+        }
+        both[0] = kept, both[1] = put;
+        for (int more = 0; more < 2; more++) {
+            for (int b = 0; b < 2; b++) {                                 /* entry 1 may share: it has not changed */
+                unsigned char *other;
+                size = attn_kv_saved(&both[0], b);
+                CHECK(size == attn_kv_saved(&both[1], b));
+                bytes = malloc(size);
+                other = malloc(size);
+                if (!bytes || !other) abort();
+                CHECK(attn_kv_save(&both[0], b, bytes, size) == ATTN_OK);
+                CHECK(attn_kv_save(&both[1], b, other, size) == ATTN_OK);
+                CHECKF(!memcmp(bytes, other, size), "%d of %d rows from %d, storage %d, head_dim %d, entry %d", n,
+                       length, from, (int)a.storage, a.head_dim, b);
+                free(bytes);
+                free(other);
+            }
+            for (int c = 0; c < 2; c++) {
+                const int counts[2] = {20, 7};
+                CHECK(attn_kv_append(&both[c], k, v, 20, counts, 0) == ATTN_OK);
+            }
+        }
+        attn_kv_free(&kept);
+        attn_kv_free(&put);
+        free(k); free(v);
+    }
+}
+
+static void keep_wrong(void)
+{
+    attn_kv_args a = {.batch = 2, .kv_heads = 1, .head_dim = 4, .capacity = 600, .pages = 5};
+    static float k[400 * 4];
+    const int rows[3] = {301, 303, 305}, fall[3] = {301, 301, 305}, early[2] = {299, 301}, late[2] = {301, 400};
+    const int counts[2] = {400, 0}, one[2] = {0, 112}, last[2] = {0, 1};
+    attn_kv c, none = {0};
+    snapshot before;
+    CHECK(attn_kv_init(&c, &a) == ATTN_OK && attn_kv_append(&c, k, k, 400, counts, 0) == ATTN_OK);
+    CHECK(attn_kv_forget(&c, 0, 0, 130) == ATTN_OK);
+    before = snapshot_take(&c);
+    REFUSED(attn_kv_keep(NULL, 0, 300, rows, 3), ATTN_E_NULL, "attn_kv_keep: c is NULL");
+    REFUSED(attn_kv_keep(&none, 0, 300, rows, 3), ATTN_E_NULL, "attn_kv_keep: c is not a cache");
+    REFUSED(attn_kv_keep(&c, 2, 300, rows, 3), ATTN_E_MAP, "entry is 2 but must be 0..1");
+    REFUSED(attn_kv_keep(&c, -1, 300, rows, 3), ATTN_E_MAP, "entry is -1 but must be 0..1");
+    REFUSED(attn_kv_keep(&c, 0, 401, rows, 0), ATTN_E_LENGTHS, "length is 401 but entry 0 holds 400 keys");
+    REFUSED(attn_kv_keep(&c, 0, -1, rows, 0), ATTN_E_LENGTHS, "length is -1");
+    REFUSED(attn_kv_keep(&c, 0, 100, rows, 0), ATTN_E_LENGTHS, "0..127 of entry 0 are forgotten");
+    REFUSED(attn_kv_keep(&c, 0, 0, rows, 3), ATTN_E_LENGTHS, "from is 0 but entry 0 has forgotten keys up to 127");
+    REFUSED(attn_kv_keep(&c, 0, 300, rows, -1), ATTN_E_SIZE, "n is -1");
+    REFUSED(attn_kv_keep(&c, 0, 398, rows, 3), ATTN_E_LENGTHS, "n is 3 but entry 0 has 2 keys behind from");
+    REFUSED(attn_kv_keep(&c, 0, 300, NULL, 1), ATTN_E_NULL, "rows is NULL");
+    REFUSED(attn_kv_keep(&c, 0, 300, behind(rows, 1), 1), ATTN_E_ALIGN, "rows is not aligned");
+    REFUSED(attn_kv_keep(&c, 0, 300, (const int *)c.memory, 1), ATTN_E_OVERLAP, "the memory of c overlaps rows");
+    REFUSED(attn_kv_keep(&c, 0, 300, fall, 3), ATTN_E_LENGTHS, "rows[1] is 301 but rows rise, from 300 to 399");
+    REFUSED(attn_kv_keep(&c, 0, 300, early, 2), ATTN_E_LENGTHS, "rows[0] is 299 but");
+    REFUSED(attn_kv_keep(&c, 0, 300, late, 2), ATTN_E_LENGTHS, "rows[1] is 400 but");
+    CHECK(snapshot_same(&before, &c));
+    /* shared pages, and none left to copy one to */
+    CHECK(attn_kv_copy(&c, 1, 0, 400) == ATTN_OK && c.free_pages == 2);
+    CHECK(attn_kv_append(&c, k, k, 112, one, 0) == ATTN_OK && c.free_pages == 1);
+    CHECK(attn_kv_append(&c, k, k, 1, last, 0) == ATTN_OK && c.free_pages == 0);
+    before = snapshot_take(&c);
+    REFUSED(attn_kv_keep(&c, 0, 300, rows, 3), ATTN_E_FULL,
+            "the cache needs 1 more pages but 0 are free: 1 are missing");
+    CHECK(snapshot_same(&before, &c));
+    CHECK(attn_kv_keep(&c, 0, 300, NULL, 0) == ATTN_OK && c.lengths[0] == 300);
+    attn_kv_free(&c);
+}
+
 /* Most histories fill the cache; some share and cut more than they add. */
 static int operate(pair *p, pair *other, rng *r)
 {
-    const int what = rng_int(r, 0, 19), capacity = p->m.shape.capacity;
+    const int what = rng_int(r, 0, 21), capacity = p->m.shape.capacity;
     if (what < 5) append_both(p, rng_int(r, 0, 3) ? 20 : capacity, r);
     else if (what < 7) append_both(p, rng_int(r, 1, 200), r);
     else if (what < 10) step_both(p, r);
@@ -211,6 +337,7 @@ static int operate(pair *p, pair *other, rng *r)
     else if (what < 15) rename_both(1, p, r);
     else if (what == 15) rename_both(2, p, r);
     else if (what < 19) rename_both(3, p, r);
+    else if (what >= 20) rename_both(5, p, r);
     else if (!rng_int(r, 0, 3)) rename_both(4, p, r);
     return what;
 }
@@ -848,6 +975,8 @@ static void around_a_gap(void)
 SUITE(pages) = {
     {"histories", histories,
      "a page that is shared, copied, given back or counted wrongly; a key read that is not there"},
+    {"keeps", keeps, "a path of a tree that is not what appending it would have given"},
+    {"keep wrong", keep_wrong, "rows that cannot be kept, and a cache that has changed all the same"},
     {"full", full, "room that is counted wrongly, or a FULL that has changed something already"},
     {"copies", copies, "a page copied too early, too late, or by the last one who holds it"},
     {"full elsewhere", full_elsewhere, "a step, a layer or a load that goes half way"},

@@ -139,7 +139,7 @@ static void rope_places(void)
                   d = 2 * rng_int(&r, 1, 6);
         const int order = rng_int(&r, 0, 2), gap = rng_int(&r, 0, 3), given = gap || order == 2;
         ptrdiff_t stride[3], total;
-        int pos[3];
+        int pos[3], places[3 * 6];
         float table[POSITIONS * 12], *x, *y;
         attn_rope_args a;
         CHECK(attn_rope_table(table, POSITIONS, d, NULL, 50.0) == ATTN_OK);
@@ -158,8 +158,16 @@ static void rope_places(void)
         a.pos = rng_int(&r, 0, 3);
         a.pos_each = pos;
         CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());
+        if (rng_int(&r, 0, 1)) {                                          /* every row where the caller says */
+            for (int k = 0; k < batch * n; k++) places[k] = rng_int(&r, -2, POSITIONS - 1);
+            memcpy(x, y, (size_t)total * sizeof(float));
+            a.rope_pos = places;
+            a.pos_each = NULL;
+            a.pos = 0;
+            CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());
+        }
         for (int row = 0; row < batch * n * heads; row++) {
-            const int b = row / heads / n, at = a.pos + pos[b] + row / heads % n;
+            const int b = row / heads / n, at = a.rope_pos ? places[row / heads] : a.pos + pos[b] + row / heads % n;
             float *one = y + b * stride[0] + row / heads % n * stride[1] + row % heads * stride[2];
             attn_rope_args alone = rope_args(one, 1, 1, 1, d, table, POSITIONS);
             alone.pos = at;
@@ -176,7 +184,7 @@ static void rope_wrong(void)
 {
     float t[16] = {0}, x[16] = {0};
     const float bad[3] = {NAN, INFINITY, 70000.0f};
-    const int each[2] = {0, 1};
+    const int each[2] = {0, 1}, far[2] = {1, 2};
     attn_rope_args good = rope_args(x, 2, 1, 1, 4, t, 2), a;
     memset(t, 0x77, sizeof t);
     REFUSED(attn_rope_table(t, 2, 3, NULL, 10000.0), ATTN_E_SIZE, "attn_rope_table: rotary_dim is 3");
@@ -224,6 +232,11 @@ static void rope_wrong(void)
     REFUSES(a.table = behind(t, 2), ATTN_E_ALIGN, "table is not aligned: its address is 2 behind");
     REFUSES(a.pos_each = behind(each, 3), ATTN_E_ALIGN, "pos_each is not aligned: its address is 3 behind");
     REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
+    REFUSES(a.rope_pos = far, ATTN_E_SIZE, "positions is 2 but rope_pos[1] is 2");
+    REFUSES((a.rope_pos = each, a.pos = 1), ATTN_E_CONFLICT, "rope_pos and pos are both set");
+    REFUSES((a.rope_pos = each, a.pos_each = each), ATTN_E_CONFLICT, "rope_pos and pos_each are both set");
+    REFUSES(a.rope_pos = behind(each, 1), ATTN_E_ALIGN, "rope_pos is not aligned: its address is 1 behind");
+    REFUSES(a.x = (float *)(void *)(uintptr_t)(a.rope_pos = each), ATTN_E_OVERLAP, "x overlaps rope_pos");
     REFUSES(a.x = (float *)(void *)(uintptr_t)(a.pos_each = each), ATTN_E_OVERLAP, "x overlaps");
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");
     REFUSES((a.head_dim = 1 << (sizeof(size_t) < 8 ? 20 : 30), a.positions = 2147480000), ATTN_E_OVERFLOW,
@@ -325,6 +338,14 @@ static void freqs_formulas(void)
         for (int k = 0; k < 128; k++) factors[k] = (float)rng_int(&r, 1, 6400) / 100.0f;
         a.factors = factors;
         a.rotated = 2 * rng_int(&r, 1, a.rotary_dim / 2);
+        if (a.kind == ATTN_ROPE_YARN && i % 5 == 0) {                     /* pairs beyond any int, to both sides */
+            a.base = 1.0 + ldexp(1.0, -52);
+            a.original = i % 10 ? 2 : 100000;
+        }
+        if (a.kind == ATTN_ROPE_YARN && i % 7 == 0) {                     /* the first pair is the last, too */
+            a.rotary_dim = 64, a.base = 10000.0, a.original = 6, a.low = 1.0, a.high = 32.0, a.untruncated = 0;
+            a.rotated = 2;
+        }
         frequencies_agree(&a);
     }
 }
@@ -513,6 +534,8 @@ static void sections(void)
     REFUSED(attn_rope_sections(to, 1, pos, 3, behind(axis, 1), t, P, D), ATTN_E_ALIGN, "axis is not aligned");
     REFUSED(attn_rope_sections(to, 1, pos, 3, axis, behind(t, 1), P, D), ATTN_E_ALIGN, "table is not aligned");
     REFUSED(attn_rope_sections(to, 2147480000, pos, 3, axis, t, P, 1 << 30), ATTN_E_OVERFLOW, "rows 2147480000");
+    REFUSED(attn_rope_sections(to, 2147480000, pos, 1 << 30, axis, t, P, D), ATTN_E_OVERFLOW, "rows 2147480000");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, 2147480000, 1 << 30), ATTN_E_OVERFLOW, "positions 2147480000");
     end = t + P * D - D;
     REFUSED(attn_rope_sections(end, 1, pos, 3, axis, t, P, D), ATTN_E_OVERLAP, "to overlaps table");
     memset(to, 0, sizeof to);                                         /* as ints: position 0 and axis 0 */

@@ -14,25 +14,6 @@
 #define _DEFAULT_SOURCE
 #define STACK_THREADS
 #endif
-#define ATTN_STATIC
-#if defined(__GNUC__)
-#define ATTNDEF static __attribute__((noinline, unused))        /* as a linked library: nothing moves into the caller */
-#endif
-#define ATTN_STACK 2048
-#define ATTN_IMPLEMENTATION
-#include "hide.h"
-#include "attn.h"
-#undef ATTN_REFUSED
-#include "cases.h"
-
-#ifdef STACK_THREADS
-#include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#ifndef MAP_ANONYMOUS
-#define MAP_ANONYMOUS MAP_ANON
-#endif
-#endif
 
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -46,6 +27,29 @@
 #define STACK_SKIP "the figures are those of -O2: without it every variable has a place of its own"
 #elif !defined(STACK_THREADS)
 #define STACK_SKIP "no threads whose stack can be brought along"
+#endif
+
+#ifdef STACK_SKIP                         /* nothing to be measured, and no implementation for it */
+#include "test.h"
+static void figures(void) { test_skip("stack of public functions: %s", STACK_SKIP); }
+static void small(void) { test_skip("calls in threads of 16 KB: %s", STACK_SKIP); }
+#else
+#define ATTN_STATIC
+#if defined(__GNUC__)
+#define ATTNDEF static __attribute__((noinline, unused))        /* as a linked library: nothing moves into the caller */
+#endif
+#define ATTN_STACK 2048
+#define ATTN_IMPLEMENTATION
+#include "hide.h"
+#include "attn.h"
+#undef ATTN_REFUSED
+#include "cases.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
 #endif
 
 enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 64 * KB };
@@ -91,6 +95,7 @@ static struct {
     X(attn_kv_append, attn_kv_append(&now.kv, now.x, now.y, now.n, NULL, 0))                                           \
     X(attn_self_step, attn_self_step(&now.kv, &now.a))                                                                 \
     X(attn_kv_truncate, attn_kv_truncate(&now.kv, now.k, now.n))                                                       \
+    X(attn_kv_keep, attn_kv_keep(&now.kv, now.k, now.n, now.ints, 3))                                                  \
     X(attn_kv_forget, attn_kv_forget(&now.kv, now.k, 0, now.n))                                                        \
     X(attn_kv_reorder, attn_kv_reorder(&now.kv, now.ints))                                                             \
     X(attn_kv_copy, attn_kv_copy(&now.kv, now.k, 0, now.n))                                                            \
@@ -107,6 +112,7 @@ static struct {
     X(attn_mha_self, attn_mha_self(&now.mha, now.to, now.x, now.batch, now.n, &now.opts))                              \
     X(attn_mha_cross, attn_mha_cross(&now.mha, now.to, now.x, now.batch, now.n, now.y, now.n_k, &now.opts))            \
     X(attn_mha_self_step, attn_mha_self_step(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))           \
+    X(attn_mha_self_look, attn_mha_self_look(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))           \
     X(attn_mha_cross_fill, attn_mha_cross_fill(&now.mha, &now.kv, now.y, now.batch, now.n_k, now.ints, &now.opts))     \
     X(attn_mha_cross_step, attn_mha_cross_step(&now.mha, now.to, now.x, now.batch, now.n, &now.kv, &now.opts))         \
     X(attn_mha_workspace, attn_mha_workspace(&now.mha, now.mha_call, now.batch, now.n, now.n_k, &now.opts))            \
@@ -119,6 +125,7 @@ static struct {
     X(attn_mask_merge, attn_mask_merge(now.to, now.batch, now.x, 1, now.n, now.n_k))                                   \
     X(attn_mask_format, attn_mask_format(now.text, now.size, now.x, now.n, now.n_k, NULL, NULL))                       \
     X(attn_lengths, attn_lengths((int *)now.bytes, now.ints, 0, now.batch, now.n))                                     \
+    X(attn_bias_shift, attn_bias_shift(now.to, now.x, 99, 49, now.heads, now.n, now.n_k, 0))                           \
     X(attn_bias_t5, attn_bias_t5(now.to, now.x, 32, 128, 0, now.heads, now.n, now.n_k, 0))                             \
     X(attn_kv_size, attn_kv_size(&now.kv_args))                                                                        \
     X(attn_kv_saved, attn_kv_saved(&now.kv, now.k))                                                                    \
@@ -137,7 +144,6 @@ static struct { const char *name; void (*run)(void); size_t deepest; } calls[] =
 enum { NEAR = 256 };                      /* so many bytes below the caller's frame belong to who paints */
 static size_t where;                      /* bytes of stack of the threads that call */
 
-#ifndef STACK_SKIP
 typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } trip;
 
 /* Painted and looked at in words, since every call of this file waits for both. */
@@ -189,9 +195,6 @@ static size_t go_there(void (*run)(void), size_t size)
     if (mprotect(t.low - page, page, PROT_READ | PROT_WRITE)) abort();
     return t.depth;
 }
-#else
-static size_t go_there(void (*run)(void), size_t size) { (void)run; return size * 0; }
-#endif
 
 static int call(int which)
 {
@@ -256,7 +259,7 @@ static void cache_calls(rng *r, attn_backend backend)
 {
     static const int dims[] = { 1, 16, 64, 72, 97, 128, 200, 256, 300, 512, 520 };
     static const int rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
-    for (int i = 0; i < 11 * 9; i += now.slow ? 7 : 4) {
+    for (int i = 0; i < 11 * 9; i += now.slow ? 14 : 4) {
         attn_kv_args *k = &now.kv_args;
         const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
         memset(k, 0, sizeof *k);
@@ -311,6 +314,7 @@ static void cache_calls(rng *r, attn_backend backend)
         FINE(attn_kv_load);
         FINE(attn_kv_copy);
         { const int map[2] = { 1, 0 }; now.ints = map; FINE(attn_kv_reorder); }
+        { const int kept[3] = { 6, 8, 11 }; now.n = 5; now.ints = kept; FINE(attn_kv_keep); }
         now.n = 5;
         FINE(attn_kv_truncate);
         now.n = 1;
@@ -355,7 +359,7 @@ static void mha_calls(rng *r, attn_backend backend)
     static const int dims[] = { 4, 16, 20, 64, 72, 128, 160, 256 }, rows[] = { 1, 2, 5, 12, 13, 16, 40, 60 };
     float *const table = malloc(400 * 256 * sizeof(float)), gate[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     if (!table) abort();
-    for (int i = 0; i < 8 * 8; i += now.slow ? 7 : 3) {
+    for (int i = 0; i < 8 * 8; i += now.slow ? 13 : 3) {
         attn_mha_args *m = &now.mha_args;
         attn_kv_args *k = &now.kv_args;
         const int rope = rng_int(r, 0, 1);
@@ -371,6 +375,9 @@ static void mha_calls(rng *r, attn_backend backend)
         m->in_place = rng_int(r, 0, 2) == 0;
         m->storage = (attn_storage)(m->in_place ? 0 : rng_int(r, 0, 2));
         if (rng_int(r, 0, 1)) m->q_norm = m->k_norm = pool[1];
+        m->norm_row = rng_int(r, 0, 1);
+        m->v_norm = rng_int(r, 0, 1);
+        if (rng_int(r, 0, 1)) m->w_gate = pool[0];
         now.to = table;
         now.n = 400;
         now.k = m->head_dim;
@@ -398,7 +405,7 @@ static void mha_calls(rng *r, attn_backend backend)
             now.opts.attn.weights = pool[3] + ROOM / 2;
             now.opts.weights_mean = rng_int(r, 0, 1);
         }
-        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_CROSS_STEP; now.mha_call++)
+        for (now.mha_call = ATTN_MHA_SELF; now.mha_call <= ATTN_MHA_SELF_LOOK; now.mha_call++)
             call(C_attn_mha_workspace);
         FINE(attn_mha_self);
         k->batch = 2;
@@ -410,6 +417,7 @@ static void mha_calls(rng *r, attn_backend backend)
         for (int step = 0; step < 3; step++) FINE(attn_mha_self_step);
         now.n = 1;
         for (int step = 0; step < 17; step++) FINE(attn_mha_self_step);
+        FINE(attn_mha_self_look);
         now.n = rows[i / 8];
         if (!rope) {
             FINE(attn_mha_cross);
@@ -424,7 +432,7 @@ static void mha_calls(rng *r, attn_backend backend)
 
 static void line_calls(rng *r)
 {
-    for (int i = 0; i < 60; i++) {
+    for (int i = now.slow ? 45 : 0; i < 60; i++) {
         const int n = rng_int(r, 0, 2) ? rng_int(r, 1, 20) : rng_int(r, 1, 150);
         now.to = pool[3];
         now.x = pool[0];
@@ -475,6 +483,7 @@ static void other_calls(rng *r)
         call(C_attn_mask_format);
         call(C_attn_lengths);
         FINE(attn_bias_t5);
+        FINE(attn_bias_shift);
         now.storage = (attn_storage)rng_int(r, 0, 2);
         FINE(attn_narrow);
         FINE(attn_widen);
@@ -584,10 +593,6 @@ static int manual_tenths(const char *name)
 
 static void figures(void)
 {
-#ifdef STACK_SKIP
-    (void)manual_tenths;
-    test_skip("stack of public functions: %s", STACK_SKIP);
-#else
     every_call(LARGE);
     for (int i = 0; i < CALL_COUNT; i++) {
         const int tenths = manual_tenths(calls[i].name);
@@ -602,20 +607,15 @@ static void figures(void)
                    (unsigned long)calls[i].deepest, tenths / 10, tenths % 10);
         if (getenv("STACK_PRINT")) printf("%6lu %s\n", (unsigned long)calls[i].deepest, calls[i].name);
     }
-#endif
 }
 
 /* A page that nobody may touch lies below these stacks: what is too deep ends the program. */
 static void small(void)
 {
-#ifdef STACK_SKIP
-    (void)every_call;
-    test_skip("calls in threads of 16 KB: %s", STACK_SKIP);
-#else
     every_call(SMALL);
     CHECK(calls[C_attn_mha_self].deepest > 1000);
-#endif
 }
+#endif
 
 extern SUITE(stack);
 SUITE(stack) = {

@@ -488,7 +488,7 @@ static void one_workspace(void)
     guard_free(out);
 }
 
-void step_allocation(void);               /* layers_memory.c: it needs an implementation of its own */
+void step_allocation(void);               /* private/layers_memory.h */
 
 extern const test_case suite_step[];
 SUITE(step) = {

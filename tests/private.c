@@ -1,0 +1,88 @@
+/* private.c: the suites that need more of attn.h than its API: what is private in it (suites math, storage and q8), its
+ * counters (paths), and memory that is counted, fenced, filled with garbage and made to fail (parts of args, kv, step
+ * and mha). One implementation of its own for all of them (ATTN_STATIC): each one more would cost as much to compile
+ * as half of all the other tests. Those run what ships. */
+#include <stddef.h>
+static void *hook_malloc(void *user, size_t size);
+static void hook_free(void *user, void *ptr);
+static void hook_assert(int ok, const char *what, int line);
+#undef ATTN_SERIAL_FLOPS
+static double serial_flops;               /* calls of less work stay on their thread */
+#define ATTN_SERIAL_FLOPS serial_flops
+#define ATTN_STACK 50000
+#define ATTN_COUNTERS
+#define ATTN_MALLOC(user, size) hook_malloc((user), (size))
+#define ATTN_FREE(user, ptr)    hook_free((user), (ptr))
+#define ATTN_ASSERT(x)          hook_assert(!!(x), #x, __LINE__)
+#define ATTN_STATIC
+#define ATTN_IMPLEMENTATION
+#include "hide.h"
+#include "answer.h"
+#include "control.h"
+
+#include <float.h>
+#include <limits.h>
+
+/* ---- hooks ----------------------------------------------------------------------------------------------------- */
+
+/* From hooks_reset to hooks_done. At all other times memory is what malloc gives. */
+static struct { int watching, calls, live, fail_at; unsigned char fill; void *user; } hooks;
+enum { FENCE = 64 };
+typedef union head { struct { size_t size; unsigned magic; } h; unsigned char room[FENCE]; } head;
+
+static void *hook_malloc(void *user, size_t size)
+{
+    unsigned char *p;
+    head h;
+    if (hooks.watching) {
+        CHECKF(user == hooks.user, "ATTN_MALLOC got another user pointer");
+        if (hooks.calls++ == hooks.fail_at) return NULL;
+        hooks.live++;
+    }
+    p = (unsigned char *)malloc(size + 2 * FENCE);
+    if (!p) abort();
+    memset(&h, 0xC3, sizeof h);
+    h.h.size = size; h.h.magic = 0xA77E47u;
+    memcpy(p, &h, FENCE);
+    if (hooks.watching) memset(p + FENCE, hooks.fill, size);
+    memset(p + FENCE + size, 0xC3, FENCE);
+    return p + FENCE;
+}
+
+static void hook_free(void *user, void *ptr)
+{
+    unsigned char *p = (unsigned char *)ptr;
+    head h;
+    size_t i;
+    CHECKF(!hooks.watching || user == hooks.user, "ATTN_FREE got another user pointer");
+    if (!p) return;
+    p -= FENCE;
+    memcpy(&h, p, FENCE);
+    CHECKF(h.h.magic == 0xA77E47u, "ATTN_FREE got a pointer that ATTN_MALLOC did not give");
+    if (h.h.magic != 0xA77E47u) return;
+    for (i = sizeof h.h; i < FENCE; i++) CHECKF(h.room[i] == 0xC3, "written before allocated memory");
+    for (i = 0; i < FENCE; i++)
+        CHECKF(p[FENCE + h.h.size + i] == 0xC3, "written past allocated memory, byte %d", (int)i);
+    hooks.live -= hooks.watching;
+    memset(p, 0xDD, h.h.size + 2 * FENCE);
+    free(p);
+}
+
+static void hook_assert(int ok, const char *what, int line)
+{
+    if (!ok) { test_fail("attn.h", line, "ATTN_ASSERT(%s)", what); fflush(stdout); abort(); }
+}
+
+static void hooks_reset(int fail_at, unsigned char fill, void *user)
+{
+    hooks.watching = 1; hooks.calls = 0; hooks.fail_at = fail_at; hooks.fill = fill; hooks.user = user;
+}
+
+static void hooks_done(void) { hooks.watching = 0; }
+
+#include "private/args_memory.h"
+#include "private/layers_memory.h"
+#include "private/math.h"
+#include "private/paths.h"
+#include "private/storage.h"
+#include "private/q8.h"

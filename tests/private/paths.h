@@ -1,0 +1,472 @@
+/* paths.h: what the driver does, not what comes out: which way a call takes, how many items it has, how much memory it
+ * asks for. Part of private.c, which has the counters. */
+
+static int counter(const char *name)
+{
+    for (int i = 0; i < ATTN__C_COUNT; i++)
+        if (strcmp(attn_counter_names[i], name) == 0) return i;
+    return -1;
+}
+
+static void counters_clear(void) { memset(attn_counters, 0, sizeof attn_counters); }
+
+/* ---- 1  paths ---------------------------------------------------------------------------------------------- */
+
+/* A small call for each path through the driver: what it must take and what it must not. */
+enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, FAR = 16, PLAIN_C = 32, BIASED = 64,
+       ALIKE = 128 };                     /* a keep mask that hides the same keys from every row, the dirty one too */
+static const struct {
+    const char *must, *must_not;
+    int heads, kv_heads, n_q, n_k, how;
+} paths[] = {
+    {"scalar", "packed rows cache split select", 2, 2, 5, 6, PLAIN_C},
+    {"packed", "rows masked select split scalar cache one_row", 2, 2, 60, 70, 0},
+    {"rows", "packed masked select split scalar cache one_row", 2, 2, 9, 20, 0},
+    {"one_row", "packed masked select split group", 2, 2, 1, 140, 0},
+    {"group", "packed split one_row", 4, 2, 2, 140, 0},
+    {"rows", "packed masked", 2, 2, 1, 1, 0},
+    {"cache", "rows split", 4, 2, 2, 40, CACHED},
+    {"masked", "packed split", 4, 2, 2, 120, BIASED | FAR},
+    {"rows", "packed", 4, 2, 2, 64, WIDE},
+    {"cache", "packed rows split", 4, 2, 30, 200, CACHED},
+    {"cache", "packed rows split group", 2, 2, 1, 200, CACHED},
+    {"split", "scalar packed", 2, 1, 1, 700, WIDE},
+    {"split", "scalar packed rows", 2, 1, 1, 700, WIDE | CACHED},
+    {"masked", "scalar split select", 2, 2, 48, 140, HOLES},
+    {"masked", "scalar split select", 2, 2, 48, 140, BIASED},
+    {"masked", "scalar split select rows", 2, 2, 48, 140, ALIKE | DIRTY},
+    {"select", "scalar split rows", 2, 2, 48, 140, HOLES | DIRTY},
+    {"select", "scalar split packed", 2, 2, 5, 140, HOLES | DIRTY},
+    {"select", "scalar rows packed", 2, 2, 5, 140, HOLES | DIRTY | CACHED},
+    {"skip", "scalar split", 1, 1, 300, 300, FAR},
+};
+
+static void test_paths(void)
+{
+    enum { N = 700, H = 4, D = 20 };
+    static float q[300 * H * D], k[N * H * D], v[N * H * D], bias[300 * N];
+    static unsigned char keep[300 * N];
+    attn_backend list[16];
+    int n_list = test_one_answer_backends(list, 16), seen[64] = {0};
+    if (n_list < 2) {
+        test_skip("only the scalar backend runs here; the paths of the driver need another");
+        return;
+    }
+    rng r = rng_make(test_seed + 9);
+    rng_fill(&r, q, 300 * H * D);
+    rng_fill(&r, k, N * H * D);
+    rng_fill(&r, bias, 300 * N);
+    for (size_t x = 0; x < sizeof paths / sizeof paths[0]; x++) {
+        rng_fill(&r, v, N * H * D);
+        int how = paths[x].how;
+        attn_args a;
+        memset(&a, 0, sizeof a);
+        attn_kv kv;
+        attn_exec exec = test_exec(4);
+        a.q = q, a.k = k, a.v = v, a.batch = 1, a.heads = paths[x].heads, a.kv_heads = paths[x].kv_heads;
+        a.n_q = paths[x].n_q, a.n_k = paths[x].n_k, a.head_dim = D;
+        for (int i = 0; i < a.n_q * a.n_k; i++) keep[i] = (unsigned char)(i % (how & ALIKE ? 7 : 9) != 3);
+        if (how & (HOLES | ALIKE)) a.keep = keep;
+        if (how & BIASED) a.bias = bias, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = a.n_q;
+        if (how & DIRTY) v[3 * D * a.kv_heads] = INFINITY;
+        if (how & WIDE) a.exec = &exec;
+        if (how & FAR) a.causal = ATTN_CAUSAL_TOP_LEFT, a.window_left = 30;
+        a.backend = ATTN_SCALAR;
+        answer plain = answer_of(&a);
+        if (how & CACHED) {
+            attn_kv_args make;
+            memset(&make, 0, sizeof make);
+            make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
+            if (attn_kv_init(&kv, &make) != ATTN_OK || attn_kv_append(&kv, k, v, a.n_k, NULL, 0) != ATTN_OK) {
+                test_fail(__FILE__, __LINE__, "line %d: no cache", (int)x);
+                exit(3);                                    /* instead of a crash in what follows */
+            }
+            a.k = a.v = NULL, a.kv = &kv;
+        }
+        for (int y = 0; y < n_list; y++) {
+            if ((list[y] == ATTN_SCALAR) != ((how & PLAIN_C) != 0)) continue;
+            a.backend = list[y];
+            counters_clear();
+            answer p = answer_of(&a);
+            CHECKF(answer_same(&plain, &p), "line %d on %s: not the bits of the specification",
+                   (int)x, attn_backend_name(list[y]));
+            answer_free(&p);
+            int must = counter(paths[x].must);
+            CHECKF(must >= 0 && attn_counters[must] > 0, "line %d on %s: the path \"%s\" was not taken", (int)x,
+                   attn_backend_name(list[y]), paths[x].must);
+            if (must >= 0) seen[must] = 1;
+            for (int c = 0; c < ATTN__C_COUNT; c++)
+                CHECKF(!attn_counters[c] || !strstr(paths[x].must_not, attn_counter_names[c]),
+                       "line %d on %s: the path \"%s\" was taken, meant was \"%s\"", (int)x, attn_backend_name(list[y]),
+                       attn_counter_names[c], paths[x].must);
+        }
+        answer_free(&plain);
+        if (how & CACHED) attn_kv_free(&kv);
+    }
+    for (int c = 0; c < ATTN__C_ITEM; c++)
+        CHECKF(seen[c], "no call here takes the path \"%s\"", attn_counter_names[c]);
+}
+
+/* ---- 2  items: work is done for the rows that exist -------------------------------------------------------- */
+
+enum { RAGGED = 1000, RAGGED_HEADS = 4, RAGGED_DIM = 8, RAGGED_ROWS = 4096 };
+
+/* Items of a call over entries of these rows, 16 keys each. n_q: how wide it is said to be, 0: the longest. */
+static long items_of(attn_backend backend, const int *rows, int batch, int n_q, int padded, long *packed)
+{
+    static float q[RAGGED_ROWS * RAGGED_HEADS * RAGGED_DIM], out[RAGGED_ROWS * RAGGED_HEADS * RAGGED_DIM];
+    static float k[16 * RAGGED * RAGGED_HEADS * RAGGED_DIM];
+    static int q_cum[RAGGED + 1], k_cum[RAGGED + 1];
+    attn_args a;
+    memset(&a, 0, sizeof a);
+    for (int b = 0; b < batch; b++) q_cum[b + 1] = q_cum[b] + rows[b], k_cum[b + 1] = k_cum[b] + 16;
+    a.q = q, a.k = a.v = k, a.out = out, a.batch = batch, a.n_q = n_q, a.heads = RAGGED_HEADS, a.head_dim = RAGGED_DIM;
+    a.backend = backend;
+        if (padded) a.q_lengths = rows, a.n_k = 16;
+    else a.q_cum = q_cum, a.k_cum = k_cum;
+    counters_clear();
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    *packed = attn_counters[ATTN__C_PACKED];
+    return attn_counters[ATTN__C_ITEM];
+}
+
+static void test_items(void)
+{
+    static int rows[RAGGED];
+    attn_backend list[16];
+    int n = test_all_backends(list, 16);
+    for (int y = 0; y < n; y++) {
+        long packed, alone, items;
+        if (list[y] == ATTN_SCALAR) continue;
+        for (int b = 0; b < RAGGED; b++) rows[b] = 1;
+        alone = items_of(list[y], rows, 512, 0, 0, &packed);
+        CHECKF(alone > 0 && alone <= 512 * RAGGED_HEADS, "512 entries of one row: %ld items", alone);
+        items = items_of(list[y], rows, 512, 16384, 0, &packed);
+        CHECKF(items <= 512 * RAGGED_HEADS, "said to be up to 16384 rows: %ld items, not %ld", items, alone);
+
+        rows[500] = 2048;                                   /* one long entry among many of one row */
+        items = items_of(list[y], rows, RAGGED, 0, 0, &packed);
+        CHECKF(items <= (RAGGED + 2048 / 40) * RAGGED_HEADS, "one of 1000 entries has 2048 rows: %ld items", items);
+        CHECKF(packed <= 2048 / 40 * RAGGED_HEADS, "K and V packed %ld times for one long entry", packed);
+
+        for (int b = 0; b < RAGGED; b++) rows[b] = b % 10 == 0;                 /* most entries have none */
+        items = items_of(list[y], rows, RAGGED, 0, 0, &packed);
+        CHECKF(items <= RAGGED / 10 * RAGGED_HEADS, "100 of 1000 entries have a row: %ld items", items);
+
+        for (int b = 0; b < 30; b++) rows[b] = 1 + b % 2 * 99;                  /* padding: one or 100 rows of 100 */
+        (void)items_of(list[y], rows, 30, 100, 1, &packed);
+        CHECKF(packed <= 15 * 100 / 40 * RAGGED_HEADS, "K and V packed %ld times for padded entries", packed);
+    }
+}
+
+/* ---- 3  workspace: for tasks that there can be --------------------------------------------------------------- */
+
+static void run_nothing(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)pool, (void)n, (void)task, (void)arg;
+}
+
+static size_t bytes_of(int n_q, int n_k, int width)
+{
+    const attn_exec exec = {NULL, width, run_nothing};
+    attn_args a;
+    memset(&a, 0, sizeof a);
+    a.batch = 1, a.heads = 8, a.head_dim = 64, a.n_q = n_q, a.n_k = n_k, a.exec = &exec;
+    return attn_sdpa_workspace(&a);
+}
+
+static void test_slots(void)
+{
+    static const int sizes[] = {1, 2, 5, 16, 30, 41, 100, 300, 1000, 5000};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    const size_t alone = bytes_of(16, 16, 1);
+    serial_flops = 1e6;
+    CHECKF(bytes_of(16, 16, 100000) == alone, "a call that stays on its thread asks for %lu bytes, not %lu",
+           (unsigned long)bytes_of(16, 16, 100000), (unsigned long)alone);
+    CHECK(bytes_of(64, 64, 100000) > bytes_of(64, 64, 1));
+    serial_flops = 0;
+    for (int i = 0; i < SIZES; i++)
+        for (int j = 0; j < SIZES; j++) {
+            int n_q = sizes[i], n_k = sizes[j], blocks = (n_q + 47) / 48, chunks = (n_k + 127) / 128;
+            int tasks = 8 * (blocks > chunks ? blocks : chunks);
+            size_t most = bytes_of(n_q, n_k, 1 << 30), last = 0;
+            CHECKF(most == bytes_of(n_q, n_k, 100000), "%d x %d: more threads than tasks ask for more", n_q, n_k);
+            CHECKF(most <= (size_t)tasks * (bytes_of(n_q, n_k, 1) + (size_t)chunks * 8000), "%d x %d: %lu bytes", n_q,
+                   n_k, (unsigned long)most);
+            for (int width = 1; width < 1000; width += width / 2 + 1) {
+                size_t need = bytes_of(n_q, n_k, width);
+                CHECKF(need >= last, "%d x %d: %d threads ask for less than fewer", n_q, n_k, width);
+                if (i) CHECK(need >= bytes_of(sizes[i - 1], n_k, width));
+                if (j) CHECK(need >= bytes_of(n_q, sizes[j - 1], width));
+                last = need;
+            }
+        }
+}
+
+/* ---- 4  calls with little to do: nothing is so small that a tail, a mask or a length may be forgotten --------- */
+
+/* What a random small call reads and writes; every buffer ends at a guard page. */
+typedef struct little {
+    attn_args a;
+    attn_kv kv;
+    attn_exec exec;
+    float *q, *k, *v, *out[2], *lse[2], *cells;
+    unsigned char *keep;
+    int lengths[9], starts[9], map[9], rows[9], q_cum[10], k_cum[10];
+    float slopes[9 * 9];
+    size_t n_out, n_lse;
+} little;
+
+static float *little_floats(rng *r, size_t n, int odd)
+{
+    float *x = guard_floats(n);
+    rng_fill(r, x, n);
+    if (odd) x[rng_u32(r) % n] = odd == 1 ? NAN : odd == 2 ? INFINITY : -INFINITY;
+    return x;
+}
+
+static int little_width(rng *r)
+{
+    static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 40, 63, 64, 65, 80, 96, 127, 128, 129};
+    return widths[rng_u32(r) % (sizeof widths / sizeof *widths)];
+}
+
+/* Which keys each entry has: all, or some of them, by lengths, positions or a map. */
+static void little_who(rng *r, little *l)
+{
+    const int how = rng_int(r, 0, 5);
+    attn_args *a = &l->a;
+    for (int b = 0; b < a->batch; b++) {
+        l->starts[b] = rng_int(r, 0, a->n_k - 1);
+        l->lengths[b] = rng_int(r, rng_int(r, 0, 9) > 0, a->n_k - l->starts[b]);
+        l->map[b] = rng_int(r, 0, rng_int(r, 0, 1) ? a->batch - 1 : 0);
+    }
+    if (how == 1) a->k_lengths = l->lengths;
+    if (how == 2) a->k_lengths = l->lengths, a->k_starts = l->starts;
+    if (how == 3) a->k_map = l->map;
+    if (how == 4) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT, a->window_left = rng_int(r, 0, 1) * rng_int(r, 1, 70);
+    if (how == 5) a->causal = ATTN_CAUSAL_TOP_LEFT, a->q_pos = rng_int(r, 0, a->n_k);
+}
+
+/* Rows that do not exist: padding, or entries one behind the other. */
+static void little_rows(rng *r, little *l)
+{
+    attn_args *a = &l->a;
+    const int how = rng_int(r, 0, 9);
+    for (int b = 0; b < a->batch; b++) {
+        l->rows[b] = rng_int(r, 0, a->n_q);
+        l->q_cum[b + 1] = l->q_cum[b] + l->rows[b];
+        l->k_cum[b + 1] = l->k_cum[b] + rng_int(r, 0, a->n_k);
+    }
+    if (how == 0) a->q_lengths = l->rows;
+    if (how == 1 && a->layout == ATTN_BSHD && !a->k_lengths && !a->k_map) a->q_cum = l->q_cum, a->k_cum = l->k_cum;
+}
+
+/* What hides keys or is added to scores; some of it for every row its own. Half of all calls have nothing. */
+static void little_cells(rng *r, little *l)
+{
+    attn_args *a = &l->a;
+    const int how = rng_int(r, 0, 13);
+    const int each = rng_int(r, 0, 1);
+    const size_t n = each ? (size_t)(a->batch * a->heads * a->n_q * a->n_k) : (size_t)a->n_k;
+    const int shape[3] = {each ? a->batch : 1, each ? a->heads : 1, each ? a->n_q : 1};
+    const int hidden = rng_int(r, 0, 3) ? rng_int(r, 0, 60) : 100;
+    l->cells = guard_floats(n);
+    l->keep = (unsigned char *)guard_alloc(n);
+    rng_fill(r, l->cells, n);
+    for (size_t i = 0; i < n; i++) {
+        l->keep[i] = (unsigned char)(rng_int(r, 1, 100) > hidden ? rng_int(r, 1, 255) : 0);
+        if (rng_int(r, 1, 100) <= hidden) l->cells[i] = -INFINITY;
+    }
+    for (int h = 0; h < a->heads; h++) l->slopes[h] = (float)h * 0.07f;
+    if (how == 0 || how == 5) a->mask = l->cells, memcpy(a->mask_shape, shape, sizeof shape);
+    if (how == 1 || how == 5) a->keep = l->keep, memcpy(a->keep_shape, shape, sizeof shape);
+    if (how == 2) a->bias = l->cells, memcpy(a->bias_shape, shape, sizeof shape);
+    if (how == 3 || how == 5) a->alibi_slopes = l->slopes;
+    if (how == 4 || how == 5) a->softcap = 0.5f;
+}
+
+/* A cache that took its keys in two appends: some stand in finished panels, others do not. */
+static void little_cache(rng *r, little *l)
+{
+    attn_kv_args make;
+    attn_args *a = &l->a;
+    const int first = rng_int(r, 0, a->n_k), rest = a->n_k - first;
+    const size_t done = (size_t)a->batch * (size_t)first * (size_t)a->kv_heads;
+    int counts[9];
+    memset(&make, 0, sizeof make);
+    make.batch = a->batch, make.kv_heads = a->kv_heads, make.head_dim = a->head_dim, make.v_head_dim = a->v_head_dim;
+    make.capacity = a->n_k + rng_int(r, 0, 200);
+    for (int b = 0; b < a->batch; b++) counts[b] = rng_int(r, 0, rest);
+    CHECK(attn_kv_init(&l->kv, &make) == ATTN_OK);
+    CHECK(attn_kv_append(&l->kv, l->k, l->v, first, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&l->kv, l->k + done * (size_t)a->head_dim, l->v + done * (size_t)a->v_head_dim, rest,
+                         rng_int(r, 0, 1) ? counts : NULL, 0) == ATTN_OK);
+    a->kv = &l->kv;
+    a->k = a->v = NULL;
+    a->n_k = 0;
+    a->k_lengths = a->k_starts = a->q_cum = a->k_cum = NULL;
+    /* A whole chunk can be forgotten: there are 128 keys then, and none. */
+    for (int b = 0; b < a->batch; b++)
+        if (l->kv.lengths[b] >= 128) CHECK(attn_kv_forget(&l->kv, b, 0, 128) == ATTN_OK);
+    if (rng_int(r, 0, 2)) return;
+    for (int b = 0; b < a->batch; b++) l->lengths[b] = rng_int(r, 0, l->kv.lengths[a->k_map ? a->k_map[b] : b]);
+    a->k_lengths = l->lengths;
+}
+
+static void little_make(rng *r, little *l)
+{
+    attn_args *a = &l->a;
+    const int odd = rng_int(r, 0, 4) == 0 ? rng_int(r, 1, 3) : 0;
+    size_t n_q, n_k;
+    memset(l, 0, sizeof *l);
+    a->batch = rng_int(r, 0, 1) ? rng_int(r, 1, 3) : rng_int(r, 4, 9);
+    a->n_q = rng_int(r, 1, rng_int(r, 0, 2) ? 4 : rng_int(r, 0, 2) ? 8 : 50);
+    a->n_k = rng_int(r, 0, 9) == 0 ? 128 : rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
+    if (a->n_q > 8) a->n_k = rng_int(r, 1, 17);
+    a->kv_heads = rng_int(r, 0, 2) ? rng_int(r, 1, 9) : 1;
+    /* single rows that stand side by side, some of which share their keys by a map */
+    if (a->n_q == 1 && rng_int(r, 0, 3) == 0) a->batch = 9, a->kv_heads = 1;
+    a->heads = a->kv_heads * rng_int(r, 1, (a->n_q > 4 ? 8 : 4) / a->n_q + 1 + (a->n_q > 8));
+    a->head_dim = little_width(r);
+    a->v_head_dim = little_width(r);
+    a->scale = rng_int(r, 0, 1) ? 0.3f : 0.0f;
+    n_q = (size_t)(a->batch * a->n_q * a->heads), n_k = (size_t)(a->batch * a->n_k * a->kv_heads);
+    a->q = l->q = little_floats(r, n_q * (size_t)a->head_dim, 0);
+    a->k = l->k = little_floats(r, n_k * (size_t)a->head_dim, odd);
+    a->v = l->v = little_floats(r, n_k * (size_t)a->v_head_dim, odd);
+    l->n_out = n_q * (size_t)a->v_head_dim;
+    for (int i = 0; i < 2; i++) l->out[i] = guard_floats(l->n_out), l->lse[i] = guard_floats(n_q);
+    l->n_lse = n_q;
+    if (rng_int(r, 0, 1)) a->layout = ATTN_BHSD;
+    if (rng_int(r, 0, 3) == 0) l->exec = test_exec(2), a->exec = &l->exec;
+    little_who(r, l);
+    little_rows(r, l);
+    little_cells(r, l);
+    if (rng_int(r, 0, 2) == 0) little_cache(r, l);
+}
+
+static void little_free(little *l)
+{
+    if (l->a.kv) attn_kv_free(&l->kv);
+    guard_free(l->q), guard_free(l->k), guard_free(l->v);
+    for (int i = 0; i < 2; i++) guard_free(l->out[i]), guard_free(l->lse[i]);
+    guard_free(l->cells), guard_free(l->keep);
+}
+
+/* One small call, what it does not write marked; returns how many rows saw nothing. */
+static size_t little_run(little *l, int x, attn_backend backend, int lse)
+{
+    attn_args a = l->a;
+    size_t masked = 12345;
+    memset(l->out[x], 0x77, l->n_out * sizeof(float)), memset(l->lse[x], 0x77, l->n_lse * sizeof(float));
+    a.out = l->out[x], a.lse = lse ? l->lse[x] : NULL, a.masked_rows = &masked, a.backend = backend;
+    CHECKF(attn_sdpa(&a) == ATTN_OK, "%s", refusal_text());
+    return masked;
+}
+
+/* Every backend must give the bits of the scalar one, count the same empty rows, need as much memory as it says, and
+   refuse one byte less. */
+static void test_little(void)
+{
+    attn_backend list[16];
+    const int n = test_one_answer_backends(list, 16);
+    rng r = rng_make(test_seed + 14);
+    if (n < 2) {                                                         /* scalar, and one that has it */
+        test_skip("no backend here has a short way for small calls");
+        return;
+    }
+    for (int i = 0; i < 600 * test_scale && !test_failed(); i++) {
+        little l;
+        little_make(&r, &l);
+        const int lse = rng_int(&r, 0, 2) == 0;
+        const size_t masked = little_run(&l, 1, ATTN_SCALAR, lse);
+        for (int y = 0; y < n; y++) {
+            void *work;
+            if (list[y] == ATTN_SCALAR) continue;
+            CHECK(little_run(&l, 0, list[y], lse) == masked);
+            CHECKF(same_bits(l.out[0], l.out[1], l.n_out) && same_bits(l.lse[0], l.lse[1], l.n_lse),
+                   "seed %llu, call %d, %s: other bits", (unsigned long long)test_seed, i,
+                   attn_backend_name(list[y]));
+            l.a.backend = list[y];
+            l.a.out = l.out[0];
+            l.a.work_size = attn_sdpa_workspace(&l.a);
+            l.a.work = work = guard_alloc(l.a.work_size);
+            CHECK(attn_sdpa(&l.a) == ATTN_OK && same_bits(l.out[0], l.out[1], l.n_out));
+            l.a.work_size--;
+            REFUSED(attn_sdpa(&l.a), ATTN_E_WORK, "attn_sdpa: work_size is");
+            l.a.work = NULL, l.a.work_size = 0;
+            guard_free(work);
+        }
+        little_free(&l);
+    }
+}
+
+/* ---- 5  entries that read the same keys -------------------------------------------------------------------- */
+
+enum { SHARED_BATCH = 6, SHARED_KEYS = 300, SHARED_HEADS = 2, SHARED_DIM = 16 };
+
+/* Entries that begin with the same keys share blocks, also where they stand apart in the batch; and only where that
+   leaves enough blocks for the threads. */
+static const struct { const char *what; int map[SHARED_BATCH], width, batch; long shared, items; } shared_calls[] = {
+    {"beams of one memory", {0, 0, 0, 0, 0, 0}, 1, SHARED_BATCH, 1, 1},
+    {"two memories, in turns", {1, 0, 1, 0, 1, 0}, 1, SHARED_BATCH, 1, 2},
+    {"each its own", {0, 1, 2, 3, 4, 5}, 1, SHARED_BATCH, 0, SHARED_BATCH},
+    {"one entry", {0, 0, 0, 0, 0, 0}, 1, 1, 0, 1},
+    {"one memory, two threads: two halves of two heads", {0, 0, 0, 0, 0, 0}, 2, SHARED_BATCH, 1, 4},
+    {"one memory, eight threads: all by themselves", {0, 0, 0, 0, 0, 0}, 8, SHARED_BATCH, 0, 12},
+};
+
+static void shared_call(attn_args *a, const char *what, long shared, long items)
+{
+    counters_clear();
+    CHECKF(attn_sdpa(a) == ATTN_OK, "%s: %s", what, refusal_text());
+    CHECKF(attn_counters[ATTN__C_SHARED] == shared, "%s: shared %ld times", what, attn_counters[ATTN__C_SHARED]);
+    CHECKF(attn_counters[ATTN__C_ITEM] == items, "%s: %ld items", what, attn_counters[ATTN__C_ITEM]);
+}
+
+static void test_shared(void)
+{
+    enum { B = SHARED_BATCH, N = SHARED_KEYS, H = SHARED_HEADS, D = SHARED_DIM };
+    static float q[B * H * D], rows[B * N * H * D], out[B * H * D];
+    attn_backend list[16];
+    attn_kv_args how;
+    attn_kv kv;
+    if (test_one_answer_backends(list, 16) < 2) {
+        test_skip("only the scalar backend runs here; it has no blocks");
+        return;
+    }
+    memset(&how, 0, sizeof how);
+    how.batch = B, how.capacity = N, how.kv_heads = H, how.head_dim = D;
+    CHECK(attn_kv_init(&kv, &how) == ATTN_OK && attn_kv_append(&kv, rows, rows, N, NULL, 0) == ATTN_OK);
+    for (size_t x = 0; x < sizeof shared_calls / sizeof *shared_calls; x++) {
+        const attn_exec exec = test_exec(shared_calls[x].width);
+        attn_args a = attn_args_for(shared_calls[x].batch, 1, N, H, D);
+        a.q = q, a.k = a.v = rows, a.out = out, a.backend = list[0], a.exec = &exec;
+        a.k_map = shared_calls[x].map, a.k_batch = B;
+        shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
+        a.kv = &kv, a.k = a.v = NULL, a.n_k = a.k_batch = 0;
+        shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
+    }
+    attn_args a = attn_args_for(B, 1, 0, H, 0);             /* copies share pages, no map says so */
+    a.kv = &kv, a.q = q, a.out = out, a.backend = list[0];
+    shared_call(&a, "pages of their own", 0, B);
+    for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, b < 3 ? N : N - 200) == ATTN_OK);
+    shared_call(&a, "pages in common", 1, 1);
+    /* the same first page, but other keys forgotten; nothing but forgotten keys */
+    CHECK(attn_kv_copy(&kv, 1, 0, N) == ATTN_OK && attn_kv_forget(&kv, 1, 128, 256) == ATTN_OK);
+    shared_call(&a, "other keys forgotten", 1, 2);
+    CHECK(attn_kv_copy(&kv, 2, 0, 256) == ATTN_OK && attn_kv_forget(&kv, 2, 0, 256) == ATTN_OK);
+    shared_call(&a, "no keys left", 1, 3);
+    attn_kv_free(&kv);
+}
+
+SUITE(paths) = {
+    {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
+    {"items", test_items,
+     "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
+    {"little", test_little, "a call with little to do with other bits, reads too far, or asks for too little memory"},
+    {"shared", test_shared, "keys that are read again for each entry that reads them"},
+    {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
+    {0},
+};
