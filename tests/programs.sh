@@ -29,7 +29,8 @@ by_others() # sources, object of the implementation, then a command in which % s
             n=$((n + 1))
             $cc $how -w -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS -DATTN__IMPLEMENTED $source $object \
                 -o $out/other$n -lm -pthread || { echo "does not build: $cc $how"; continue; }
-            eval "$RUN $(echo "$*" | sed "s|%|$out/other$n|g")" || echo "failed: $cc $how"
+            said=$(eval "$RUN $(echo "$*" | sed "s|%|$out/other$n|g")")
+            echo "${said:-nothing from: $cc $how}"
         done
     done
 }
