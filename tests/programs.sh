@@ -16,10 +16,10 @@ build_both() # the last program that build makes
         fi
     done
 }
-# What an example computes beside attn.h must not depend on who compiles it: each of the compilers here, told to fuse what it may
-# and told to optimise nothing. Only the example is compiled so; attn.h itself is what golden.sh looks at.
+# What an example computes beside attn.h must not depend on who compiles it: each of the compilers here, told to fuse what
+# it may and told to optimise nothing. Only the example is compiled so; attn.h itself is what golden.sh looks at.
 fusing='-O3 -march=native -ffp-contract=fast -std=gnu17'
-by_others() # sources, object of the implementation, then a command in which % stands for the program: one line for each build
+by_others() # sources, object of the implementation, a command in which % stands for the program: a line for each build
 {
     source=$1 object=$2 n=0
     shift 2
