@@ -54,7 +54,8 @@ target()
     armhf) cross arm-linux-gnueabihf arm; exactly=1 ;;
     armv7-fma) cross arm-linux-gnueabihf arm ' -mfpu=neon-vfpv4'; exactly=1 tests=- ;;
     riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1
-        run="$run -cpu rv64" builds="$builds|$(vector_clang) --target=riscv64-linux-gnu -std=gnu11 -O2" ;;
+        run="$run -cpu rv64"
+        builds="${builds%%|*}|$(vector_clang) --target=riscv64-linux-gnu -std=gnu11 -O2|${builds#*|}" ;;
     riscv64-v128|riscv64-v256|riscv64-asks)
         cross riscv64-linux-gnu riscv64; want='rvv scalar' exactly=1
         builds="$(vector_clang) --target=riscv64-linux-gnu"
