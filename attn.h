@@ -139,7 +139,8 @@
        |error of out[x]| <= u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
    while that is below V / 100, and 2 V in any case. Softcap adds 8 S to the bracket; ALiBi, bias
    and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go either way: as
-   a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots.
+   a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots. N(0,1), 512 keys,
+   head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is 1.5e-7.
    Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
    256 to 4096 inputs.
 

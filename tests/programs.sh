@@ -16,10 +16,10 @@ build_both() # the last program that build makes
         fi
     done
 }
-# What an example computes beside attn.h must not depend on who compiles it: each of the compilers here, told to fuse what it may
-# and told to optimise nothing. Only the example is compiled so; attn.h itself is what golden.sh looks at.
+# What an example computes beside attn.h must not depend on who compiles it: each of the compilers here, told to fuse what
+# it may and told to optimise nothing. Only the example is compiled so; attn.h itself is what golden.sh looks at.
 fusing='-O3 -march=native -ffp-contract=fast -std=gnu17'
-by_others() # sources, object of the implementation, then a command in which % stands for the program: one line for each build
+by_others() # sources, object of the implementation, a command in which % stands for the program: a line for each build
 {
     source=$1 object=$2 n=0
     shift 2
@@ -29,7 +29,8 @@ by_others() # sources, object of the implementation, then a command in which % s
             n=$((n + 1))
             $cc $how -w -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS -DATTN__IMPLEMENTED $source $object \
                 -o $out/other$n -lm -pthread || { echo "does not build: $cc $how"; continue; }
-            eval "$RUN $(echo "$*" | sed "s|%|$out/other$n|g")" || echo "failed: $cc $how"
+            said=$(eval "$RUN $(echo "$*" | sed "s|%|$out/other$n|g")")
+            echo "${said:-nothing from: $cc $how}"
         done
     done
 }

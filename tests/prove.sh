@@ -1,7 +1,7 @@
 #!/bin/sh
-# prove.sh: what Frama-C's EVA shows for all inputs within the bounds that stand in prove/*.c: no undefined behaviour, that is,
-# no alarm. Then ten mistakes, one at a time, in a copy of attn.h: each of them must raise one. Last line: "prove: N passed, M
-# failed". On Debian: frama-c-base; the claim is that of the version which is printed.
+# prove.sh: what Frama-C's EVA shows for all inputs within the bounds that stand in prove/*.c: no undefined behaviour,
+# that is, no alarm. Then ten mistakes, one at a time, in a copy of attn.h: each of them must raise one. Last line:
+# "prove: N passed, M failed". On Debian: frama-c-base; the claim is that of the version which is printed.
 cd "$(dirname "$0")/.." || exit 1
 command -v frama-c > /dev/null || { echo 'SKIPPED prove: no frama-c (apt-get install frama-c-base)'; exit 0; }
 here=$PWD out=build/prove passed=0 failed=0

@@ -1,5 +1,5 @@
-/* logits.c: the teller of examples/14_stories.c, bit for bit: 200 tokens drawn at a temperature of 0.9, and a hash of them
- * and of all their logits. models.sh builds it by other compilers and flags and compares.
+/* logits.c: the teller of examples/14_stories.c, bit for bit: 200 tokens drawn at a temperature of 0.9, and a hash of
+ * them and of all their logits. models.sh builds it by other compilers and flags and compares.
  *
  *   logits stories260K.bin       prints one hash */
 #define main stories_main
