@@ -8606,8 +8606,7 @@ static attn_status attn__convert_run(attn__convert *c, attn__why *why)
 
 ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
 {
-    if ((int)storage < 0 || (int)storage >= (int)ATTN__FORMATS ||
-        n > ATTN__BYTES_MAX / sizeof(float))
+    if ((unsigned)storage >= (unsigned)ATTN__FORMATS || n > ATTN__BYTES_MAX / sizeof(float))
         return (size_t)-1;
     return attn__row_bytes(n, storage);
 }
