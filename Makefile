@@ -177,6 +177,6 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep
-.PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
-.PHONY: lib install uninstall library-test python small cross
+.PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size
+.PHONY: sweep embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean
+.PHONY: FORCE lib install uninstall library-test python small cross
