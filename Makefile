@@ -66,7 +66,6 @@ page-test: ## the page in a headless Chromium, compared with the C library (CHRO
 	@sh tests/page.sh
 
 python: ## examples/python with NumPy: against doubles, what it refuses, where it finds the library (PYTHON=)
-
 readme: ## build and run every block of code in README.md and what it links to; links and headings
 
 conformance: ## the ONNX standard's node tests of Attention (ONNX=onnx/backend/test/data/node of a clone)
@@ -103,7 +102,6 @@ analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and te
 count: ## instructions a call beside the committed table: none may grow by 2 % (ARGS=--update writes the table)
 
 small: ## parts left out: the suites that remain, Cortex-M7, M4 and M3 in qemu, below 32 KB with newlib
-
 size: ## bytes of code per backend and option, and compile times
 
 bench: build/bench/bench ## attn.h against the libraries here: bench.csv, .svg, .md (ARGS='--quick', '--cold --half')
@@ -132,6 +130,7 @@ install: lib ## header, libraries, attn.pc and licence into PREFIX (default /usr
 	printf '%s\n' 'Name: attn' 'Description: attention for inference in plain C' 'Version: $(VERSION)' \
 	    'Libs.private: -pthread' 'Cflags: -I$(PREFIX)/include -DATTN_THREADS=' 'Libs: -L$(LIBDIR) -lattn' \
 	    > '$(INLIB)/pkgconfig/attn.pc'
+	@echo 'A program does not find libattn.so? Run ldconfig, or set LD_LIBRARY_PATH=$(LIBDIR)'
 uninstall: ## take away what make install with the same PREFIX and DESTDIR has put there
 	cd '$(INLIB)' && rm -f libattn.a libattn.so $(SONAME) $(SO) pkgconfig/attn.pc
 	rm -f '$(IN)/include/attn.h' '$(IN)/share/doc/attn/LICENSE' && rmdir '$(IN)/share/doc/attn'

@@ -70,7 +70,7 @@
        ATTN_NO_SIMD           the scalar backend alone                           149        3
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                75        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
-   20 KB, with the printing of masks and newlib 29 KB (make small runs that in qemu).
+   20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
@@ -8607,8 +8607,7 @@ static attn_status attn__convert_run(attn__convert *c, attn__why *why)
 
 ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
 {
-    if ((int)storage < 0 || (int)storage >= (int)ATTN__FORMATS ||
-        n > ATTN__BYTES_MAX / sizeof(float))
+    if ((unsigned)storage >= (unsigned)ATTN__FORMATS || n > ATTN__BYTES_MAX / sizeof(float))
         return (size_t)-1;
     return attn__row_bytes(n, storage);
 }

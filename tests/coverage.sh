@@ -48,12 +48,12 @@ run() # program, name, tests, one a line
 # long, and what they reach others reach, too. One that is missed here shows as a line that is not taken
 long='kv/random histories|mha/(rope far|composition)|args/(no_malloc|workspace|garbage)|math/(tanh|exp)'
 long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|company|hostile|split)"
-all=$($out/test -l | sed 's/^\([a-z]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
+all=$($out/test -l | sed 's/^\([a-z0-9]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
 names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
 # those that say something of the kernels, or of what the driver does with them, and do not take a minute in plain C
 played=$(echo "$all" | grep -vxE "$long" |
-    grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^mha/backends and threads' |
+    grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored|q8)/|^mha/backends and threads' |
     grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far|storage/(products|boundaries)|pages/histories')
 
 play() # builds a program, once, and runs it, without the instructions that convert half, too

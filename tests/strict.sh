@@ -468,7 +468,7 @@ done
 grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] \
     examples/*/*.[ch] 2> /dev/null || :
 for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null || bash -n "$f"; done
-[ "$(wc -l < Makefile)" -lt 180 ] || echo 'Makefile: 180 lines or more'
+[ "$(wc -l < Makefile)" -lt 190 ] || echo 'Makefile: 190 lines or more'
 SH
 
 [ -z "$list" ] || exit 0
