@@ -20,8 +20,9 @@
        if (attn_sdpa(&a) != ATTN_OK) ...           // why? see ATTN_DEBUG below
 
    cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
-   machine is chosen at run time. README.md has whole programs, flags for other machines, and tables
-   for those who come from PyTorch, ONNX, flash-attention, ggml or MLX.
+   machine is chosen at run time. README.md has whole programs, flags for other machines, and lines
+   for CMake, Meson and Python; examples/PORTING.md tables for those who come from PyTorch, ONNX,
+   flash-attention, ggml or MLX.
 
    CONTENTS
         0  this manual                                       7  K/V cache
@@ -56,6 +57,21 @@
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
+   TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
+   belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
+   size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
+       nothing is left out                                                       340 KB    10 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    299        8
+                              then all of x86 has the same bits
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     265        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                291        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       265        8
+       all four                                                                  149        4
+       ATTN_NO_SIMD           the scalar backend alone                           149        3
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                75        2
+   On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
+   20 KB, with the printing of masks and newlib 29 KB (make small runs that in qemu).
+
    -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
 
    ATTENTION, AS COMPUTED HERE
@@ -134,7 +150,7 @@
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
        attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
-       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_rope_freqs       2.2
+       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_kv_read          2.2
                                                                  all others            2.0
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
@@ -288,6 +304,21 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
        max_distance 16, both ways:            bucket     0 5 6 6 6 6 7 7 7                        */
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
                                  int one_way, int heads, int n_q, int n_k, int pos);
+
+/* Scores by distance become a bias: bias [matrices][n_q][n_k] from scores [matrices][n_q][columns],
+   for the relative positions of Transformer-XL and Conformer (their rel_shift), whose scores
+   (q + v) . r depend on row and distance. Column `zero` is distance 0, the columns before it are
+   keys behind the row (the larger the distance the further left), those after it keys ahead:
+       bias[m][i][j] = scores[m][i][zero + j - (i + pos)]
+   Where there is no such column the key is hidden (-INFINITY). Conformer: columns 2n - 1, zero
+   n - 1. Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. The factor of
+   attn_args.scale does not reach a bias: multiply by it before.
+   matrices is batch * heads, with bias_shape {batch, heads, n_q}.
+   Errors: SIZE (columns < 1, zero not in 0 .. columns - 1), NULL, OVERFLOW, OVERLAP, ALIGN.
+       scores of a row, distances 2 1 0 -1 -2, zero 2     row 0 of 3    row 1         row 2
+       a b c d e                                           c d e         b c d         a b c      */
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos);
 
 /* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
    columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
@@ -584,27 +615,45 @@ ATTNDEF attn_status attn_finish(const attn_args *a);
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
 /* ---- STORAGE ------------------------------------------------------------------------------------
-   What is stored for long and read again and again may take 16 bits instead of 32: reading it is
-   what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it is
-   stored, and from then on results are, bit for bit, those of float storage filled with the rounded
-   values. */
+   What is stored for long and read again and again may take 16 or 8 bits instead of 32: reading it
+   is what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it
+   is stored, and from then on results are, bit for bit, those of float storage filled with the
+   rounded values.
+
+   ATTN_Q8 cuts a row into blocks of 32 values, the last of which may be shorter: the weights of an
+   output, or one head of a key or of a value. A block is an IEEE half, its scale, and behind it a
+   signed byte for each value (ggml's Q8_0; 2 bytes for every 32 values, or part of them, and one
+   for each). A value is byte * scale, which no float has to round.
+       scale  the largest |x| of the block / 127, rounded to nearest even. Values below
+              127 * 2^-25 make a scale of 0, and a block of zeros
+       byte   x / scale, rounded to nearest even, but not beyond -127 and 127. (Only a block whose
+              largest |x| is below 0.001 can get there: its scale has few bits.)
+       NaN    a block with a NaN, an infinity or a value from 127 * 65520 on is all NaN: its scale
+              is the NaN 0x7e00, its bytes are 0. Where a scale is given that is not finite, all
+              values of the block are NaN, too */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
                                              2^-14 it keeps fewer bits, to 2^-25 none */
-    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
+    ATTN_BF16,                            /* bfloat16, the upper half of a float: 8 bits, and the
                                              range of a float */
+    ATTN_Q8                               /* 8.5 bits a value: bytes, and a scale for each 32 of
+                                             them. Two or three decimal digits */
 } attn_storage;
 
-/* n floats to that format, and back: what a cache, a linear or a layer does with what it stores, to
-   make such values or to look at them. A value of 16 bits is a uint16_t, in the byte order of the
-   machine; ATTN_F32 copies. Widening is exact. A NaN stays a NaN of the same sign and keeps the
-   upper bits of its payload; it becomes a quiet one, except from bfloat16 to float, where no bit
-   changes. The same bits on every machine.
+/* Bytes of a row of n values in that format. SIZE_MAX: there is no such format, or they do not
+   fit. */
+ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
+
+/* n floats, one row, to that format, and back: what a cache, a linear or a layer does with what it
+   stores, to make such values or to look at them. A value of 16 bits is a uint16_t, and so is a
+   scale, in the byte order of the machine; ATTN_F32 copies. Widening is exact. A NaN of 16 bits
+   stays a NaN of the same sign and keeps the upper bits of its payload; it becomes a quiet one,
+   except from bfloat16 to float, where no bit changes. The same bits on every machine.
    `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
    looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
    checked before the first value is written.
-   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, and of 16 bits), OVERLAP. */
+   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, else of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
 
@@ -636,9 +685,12 @@ typedef struct attn_kv_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
                                              alignment, yours to free */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+    attn_storage k_storage, v_storage;    /* of keys, and of values, where they differ: keys are the
+                                             more sensitive ones. 0: as storage says */
 } attn_kv_args;
 struct attn_kv {
-    attn_kv_args shape;                   /* read only; v_head_dim and pages as they came out */
+    attn_kv_args shape;                   /* read only; v_head_dim, pages, k_storage and
+                                             v_storage as they came out */
     int *lengths;                         /* [batch] keys that an entry has had, forgotten ones
                                              among them: the position of its next; read only */
     int free_pages;                       /* pages that no entry holds; read only */
@@ -707,7 +759,8 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
    being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
    places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
    for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
-   depth in the tree (rope_pos), which is where they stand now. n 0: truncate; rows may be NULL.
+   depth in the tree (rope_pos), which is where they stand now. (Outputs of a branch that is not the
+   first saw their keys at other places: right to rounding.) n 0: truncate; rows may be NULL.
    Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
    FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
    OVERLAP (rows in the memory of c), ALIGN. */
@@ -779,11 +832,14 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    attn_storage storage;                 /* of the weights, as they are packed or as w16 has them;
-                                             b stays float. 0: ATTN_F32 */
+    attn_storage storage;                 /* of the weights, as they are packed or as w16 or w8
+                                             has them; b stays float. 0: ATTN_F32 */
     const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
                                              [n_in] values in the format that storage names, packed
                                              as they are, or read in place */
+    const void *w8;                       /* the same for ATTN_Q8: [n_out] rows of blocks, each of
+                                             attn_stored_bytes(n_in, ATTN_Q8) bytes, from an even
+                                             address on. In place a run takes longer than packed */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
@@ -800,8 +856,8 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does not
-   go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
+   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (two of w, w16 and w8, or one
+   that does not go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
@@ -1351,9 +1407,13 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 typedef struct attn__format {
     size_t cell;                          /* bytes */
     size_t block, scale;                  /* values of a block; cells of its scale, 0: none */
+    int rows;                             /* of a product with a cache that widen it in registers,
+                                             as they read it. For more a chunk is widened once and
+                                             they multiply floats */
 } attn__format;
 static const attn__format attn__formats[] = {
-    { sizeof(float), 1, 0 }, { sizeof(unsigned short), 1, 0 }, { sizeof(unsigned short), 1, 0 }
+    { sizeof(float), 1, 0, INT_MAX }, { sizeof(unsigned short), 1, 0, 16 },
+    { sizeof(unsigned short), 1, 0, 16 }, { 1, 32, 2, 2 }
 };
 enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
 
@@ -1398,7 +1458,7 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
    their own. When its 16th key arrives it is turned into place. V stays rows: a few queries read
    them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
    zeros. */
-enum { ATTN__GROWING_DIM = 512 };         /* wider keys take their lanes at once */
+enum { ATTN__GROWING_DIM = 512, ATTN__GROWING_Q8 = 256 }; /* wider keys take their lanes at once */
 
 /* The page that holds a key which is there. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
@@ -1411,12 +1471,12 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 /* Bytes of a row of K, and of V. */
 ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
 {
-    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.storage);
+    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.k_storage);
 }
 
 ATTN__INLINE size_t attn__kv_v_row(const attn_kv *c)
 {
-    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.storage);
+    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.v_storage);
 }
 
 /* Byte number i of a page. */
@@ -1454,7 +1514,8 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 /* The one matrix product of the library, columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
-   16 apart, or in rows, where panels are. */
+   16 apart, or in rows, where panels are. Where formats have scales, attn__cell_of says where
+   b[t][x] stands, and kernels take few rows alone. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -1473,11 +1534,8 @@ typedef struct attn__gemm {
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
-/* A product of so many rows with a cache widens 16-bit values in registers, as it reads them. For
-   more rows the caller widens a chunk once and multiplies floats. */
-enum { ATTN__STORED_ROWS = 16 };
 /* beside the values of attn_storage: half where the processor has no instruction for it */
-enum { ATTN__F16_SOFT = 3 };
+enum { ATTN__F16_SOFT = ATTN__FORMATS };
 
 /* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
    cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
@@ -1591,6 +1649,8 @@ typedef struct attn__kernels {
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
+    /* n steps of a panel to floats, [n][16] */
+    void (*widen_panel)(float *to, const void *panel, int n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1806,13 +1866,100 @@ static float attn__widen_one(unsigned h, attn_storage storage)
                        (size > 0x7c00u ? 0x400000u : 0));
 }
 
+/* A scale as it is stored, wherever it lies: one that is not finite is NaN. */
+static unsigned short attn__scale_bits(const void *p)
+{
+    unsigned short h;
+    memcpy(&h, p, sizeof h);
+    return (h & 0x7c00u) == 0x7c00u ? (unsigned short)0x7e00u : h;
+}
+
+static float attn__scale_at(const void *p)
+{
+    return attn__widen_one(attn__scale_bits(p), ATTN_F16);
+}
+
+/* Exact: 8 bits times 11. */
+ATTN__INLINE float attn__byte_times(unsigned char byte, float scale)
+{
+    return scale == scale ? (float)((int)(byte ^ 0x80u) - 0x80) * scale : scale;
+}
+
 /* Value i of a row that is stored at p, or of that lane of a panel. */
 ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
     size_t scale;
     const size_t cell = attn__cell_of(i, lane, storage, &scale);
     if (storage == ATTN_F32) return ((const float *)p)[cell];
+    if (storage == ATTN_Q8)
+        return attn__byte_times(((const unsigned char *)p)[cell],
+                                attn__scale_at((const char *)p + scale));
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
+}
+
+/* n values, `step` apart, to a block of bytes: the scale is returned, and is NaN where no half is
+   large enough. Neither quotient can be rounded to the middle between two results unless it stands
+   there, so that rounding it once more is no other than rounding it once. */
+static unsigned short attn__narrow_block(unsigned char *to, const float *from, int step, int n)
+{
+    unsigned size, largest = 0;
+    unsigned short h;
+    float scale;
+    int i;
+    for (i = 0; i < n; i++) {             /* NaN is larger than Inf, and Inf than any number */
+        size = attn__bits(from[i * step]) & 0x7fffffffu;
+        if (size > largest) largest = size;
+    }
+    h = largest < 0x7f800000u ? attn__narrow_one(attn__float(largest) / 127.0f, ATTN_F16)
+                              : (unsigned short)0x7e00u;
+    h = attn__scale_bits(&h);
+    scale = attn__widen_one(h, ATTN_F16);
+    for (i = 0; i < n; i++) {
+        float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
+        x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
+        /* a float of this size has no bits behind the point: the lowest eight are the byte */
+        to[i] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
+    }
+    return h;
+}
+
+static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
+{
+    for (; n > 0; to += 34, from += 32) {
+        const int some = n < 32 ? (int)n : 32;
+        const unsigned short h = attn__narrow_block(to + 2, from, 1, some);
+        memcpy(to, &h, sizeof h);
+        n -= (size_t)some;
+    }
+}
+
+/* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
+static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
+{
+    unsigned char block[32];
+    int lane, i, some;
+    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, from += 32 * ATTN__PANEL) {
+        some = attn__min(n, 32);
+        for (lane = 0; lane < ATTN__PANEL; lane++) {
+            const unsigned short h = attn__narrow_block(block, from + lane, ATTN__PANEL, some);
+            memcpy(to + 2 * lane, &h, sizeof h);
+            for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = block[i];
+        }
+    }
+}
+
+/* Row `from` of bytes becomes a lane of a panel. */
+static void attn__lane_q8(void *panel, int lane, const void *from, int n)
+{
+    unsigned char *to = (unsigned char *)panel;
+    const unsigned char *row = (const unsigned char *)from;
+    int i, some;
+    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, row += 34) {
+        const unsigned short h = attn__scale_bits(row);
+        some = attn__min(n, 32);
+        memcpy(to + 2 * lane, &h, sizeof h);
+        for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = row[2 + i];
+    }
 }
 
 /* n values of a row, to a format and back. */
@@ -1820,13 +1967,22 @@ static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_stor
 {
     unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
+    if (storage == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    else for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
 static void attn__widen_scalar(float *to, const void *from, size_t n, attn_storage storage)
 {
     size_t i;
     for (i = 0; i < n; i++) to[i] = attn__stored(from, -1, i, storage);
+}
+
+static void attn__widen_panel_scalar(float *to, const void *panel, int n, attn_storage storage)
+{
+    int i, lane;
+    for (i = 0; i < n; i++)
+        for (lane = 0; lane < ATTN__PANEL; lane++)
+            *to++ = attn__stored(panel, lane, (size_t)i, storage);
 }
 
 /* ---- one row of attention -------------------------------------------------------------------- */
@@ -1891,10 +2047,15 @@ ATTN__INLINE const void *attn__value(const attn_args *a, const attn__shape *s,
     return e->v + g * s->v[2] + (e->start + key) * s->v[1];
 }
 
-/* How both are stored. */
+/* How they are stored. */
 ATTN__INLINE attn_storage attn__keys_stored(const attn_args *a)
 {
-    return a->kv ? a->kv->shape.storage : ATTN_F32;
+    return a->kv ? a->kv->shape.k_storage : ATTN_F32;
+}
+
+ATTN__INLINE attn_storage attn__values_stored(const attn_args *a)
+{
+    return a->kv ? a->kv->shape.v_storage : ATTN_F32;
 }
 
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
@@ -1966,7 +2127,7 @@ static void attn__scalar_factors(float *M, float *L, float m, float l, float *a,
 static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
                               const float *p, int n, float *M, float *L, float *out)
 {
-    const attn_storage stored = attn__keys_stored(r->a);
+    const attn_storage stored = attn__values_stored(r->a);
     float a, b;
     int j, x;
     attn__scalar_factors(M, L, m, l, &a, &b);
@@ -2153,16 +2314,19 @@ static void attn__gemm_scalar(const attn__gemm *g)
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
             const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
-            const unsigned short *stored = (const unsigned short *)g->b;
+            const unsigned short *half = (const unsigned short *)g->b;
             const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
             if (g->stored == ATTN_F32)
                 for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
+            else if (!attn__formats[g->stored].scale)
+                for (t = 0; t < g->depth; t++)
+                    sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
             else
-                for (t = 0; t < g->depth; t++) {
-                    const float y = attn__widen_one(stored[first + t * step], g->stored);
-                    sum = attn__fma(a[t], y, sum);
+                for (t = 0; t < g->depth; t++) {          /* blocks lie in panels */
+                    const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
+                    sum = attn__fma(a[t], attn__stored(panel, x % 16, (size_t)t, g->stored), sum);
                 }
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
@@ -2171,7 +2335,8 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar };
+                                                   attn__narrow_scalar, attn__widen_scalar,
+                                                   attn__widen_panel_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -4051,6 +4216,38 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     return ATTN_OK;
 }
 
+ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
+                                    int matrices, int n_q, int n_k, int pos)
+{
+    const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
+    attn__why why;
+    attn_status status;
+    size_t bytes, from_bytes, r, rows;
+    int j;
+    attn__why_open(&why, "attn_bias_shift", NULL);
+    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
+        (status = attn__check_size(&why, "columns", columns, 1)) != ATTN_OK)
+        return status;
+    if (zero < 0 || zero >= columns)
+        return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
+    if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
+        return attn__fail(&why, ATTN_E_OVERFLOW,
+                          "matrices #, n_q # and columns # do not fit the address space", "",
+                          matrices, n_q, columns);
+    if (bytes == 0) return ATTN_OK;
+    if ((status = attn__check_given(&why, "scores", scores, from_bytes)) != ATTN_OK ||
+        (status = attn__check_apart(&why, "bias", bias, bytes, "scores", scores, from_bytes)) !=
+            ATTN_OK)
+        return status;
+    rows = (size_t)matrices * (size_t)n_q;
+    for (r = 0; r < rows; r++, scores += columns)
+        for (j = 0; j < n_k; j++) {
+            const long long at = (long long)zero + j - (long long)(r % (size_t)n_q) - pos;
+            *bias++ = at >= 0 && at < columns ? scores[at] : -attn__inf();
+        }
+    return ATTN_OK;
+}
+
 /* ---- pictures -------------------------------------------------------------------------------- */
 /* Where the pieces of a picture go: the text of attn_mask_format, or stdout. One picture for both,
    so what is printed cannot differ from what is formatted. */
@@ -4203,9 +4400,10 @@ static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
 }
 
 /* Bytes of K, or of V, of a page: rows of n values. 1 when they do not fit. */
-static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, size_t *bytes)
+static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, attn_storage storage,
+                         size_t *bytes)
 {
-    return attn__mul(attn__cells(n, s->storage), attn__cell(s->storage), bytes) ||
+    return attn__mul(attn__cells(n, storage), attn__cell(storage), bytes) ||
            attn__mul(*bytes, (size_t)page_keys, bytes) ||
            attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
 }
@@ -4221,8 +4419,13 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     const attn_status status = attn__check_all(why, size, 6);
     size_t v, ints, lists;
     if (status != ATTN_OK) return status;
-    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK) return ATTN_E_OPTION;
+    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK ||
+        attn__check_storage(why, "k_storage", a->k_storage) != ATTN_OK ||
+        attn__check_storage(why, "v_storage", a->v_storage) != ATTN_OK)
+        return ATTN_E_OPTION;
     *s = *a;
+    if (!s->k_storage) s->k_storage = s->storage;
+    if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
@@ -4231,8 +4434,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, &c->page_v) ||
-        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), &v) ||
+    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, s->k_storage, &c->page_v) ||
+        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), s->v_storage,
+                      &v) ||
         attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_size = c->page_v + v;
@@ -4441,17 +4645,38 @@ static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_stora
     }
 }
 
+/* Rows of bytes are turned into place at once. */
+static ATTN__NOINLINE void attn__panel_transpose_q8(void *panel, int n)
+{
+    char rows[(int)ATTN__PANEL * (int)ATTN__GROWING_Q8 / 32 * 34];
+    const size_t row = attn__row_bytes((size_t)n, ATTN_Q8);
+    int j;
+    memcpy(rows, panel, ATTN__PANEL * row);
+    for (j = 0; j < ATTN__PANEL; j++) attn__lane_q8(panel, j, rows + (size_t)j * row, n);
+}
+
 /* A panel has its 16th key: its rows are turned into place, in equal slices that the stack has room
    for. */
 static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn_storage storage)
 {
     const size_t cell = attn__cell(storage);
     int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
+    if (storage == ATTN_Q8) {
+        attn__panel_transpose_q8(panel, head_dim);
+        return;
+    }
     while (head_dim % slices) slices++;
     n = head_dim / slices;
     if (slices > 1) attn__panel_slices((char *)panel, slices, (size_t)n * cell);
     for (i = 0; i < slices; i++)
         attn__panel_turn_slice((char *)panel + (size_t)(i * n) * ATTN__PANEL * cell, n, storage);
+}
+
+/* Are keys so wide that they take their lanes at once? */
+static int attn__kv_wide(const attn_kv *c)
+{
+    return c->shape.head_dim > (c->shape.k_storage == ATTN_Q8 ? (int)ATTN__GROWING_Q8
+                                                              : (int)ATTN__GROWING_DIM);
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
@@ -4460,7 +4685,7 @@ static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 {
     const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
     const int kept = attn__min(c->finished[page], panel);
-    if (c->shape.head_dim > ATTN__GROWING_DIM) return (int)attn__up((size_t)end, ATTN__PANEL);
+    if (attn__kv_wide(c)) return (int)attn__up((size_t)end, ATTN__PANEL);
     return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
 }
 
@@ -4474,16 +4699,23 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
     int i;
     if (lane == 0)                        /* zero the unused lanes: kernels read them */
         memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
-    for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
+    if (storage != ATTN_Q8)
+        for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
+    else for (i = 0; i < head_dim; i += 32) {          /* block by block */
+        unsigned char block[34];
+        const int n = attn__min(head_dim - i, 32);
+        attn__narrow_q8(block, k + i, (size_t)n);
+        attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
+    }
 }
 
 /* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
-    const int head_dim = c->shape.head_dim, wide = head_dim > ATTN__GROWING_DIM;
+    const int head_dim = c->shape.head_dim, wide = attn__kv_wide(c);
     const int lanes = attn__min(c->finished[page], (int)attn__up((size_t)at, ATTN__PANEL));
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.k_storage;
     void *to = attn__page_k(c, page, head);
     for (; n > 0; n--, at++, k += row) {
         const int lane = at % ATTN__PANEL;
@@ -4508,7 +4740,7 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
                                   ptrdiff_t row, int n, int at)
 {
     const int v_head_dim = c->shape.v_head_dim;
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.v_storage;
     const size_t used = attn__row_bytes((size_t)v_head_dim, storage), all = attn__kv_v_row(c);
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
@@ -4706,7 +4938,7 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 /* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
-    const attn_storage storage = c->shape.storage;
+    const attn_storage storage = c->shape.k_storage;
     const attn__format *f = attn__formats + storage;
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
     int head, lane[2];
@@ -4931,10 +5163,10 @@ static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
         int lane;
         const void *from = attn__page_key(c, page, head, j, &lane);
         for (i = 0; k && i < s->head_dim; i++)
-            *k++ = attn__stored(from, lane, (size_t)i, s->storage);
+            *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
         from = attn__page_value(c, page, head, j);
         for (i = 0; v && i < s->v_head_dim; i++)
-            *v++ = attn__stored(from, -1, (size_t)i, s->storage);
+            *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
     }
 }
 
@@ -4979,11 +5211,12 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
    A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads,
    then V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values
    of two, the lowest first. Behind the magic word:
-       8 version 1     12 storage, as attn_storage has it      16 kv_heads   20 head_dim
+       8 version       12 storage, as attn_storage has it      16 kv_heads   20 head_dim
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
-   The checksum is of all other words in their order. */
-enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 1 };
+   The checksum is of all other words in their order. Version 2 is for V that is not stored as K is:
+   12 is the storage of K, and 40 that of V. */
+enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 2 };
 
 static void attn__put_word(unsigned char *to, unsigned word)
 {
@@ -5016,8 +5249,10 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
     const int *gap = c->gaps + 2 * (ptrdiff_t)b;
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
-    attn__put_word(to + 8, ATTN__SAVED_VERSION);
-    attn__put_word(to + 12, (unsigned)c->shape.storage);
+    attn__put_word(to + 8, c->shape.k_storage == c->shape.v_storage ? 1 : 2);
+    attn__put_word(to + 12, (unsigned)c->shape.k_storage);
+    if (c->shape.k_storage != c->shape.v_storage)
+        attn__put_word(to + 40, (unsigned)c->shape.v_storage);
     attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
     attn__put_word(to + 20, (unsigned)c->shape.head_dim);
     attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
@@ -5030,7 +5265,7 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 static size_t attn__saved_row(const attn_kv *c)
 {
     return (size_t)c->shape.kv_heads * (attn__kv_k_row(c) +
-           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.storage));
+           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.v_storage));
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
@@ -5048,7 +5283,7 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return attn__saved_size(c, entry);
 }
 
-/* A number of 4 or 2 bytes in the order of the machine, to bytes or from them. Returns where
+/* A number of 4, 2 or 1 bytes in the order of the machine, to bytes or from them. Returns where
    they end. */
 static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
                                  const unsigned char *load, size_t at)
@@ -5063,6 +5298,9 @@ static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
             wide = attn__float(attn__get_word(load + at));
             memcpy(p, &wide, sizeof wide);
         }
+    } else if (size == 1) {
+        if (save) save[at] = *(unsigned char *)p;
+        else *(unsigned char *)p = load[at];
     } else if (save) {
         memcpy(&narrow, p, sizeof narrow);
         save[at] = (unsigned char)(narrow & 255u);
@@ -5083,6 +5321,14 @@ static size_t attn__saved_values(void *row, int lane, int n, attn_storage storag
     for (i = 0; i < n; i++) {
         size_t scale;
         const size_t cell = attn__cell_of((size_t)i, lane, storage, &scale);
+        if (storage == ATTN_Q8 && i % 32 == 0) {          /* before its block, as in a row */
+            char *here = (char *)row + scale;
+            at = attn__saved_number(here, 2, save, load, at);
+            if (load) {
+                const unsigned short h = attn__scale_bits(here);
+                memcpy(here, &h, sizeof h);
+            }
+        }
         at = attn__saved_number((char *)row + cell * size, size, save, load, at);
     }
     return at;
@@ -5097,11 +5343,11 @@ static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned ch
     for (j = 0; j < keys; j++) {
         for (head = 0; head < s->kv_heads; head++) {
             void *k = attn__page_key(c, page, head, j, &lane);
-            at = attn__saved_values(k, lane, s->head_dim, s->storage, save, load, at);
+            at = attn__saved_values(k, lane, s->head_dim, s->k_storage, save, load, at);
         }
         for (head = 0; head < s->kv_heads; head++) {
             void *v = attn__page_value(c, page, head, j);
-            at = attn__saved_values(v, -1, s->v_head_dim, s->storage, save, load, at);
+            at = attn__saved_values(v, -1, s->v_head_dim, s->v_storage, save, load, at);
         }
     }
     return at;
@@ -5137,6 +5383,14 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     return ATTN_OK;
 }
 
+/* Is anything but zeros between the rows and the next multiple of 4? */
+static int attn__saved_padding(const unsigned char *rows, size_t payload)
+{
+    int odd = 0;
+    for (; payload % 4; payload++) odd |= rows[payload];
+    return odd;
+}
+
 /* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
    forgotten. */
 static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const unsigned char *from,
@@ -5144,31 +5398,41 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
 {
     const attn_kv_args *s = &c->shape;
     const struct { const char *name; int here; } same[4] = {
-        { "storage", (int)s->storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
+        { "storage", (int)s->k_storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
         { "v_head_dim", s->v_head_dim }
     };
+    unsigned version, v_storage;
     size_t payload;
     unsigned long long sum;
     int i;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
-    if (attn__get_word(from + 8) != ATTN__SAVED_VERSION)
-        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but # is known", "",
-                          attn__get_word(from + 8), ATTN__SAVED_VERSION, 0);
+    version = attn__get_word(from + 8);
+    if (version < 1 || version > ATTN__SAVED_VERSION)
+        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but 1..# are known", "",
+                          version, ATTN__SAVED_VERSION, 0);
     sum = attn__saved_sum(from, size / 4 * 4);
     if (size % 4 || attn__get_word(from + ATTN__SAVED_SUM) != (unsigned)(sum & 0xffffffffu) ||
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
-    if (attn__get_word(from + 40) | attn__get_word(from + 44) | attn__get_word(from + 48) |
+    v_storage = attn__get_word(from + 40);
+    if ((version == 1 && v_storage) | attn__get_word(from + 44) | attn__get_word(from + 48) |
         attn__get_word(from + 52))
         return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
-                          ATTN__SAVED_VERSION, 0, 0);
+                          version, 0, 0);
+    if (version == 1) v_storage = attn__get_word(from + 12);
+    else if (v_storage == attn__get_word(from + 12))
+        return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version # cannot say",
+                          "", version, 0, 0);
     for (i = 0; i < 4; i++)
         if (attn__get_word(from + 12 + 4 * i) != (unsigned)same[i].here)
             return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
                               same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
+    if (v_storage != (unsigned)s->v_storage)
+        return attn__fail(why, ATTN_E_SIZE, "v_storage is # in the bytes but # in the cache", "",
+                          v_storage, (int)s->v_storage, 0);
     for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
@@ -5176,7 +5440,7 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK ||
         attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
         attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
-        (payload % 4 && (from[size - 1] | from[size - 2])))
+        attn__saved_padding(from + ATTN__SAVED_HEADER, payload))
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
     return ATTN_OK;
@@ -5400,6 +5664,14 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
     return (size_t)here;
 }
 
+/* So many rows of a K/V head read its keys and values as they are stored; for more they become
+   floats first. */
+static int attn__stored_rows(const attn_args *a)
+{
+    return attn__min(attn__formats[attn__keys_stored(a)].rows,
+                     attn__formats[attn__values_stored(a)].rows);
+}
+
 /* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
    so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
    always suffice to add them up. */
@@ -5414,7 +5686,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
-    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
+    const int widened = cut->per_head > attn__stored_rows(a);
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -5430,10 +5702,10 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
     if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
     cut->chains = attn__reserve(&at, band, v_width);
-    if (stored && cut->per_head > ATTN__STORED_ROWS)
+    if (widened)
         cut->v_rows = attn__reserve(&at, ATTN__CHUNK, v_width * (unsigned)attn__clamp(
             ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if ((!a->kv || stored) && cut->per_head > ATTN__K_IN_PLACE)
+    if (a->kv ? widened : cut->per_head > ATTN__K_IN_PLACE)
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
@@ -5475,10 +5747,10 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
     /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
-       Panels of a cache need neither, but in 16 bits they are widened for more than a few. */
-    const int stored = a->kv && a->kv->shape.storage != ATTN_F32;
-    const int fit = a->kv && (!stored || all <= ATTN__STORED_ROWS) ? most
-                  : stored ? ATTN__WIDENED_WIDTH / s->head_dim
+       Panels of a cache need neither, but unless they are floats, they are widened for more than a
+       few. */
+    const int fit = a->kv && all <= attn__stored_rows(a) ? most
+                  : a->kv ? ATTN__WIDENED_WIDTH / s->head_dim
                   : all <= ATTN__K_IN_PLACE ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
     int split;
 
@@ -5996,7 +6268,7 @@ static void attn__block_clear(attn__block *block)
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
-    attn_storage stored;                  /* of K and V */
+    attn_storage k_stored, v_stored;
     const void *k;                        /* panels of K, or the chunk's first row where it lies */
     const void *v;                        /* panels of V, or its first row where it lies */
     const float *v_tail;                  /* rows of V: the columns after its last whole panel,
@@ -6355,29 +6627,47 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V of a cache in 16 bits become floats, once for many rows. */
+/* Keys lo .. hi - 1 of a cache become floats: panels, and behind them rows of one that grows. */
+static void attn__widen_keys(const attn__kernels *kernels, float *to,
+                             const attn__kv_source *source, int head_dim, int lo, int hi,
+                             int finished)
+{
+    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
+    int step;
+    for (to += (ptrdiff_t)lo * head_dim; lo < hi; lo += step, to += (ptrdiff_t)step * head_dim) {
+        const void *from = attn__stored_at(source->k, lo * row, source->k_stored);
+        step = lo < finished ? (int)ATTN__PANEL : 1;
+        if (lo < finished) kernels->widen_panel(to, from, head_dim, source->k_stored);
+        else kernels->widen(to, from, (size_t)head_dim, source->k_stored);
+    }
+}
+
+/* K and V of a cache become floats, once for many rows. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const size_t head_dim = (size_t)block->w->s->head_dim;
-    const size_t v_width = (size_t)block->w->plan->v_width;
-    const size_t lo = (size_t)(view->score_lo / 16 * 16), v_lo = (size_t)view->lo * v_width;
-    /* Panels whole; after them stand the rows of one that grows. */
-    const size_t hi = view->score_hi > view->finished ? (size_t)view->keys
-                    : attn__up((size_t)view->score_hi, 16);
-    int local;
+    const int head_dim = block->w->s->head_dim, v_width = block->w->plan->v_width;
+    const int hi = view->score_hi > view->finished ? view->keys
+                 : (int)attn__up((size_t)view->score_hi, 16);
+    int local, j;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->cut->k_head;
-        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * v_width;
-        kernels->widen(k + lo * head_dim, attn__stored_at(source->k, (ptrdiff_t)(lo * head_dim),
-                                                          source->stored),
-                       (hi - lo) * head_dim, source->stored);
-        kernels->widen(v + v_lo, attn__stored_at(source->v, (ptrdiff_t)v_lo, source->stored),
-                       (size_t)(view->hi - view->lo) * v_width, source->stored);
-        source->k = k;
+        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * (size_t)v_width;
+        if (source->k_stored != ATTN_F32) {
+            attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi,
+                             view->finished);
+            source->k = k;
+            source->k_stored = ATTN_F32;
+        }
+        if (source->v_stored == ATTN_F32) continue;
+        for (j = view->lo; j < view->hi; j++)
+            kernels->widen(v + (ptrdiff_t)j * v_width,
+                           attn__stored_at(source->v, j * source->v_step, source->v_stored),
+                           (size_t)v_width, source->v_stored);
         source->v = v;
-        source->stored = ATTN_F32;
+        source->v_step = v_width;
+        source->v_stored = ATTN_F32;
     }
 }
 
@@ -6396,10 +6686,11 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
-        source->stored = kv->shape.storage;
+        source->k_stored = kv->shape.k_storage;
+        source->v_stored = kv->shape.v_storage;
         source->k = attn__page_k(kv, page, block->kv_head + local);
         source->v = attn__page_v(kv, page, block->kv_head + local);
-        source->v_step = v_width;
+        source->v_step = (ptrdiff_t)attn__cells((size_t)v_width, source->v_stored);
         source->v_panel = 16;
         source->panels = v_width / 16;
         source->v_tail = NULL;
@@ -6410,7 +6701,7 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         ATTN__FETCH(source->k);
         ATTN__FETCH(source->v);
     }
-    if (kv->shape.storage != ATTN_F32 && block->per_head > ATTN__STORED_ROWS)
+    if (block->per_head > attn__stored_rows(block->w->a))
         attn__widen_sources(block, view);
 }
 
@@ -6601,12 +6892,16 @@ static void attn__growing_scores(const attn__block *block, const attn__chunk_vie
 {
     const attn__kernels *kernels = block->w->kernels;
     const int n = view->keys - view->finished, head_dim = g->depth;
-    const ptrdiff_t first = (ptrdiff_t)view->finished * head_dim;
-    const float *rows = (const float *)source->k + first;
-    if (source->stored != ATTN_F32) {
+    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
+    const void *growing = attn__stored_at(source->k, view->finished * row, source->k_stored);
+    const float *rows = (const float *)growing;
+    if (source->k_stored != ATTN_F32) {
         float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
-        kernels->widen(wide, attn__stored_at(source->k, first, source->stored),
-                       (size_t)n * (size_t)head_dim, source->stored);
+        int j;
+        for (j = 0; j < n; j++)
+            kernels->widen(wide + (ptrdiff_t)j * head_dim,
+                           attn__stored_at(growing, j * row, source->k_stored), (size_t)head_dim,
+                           source->k_stored);
         rows = wide;
     }
     g->stored = ATTN_F32;
@@ -6636,10 +6931,10 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     attn__gemm g;
     g.a = block->q + (band->start + first) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
-    g.b = attn__stored_at(source->k, (ptrdiff_t)lo * s->head_dim, source->stored);
+    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, source->k_stored);
+    g.b = attn__stored_at(source->k, lo / 16 * g.b_panel, source->k_stored);
     g.b_step = 16;
-    g.b_panel = (ptrdiff_t)16 * s->head_dim;
-    g.stored = source->stored;
+    g.stored = source->k_stored;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + first * ATTN__CHUNK + lo;
@@ -6704,8 +6999,8 @@ static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
     const attn__kernels *kernels = block->w->kernels;
     attn__gemm g;
     memset(&g, 0, sizeof g);
-    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->stored);
-    g.stored = source->stored;
+    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->v_stored);
+    g.stored = source->v_stored;
     g.b_step = source->v_step;
     g.b_panel = source->v_panel;
     g.panels = source->panels;
@@ -6764,8 +7059,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->b = attn__stored_at(source->v, lo * source->v_step, source->stored);
-    g->stored = source->stored;
+    g->b = attn__stored_at(source->v, lo * source->v_step, source->v_stored);
+    g->stored = source->v_stored;
     g->b_step = source->v_step;
     g->b_panel = source->v_panel;
     g->panels = source->panels;
@@ -6809,7 +7104,7 @@ static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
         source->k = block->k;
         source->v = attn__plain(block->entry.v, s->v, block, 0, view->first);
         source->v_step = s->v[1];
-        source->stored = ATTN_F32;
+        source->k_stored = source->v_stored = ATTN_F32;
     }
     source->not_finite = 0;
     for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
@@ -6987,7 +7282,7 @@ static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
             source->v_tail = tail;
         }
         source->not_finite = -1;
-        source->stored = ATTN_F32;
+        source->k_stored = source->v_stored = ATTN_F32;
         if (source->v_tail)
             (void)block->w->kernels->pack_v(tail + lo * 16,
                                             (const float *)source->v + lo * s->v[1] + whole,
@@ -8277,6 +8572,14 @@ static attn_status attn__convert_run(attn__convert *c, attn__why *why)
     return ATTN_OK;
 }
 
+ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
+{
+    if ((int)storage < 0 || (int)storage >= (int)ATTN__FORMATS ||
+        n > ATTN__BYTES_MAX / sizeof(float))
+        return (size_t)-1;
+    return attn__row_bytes(n, storage);
+}
+
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
 {
     attn__convert c = { to, from, n, storage, 0 };
@@ -8353,20 +8656,38 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     }
 }
 
+/* Blocks of n rows, 16 at most, side by side as a panel has them; the last row fills it up. */
+static void attn__linear_lanes(void *to, const attn_linear *l, int first, int n, int at, int depth)
+{
+    int r;
+    for (r = 0; r < ATTN__PANEL; r++)
+        attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
+}
+
+/* The same for blocks: a piece is one block of each row. */
+static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, const attn_linear *l,
+                                                 float *to, int first, int n, int at, int depth)
+{
+    char panel[34 * (int)ATTN__PANEL];
+    attn__linear_lanes(panel, l, first, n, at, depth);
+    kernels->widen_panel(to, panel, depth, l->storage);
+}
+
 /* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
    weights as they were given, to a panel of floats. */
 static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
                               int first, int n, int at, int depth)
 {
-    if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
+    if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
     else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
-/* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
-   arithmetic. */
+/* Task: packs to 16 or 8 bits, a piece of one panel at a time; blocks of bytes as they were given.
+   A task, because rounding is float arithmetic. */
 typedef struct attn__linear_store {
     const attn_linear *given;             /* weights as they were given */
-    unsigned short *to;
+    char *to;
     attn_storage storage;
 } attn__linear_store;
 
@@ -8375,16 +8696,23 @@ static void attn__linear_store_task(void *arg, int i)
     const attn__linear_store *job = (const attn__linear_store *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     const attn_linear *l = job->given;
-    unsigned short *to = job->to;
+    char *to = job->to;
     float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
     int first, at, depth;
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
-        for (at = 0; at < l->n_in; at += depth, to += depth * ATTN__PANEL) {
+        for (at = 0; at < l->n_in; at += depth) {
+            const int n = attn__min(l->n_out - first, ATTN__PANEL);
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
-            attn__linear_pack(kernels, l, panel, first, attn__min(l->n_out - first, ATTN__PANEL),
-                              at, depth);
-            kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+            if (l->storage == ATTN_Q8) {
+                attn__linear_lanes(to, l, first, n, at, depth);
+            } else {
+                attn__linear_pack(kernels, l, panel, first, n, at, depth);
+                if (job->storage == ATTN_Q8)
+                    attn__narrow_panel_q8((unsigned char *)to, panel, depth);
+                else kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+            }
+            to += attn__row_bytes((size_t)depth, job->storage) * ATTN__PANEL;
         }
 }
 
@@ -8398,9 +8726,9 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     float *bias;
     given.n_in = a->n_in;
     given.n_out = a->n_out;
-    given.storage = a->w16 ? a->storage : ATTN_F32;
+    given.storage = a->w ? ATTN_F32 : a->storage;
     given.in_place = 1;
-    given.w = a->w16 ? a->w16 : a->w;
+    given.w = a->w ? (const void *)a->w : a->w16 ? a->w16 : a->w8;
     given.b = a->b;
     given.own = given.user = NULL;
     *l = given;
@@ -8411,7 +8739,7 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     l->w = at;
     l->b = bias;
     store.given = &given;
-    store.to = (unsigned short *)(void *)at;
+    store.to = at;
     store.storage = a->storage;
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
@@ -8461,18 +8789,24 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
 {
     attn_status status;
-    if (a->w && a->w16)
-        return attn__fail(why, ATTN_E_CONFLICT, "w and w16 are both set", "", 0, 0, 0);
-    if (a->w16 && a->storage == ATTN_F32)
+    if ((a->w != NULL) + (a->w16 != NULL) + (a->w8 != NULL) > 1)
+        return attn__fail(why, ATTN_E_CONFLICT, "$ are both set", !a->w ? "w16 and w8" : a->w16
+                          ? "w and w16" : "w and w8", 0, 0, 0);
+    if (a->w16 && (a->storage == ATTN_F32 || a->storage == ATTN_Q8))
         return attn__fail(why, ATTN_E_CONFLICT,
                           "w16 is set, but storage does not say which 16 bits", "", 0, 0, 0);
+    if (a->w8 && a->storage != ATTN_Q8)
+        return attn__fail(why, ATTN_E_CONFLICT, "w8 is set, but storage is # and not ATTN_Q8", "",
+                          (int)a->storage, 0, 0);
     if (a->w && a->in_place && a->storage != ATTN_F32)
         return attn__fail(why, ATTN_E_CONFLICT,
-                          "in_place reads w as the floats that it is; storage is for w16 there",
-                          "", 0, 0, 0);
-    if (!a->w && !a->w16) return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+                          "in_place reads w as the floats that it is; storage is for w16 and w8 "
+                          "there", "", 0, 0, 0);
+    if (!a->w && !a->w16 && !a->w8)
+        return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
     if ((status = attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK)
+        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK ||
+        (status = attn__check_align(why, "w8", a->w8, ATTN__HALF_ALIGN)) != ATTN_OK)
         return status;
     return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
@@ -8543,8 +8877,8 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 bits,
-   which are widened once for many rows. */
+/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 or 8
+   bits, which are widened once for many rows. */
 static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
 {
     const attn_linear *l = job->l;
@@ -8552,8 +8886,8 @@ static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, 
         attn__linear_pack(job->kernels, l, job->held, first,
                           attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
     else
-        job->kernels->widen(job->held, attn__linear_at(l, first, at),
-                            (size_t)(g->depth * ATTN__PANEL), l->storage);
+        job->kernels->widen_panel(job->held, attn__linear_at(l, first, at), g->depth,
+                                  l->storage);
 }
 
 /* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short
@@ -8718,7 +9052,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 /* Are these rows worth a copy of the weights in floats? In place there is no other way. */
 static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
 {
-    if (l->in_place) return 1;
+    if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
     return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
            (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM);
 }
@@ -9182,14 +9516,14 @@ static double attn__double(attn__fixed bits)
     return x;
 }
 
-/* log2(x) of any x > 0. The fraction has 53 bits that count, so the product is exact. */
+/* log2(x) of any x > 0. A product with a power of two is exact, so it may be contracted. */
 static double attn__log2(double x)
 {
     attn__fixed whole, fraction;
     const int below = x < 1.0;
     double y = below ? 1.0 / x : x;
     attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
-    y = (double)(long long)whole + (double)(long long)(fraction >> 11) * 1.1102230246251565e-16;
+    y = (double)(long long)whole + (double)(long long)(fraction >> 1) * 1.0842021724855044e-19;
     return below ? 0.0 - y : y;
 }
 
@@ -9344,8 +9678,8 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* Sizes and arrays. */
-static attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+/* Sizes and arrays. In a frame of its own, which is gone when the task begins. */
+static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
     const int longrope = a->kind == ATTN_ROPE_LONGROPE;
@@ -10143,7 +10477,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
     const int positions = r->m->shape.rope_positions;
-    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos && (to || r->look);
+    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     attn_status status;
     int b, longest = 0;
     if ((to || r->look) && cache->shape.batch != r->batch)
@@ -10826,7 +11160,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
-        cache.shape.storage = ATTN_F16;   /* which needs more room than floats do */
+        cache.shape.k_storage = cache.shape.v_storage = ATTN_Q8;   /* which needs most room */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
@@ -11239,8 +11573,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The 35 words that the kernels of section 12 are written in. Each instruction set has one block,
- * in the order of the list below, or nearly. Every block has 24 of them; of the other eleven
+ * The 36 words that the kernels of section 12 are written in. Each instruction set has one block,
+ * in the order of the list below, or nearly. Every block has 25 of them; of the other eleven
  *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
  *     load_part                          stands there for every instruction set
  *     how                                does, unless ATTN__WIDEN_COST is 1
@@ -11289,10 +11623,11 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
-/* 16-bit storage (section 3): `how` is attn__how(storage) */
+/* 16- and 8-bit storage (section 3): `how` is attn__how(storage) */
 #define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
+#define attn__vbytes      ATTN__FN(vbytes)           /* the signed byte p[lane], as a float */
 /* and across lanes */
 #define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
@@ -11388,6 +11723,16 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
+}
+/* The byte goes to the top of its lane, from where a shift brings it down with its sign. */
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    int four;
+    __m128i x;
+    memcpy(&four, p, 4);
+    x = _mm_unpacklo_epi8(_mm_setzero_si128(), _mm_cvtsi32_si128(four));
+    x = _mm_unpacklo_epi16(_mm_setzero_si128(), x);
+    return _mm_cvtepi32_ps(_mm_srai_epi32(x, 24));
 }
 /* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
@@ -11522,6 +11867,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
 ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
@@ -11639,6 +11988,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
                         : _mm512_cvtepi32_epi16(x));
+}
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
@@ -11767,6 +12120,12 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     if (how == ATTN_F16) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
     else vst1_u16(p, vmovn_u32(x));
 }
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    int four;
+    memcpy(&four, p, 4);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
 /* There is no movemask, but a true lane is the largest number. */
 ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
@@ -11856,6 +12215,11 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const v128_t x = wasm_u32x4_load16x4(p);
     return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
 }
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    const v128_t x = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p));
+    return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(x));
+}
 ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
@@ -11921,6 +12285,7 @@ typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
+typedef signed char ATTN__FN(signed_at) ATTN__IN_MEMORY(char);
 ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
 ATTN__V attn__vec attn__vload(const float *p)
 {
@@ -12006,6 +12371,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                                              (u + (0x7fffu + (upper & 1u))) >> 16);
     (void)how;
     *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+}
+ATTN__V attn__vec attn__vbytes(const void *p)
+{
+    return __builtin_convertvector(*(const ATTN__FN(signed_at) *)p, attn__vec);
 }
 ATTN__V int attn__any_lane(attn__vmask m) { return __builtin_reduce_or(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
@@ -12327,7 +12696,8 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
 {
     const int how = attn__how(storage);
     unsigned short *narrow = (unsigned short *)to;
-    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
+    if (how == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    else if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
     else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
 }
@@ -12342,15 +12712,59 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
+/* a row of blocks of bytes */
+ATTN__V void ATTN__FN(widen_q8)(float *to, const char *from, size_t n)
+{
+    size_t i, some;
+    for (; n > 0; n -= some, from += 34) {
+        const float scale = attn__scale_at(from);
+        const attn__vec d = attn__vset(scale);
+        some = n < 32 ? n : 32;
+        for (i = 0; i + ATTN__LANES <= some; i += ATTN__LANES, to += ATTN__LANES)
+            attn__vstore(to, attn__vmul(attn__vbytes(from + 2 + i), d));
+        for (; i < some; i++) *to++ = attn__byte_times((unsigned char)from[2 + i], scale);
+    }
+}
+
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const int how = attn__how(storage);
     const unsigned short *narrow = (const unsigned short *)from;
-    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
+    if (how == ATTN_Q8) ATTN__FN(widen_q8)(to, (const char *)from, n);
+    else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
         ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
     else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
     else ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
+}
+
+/* the scales of the lanes of a panel, from the first of some on */
+ATTN__V attn__vec ATTN__FN(scales)(const void *p)
+{
+    const unsigned short *halves = (const unsigned short *)p;
+    if (ATTN__WIDEN_COST && attn__how(ATTN_F16) != ATTN_F16)
+        return attn__vwiden(halves, ATTN__F16_SOFT);
+    return attn__vwiden(halves, ATTN_F16);
+}
+
+static ATTN__TARGET void ATTN__FN(widen_panel)(float *to, const void *panel, int n,
+                                               attn_storage storage)
+{
+    const char *from = (const char *)panel;
+    int some, i, t;
+    if (storage != ATTN_Q8) {
+        ATTN__FN(widen)(to, panel, (size_t)(n * 16), storage);
+        return;
+    }
+    for (; n > 0; n -= some, from += 34 * 16, to += 32 * 16) {
+        some = attn__min(n, 32);
+        for (i = 0; i < 16; i += ATTN__LANES) {
+            const attn__vec d = ATTN__FN(scales)(from + 2 * i);
+            for (t = 0; t < some; t++)
+                attn__vstore(to + t * 16 + i,
+                             attn__vmul(attn__vbytes(from + 32 + t * 16 + i), d));
+        }
+    }
 }
 
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
@@ -12370,9 +12784,21 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
     return attn__any_lane(attn__is_nan(odd));
 }
 
+/* Of rows of blocks scales alone need to be looked at. */
+ATTN__V int ATTN__FN(not_finite_q8)(const attn__gemm *g)
+{
+    const char *b = (const char *)g->b;
+    int t, x;
+    for (t = 0; t < g->depth; t++, b += g->b_step)
+        for (x = 0; x < g->panels; x += 2)
+            if (attn__scale_bits(b + x * 17) == 0x7e00u) return 1;
+    return 0;
+}
+
 static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
+    if (how == ATTN_Q8) return ATTN__FN(not_finite_q8)(g);
     if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
     if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
     if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
@@ -12747,9 +13173,37 @@ ATTN__V void ATTN__FN(dots_how)(const int how, const attn__gemm *g, int n)
         ATTN__FN(dot_tile)(how, 1, g, x, attn__min(ATTN__LANES, n - x) - 1);
 }
 
+/* Blocks of 16 rows become floats first, in a frame of its own. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_q8)(const attn__gemm *g, int n)
+{
+    float square[16 * 32];
+    attn__gemm part = *g;
+    int x, t, r, rows;
+    part.b = square;
+    part.stored = ATTN_F32;
+    part.prefetch = NULL;
+    part.panels = 0;
+    for (x = 0; x < n; x += 16) {
+        rows = attn__min(n - x, 16);
+        part.from = g->from + x;
+        part.c = g->c + x;
+        for (t = 0; t < g->depth; t += 32) {
+            const char *b = (const char *)g->b + x * g->b_step + t / 32 * 34;
+            part.a = g->a + t;
+            part.depth = attn__min(g->depth - t, 32);
+            part.b_step = part.depth;
+            for (r = 0; r < rows; r++, b += g->b_step)
+                ATTN__FN(widen_q8)(square + r * part.depth, b, (size_t)part.depth);
+            ATTN__FN(dots_how)(ATTN_F32, &part, rows);
+            part.from = part.c;
+        }
+    }
+}
+
 static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
 {
     const int how = attn__how(g->stored);
+    if (how == ATTN_Q8) { ATTN__FN(dots_q8)(g, n); return; }
     if (how == ATTN_F32) ATTN__FN(dots_how)(ATTN_F32, g, n);
     else if (how == ATTN_F16) ATTN__FN(dots_how)(ATTN_F16, g, n);
     else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT) ATTN__FN(dots_how)(ATTN__F16_SOFT, g, n);
@@ -13118,6 +13572,128 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, 0, list, x, 0);
 }
 
+/* ---- 8-bit storage: one row, and few one after the other ----------------------------------------
+ * A value is its byte times the scale of its block. */
+/* so many vectors of one row at a time */
+enum {
+    ATTN__FN(Q8_PANELS) = ATTN__LANES == 16 ? 8 : 4,      /* in panels: scales take registers */
+    ATTN__FN(Q8_PANEL) = 16 / ATTN__LANES                 /* of one panel */
+};
+
+/* do(i) for each of `vecs` vectors: 8, 4, 2 or 1 */
+#define ATTN__EACH_OF(vecs, do) \
+    do(0) \
+    if ((vecs) > 1) { do(1) } \
+    if ((vecs) > 2) { do(2) do(3) } \
+    if ((vecs) > 4) { do(4) do(5) do(6) do(7) }
+#define ATTN__START(i) c##i = ATTN__FN(chain_start)(g, 0, x + (i) * ATTN__LANES);
+#define ATTN__STORE(i) ATTN__FN(chain_store)(g, 0, x + (i) * ATTN__LANES, c##i);
+
+/* Columns from x on, in panels: the scales of a block stay in registers for 32 steps. */
+ATTN__V void ATTN__FN(q8_panels)(const int vecs, const attn__gemm *g, int x)
+{
+    const char *b = (const char *)g->b + x / 16 * g->b_panel;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7, d0, d1, d2, d3, d4, d5, d6, d7;
+    int t, some;
+    c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = d0 = d1 = d2 = d3 = d4 = d5 = d6 = d7 =
+        attn__vset(0.0f);
+    ATTN__EACH_OF(vecs, ATTN__START)
+    for (t = 0; t < g->depth; t += some, b += 34 * 16) {
+        const char *at = b + 32;
+        int u;
+        some = attn__min(g->depth - t, 32);
+#define ATTN__SCALES(i) \
+        d##i = ATTN__FN(scales)(b + (i) * ATTN__LANES / 16 * g->b_panel \
+                                + (i) * ATTN__LANES % 16 * 2);
+        ATTN__EACH_OF(vecs, ATTN__SCALES)
+#undef ATTN__SCALES
+        for (u = 0; u < some; u++, at += 16) {
+            const attn__vec q = attn__vset(g->a[t + u]);
+#define ATTN__STEP(i) \
+            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 16 * g->b_panel \
+                                                         + (i) * ATTN__LANES % 16), d##i), c##i);
+            ATTN__EACH_OF(vecs, ATTN__STEP)
+#undef ATTN__STEP
+        }
+    }
+    ATTN__EACH_OF(vecs, ATTN__STORE)
+}
+
+/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first, those of 32 rows
+ * at a time. */
+ATTN__V void ATTN__FN(q8_rows)(const int vecs, const attn__gemm *g, const int *list, int x)
+{
+    enum { STEPS = 32, MOST = (8 * ATTN__LANES + 31) / 32 };
+    float scale[MOST * STEPS];
+    unsigned short half[MOST * STEPS];
+    const int blocks = (vecs * ATTN__LANES + 31) / 32;
+    const char *b = (const char *)g->b + x / 32 * 34;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
+    int first, t, i;
+    c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = attn__vset(0.0f);
+    ATTN__EACH_OF(vecs, ATTN__START)
+    for (first = 0; first < g->depth; first += STEPS) {
+        const int some = attn__min(g->depth - first, STEPS);
+#define ATTN__ROW_AT(t) (b + (list ? list[first + (t)] : first + (t)) * g->b_step)
+        for (t = 0; t < some; t++)
+            for (i = 0; i < blocks; i++) memcpy(half + t * blocks + i, ATTN__ROW_AT(t) + i * 34, 2);
+        ATTN__FN(widen)(scale, half, (size_t)(some * blocks), ATTN_F16);
+        for (t = 0; t < some; t++) {
+            const char *at = ATTN__ROW_AT(t) + 2 + x % 32;
+            const float *d = scale + t * blocks;
+            const attn__vec q = attn__vset(g->a[first + t]);
+#define ATTN__STEP(i) \
+            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
+                                                         + (i) * ATTN__LANES % 32), \
+                                            attn__vset(d[(i) * ATTN__LANES / 32])), c##i);
+            ATTN__EACH_OF(vecs, ATTN__STEP)
+#undef ATTN__STEP
+        }
+#undef ATTN__ROW_AT
+    }
+    ATTN__EACH_OF(vecs, ATTN__STORE)
+}
+#undef ATTN__STORE
+#undef ATTN__START
+#undef ATTN__EACH_OF
+
+/* Panels lie so that b_panel is more than 16, rows so that it is 16. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(row_q8)(const attn__gemm *g, const int *list)
+{
+    const int width = g->panels * 16, rows = g->b_panel == 16;
+    int x = 0;
+    if (rows) {
+        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(q8_rows)(8, g, list, x);
+        for (; ATTN__LANES > 4 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(q8_rows)(4, g, list, x);
+        for (; x < width; x += 16) ATTN__FN(q8_rows)(ATTN__FN(Q8_PANEL), g, list, x);
+        return;
+    }
+    for (; x + ATTN__FN(Q8_PANELS) * ATTN__LANES <= width; x += ATTN__FN(Q8_PANELS) * ATTN__LANES)
+        ATTN__FN(q8_panels)(ATTN__FN(Q8_PANELS), g, x);
+    for (; ATTN__LANES > 8 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+        ATTN__FN(q8_panels)(4, g, x);
+    for (; x < width; x += 16) ATTN__FN(q8_panels)(ATTN__FN(Q8_PANEL), g, x);
+}
+
+/* Few rows, one after the other; the next ones find b in cache. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_q8)(const attn__gemm *g)
+{
+    attn__gemm one = *g;
+    int r, p;
+    for (p = 0; p < g->panels; p += 8)
+        for (r = 0; r < g->rows; r++) {
+            one.panels = attn__min(g->panels - p, 8);
+            one.a = g->a + r * g->a_row;
+            one.b = (const char *)g->b + (g->b_panel == 16 ? p / 2 * 34 : p * g->b_panel);
+            if (g->from) one.from = g->from + r * g->from_row + p * 16;
+            one.c = g->c + r * g->c_row + p * 16;
+            if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
+            ATTN__FN(row_q8)(&one, NULL);
+        }
+}
+
 /* The product where the last panel is read in part: up to there as always. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
@@ -13223,6 +13799,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
+    if (how == ATTN_Q8) { ATTN__FN(gemm_q8)(g); return; }
 #if ATTN__WIDEN_COST
     if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
 #endif
@@ -13297,7 +13874,8 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (g->stored != ATTN_F32)
+        if (g->stored == ATTN_Q8) ATTN__FN(row_q8)(&one, list);
+        else if (g->stored != ATTN_F32)
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, list, x);
         else
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
@@ -13652,7 +14230,7 @@ static const attn__kernels ATTN__FN(kernels) = {
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen)
+    ATTN__FN(widen), ATTN__FN(widen_panel)
 };
 
 #undef ATTN__FN

@@ -3,8 +3,8 @@
 # clang-tidy, cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
 #
 #   sh tests/analyze.sh              all          sh tests/analyze.sh gcc tidy cppcheck        these
-#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each); nobody looks
-#                                    at the implementation again in every example
+#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each), the others at one
+#                                    of three passes over the kernels; nobody looks at the implementation again in every example
 cd "$(dirname "$0")/.." || exit 1
 out=build/analyze
 jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
@@ -36,58 +36,63 @@ off=$off,-cert-flp30-c,-clang-analyzer-security.FloatLoopCounter
 # "consider memset_s": there is none
 off=$off,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 checks="-*,bugprone-*,cert-*,performance-*,clang-analyzer-*,$off"
-# ways that do not exist: the checker, a piece of the line it names; why not
+# ways that do not exist: the checker, the function it sees one in (- outside of all), why not
 no_way='
-sizeof-expression                   sizeof *attn__tables              the pointers of an array are counted
-optin.portability.UnixAPI           own = ATTN_MALLOC(a->user, plan.  attn__plan_make adds 64 at last
-optin.portability.UnixAPI           p = malloc(size);                 the same, by a hook of private.c
-optin.portability.UnixAPI           return malloc(n); }               the same, by a hook of an example
-optin.portability.UnixAPI           ? malloc(bytes) : NULL            the same, by a hook of test_pool.c
-optin.portability.UnixAPI           m->k = (float *)malloc            tests draw every size from 1 on
-sizeof-expression                   sizeof *order                     pointers to lines are sorted
-not-null-terminated-result          memcpy(whole, before              its length is kept beside it
-not-null-terminated-result          memchr(" \t\r\n", *j->at, 4)    four bytes to look for, no string
-not-null-terminated-result          memchr(" \t\r\n,]}", *j->at, 7)  the same, seven
-not-null-terminated-result          memcpy(damaged + before           a file, no string
-suspicious-include                  /embed/embed.c"                   a test of its functions has them all
-suspicious-include                  /translate/translate.c"           the same
-core.UndefinedBinaryOperatorResult  if (list[middle * step] <= c)     middle < n, and the list has n ranges
-core.UndefinedBinaryOperatorResult  CHECKF(seen_again[j] == 0         by_steps writes a row for each step
-core.UndefinedBinaryOperatorResult  plan->slot_floats * (size_t)plan  attn__plan_work writes both, or the call is refused
-core.NullDereference                if (!r->step && s->rope_table     whoever calls has asked for the layer, m
-core.DivideZero                     INT_MAX / s->kv_heads             attn__check_all lets pass what is at least 1
-core.DivideZero                     4 * plan->slots / items           who writes states has an item for every row
-core.CallAndMessage                 kv_model_become(m, b, &old        `map` has one of `batch` for each
-core.CallAndMessage                 q_cum, s->batch                   attn__check_sizes writes the batch or refuses
-core.CallAndMessage                 k_cum, s->batch                   the same
-core.UndefinedBinaryOperatorResult  b < s->batch                      the same
-core.UndefinedBinaryOperatorResult  if (y[x] != y[x])                 a product has written these panels
-core.UndefinedBinaryOperatorResult  first[bucket + 1]                 attn__t5_boundaries writes `side` of them
-core.UndefinedBinaryOperatorResult  mask[at] == -INFINITY             attn_mask_padding writes every cell
-core.UndefinedBinaryOperatorResult  most = n[b] > most                a cache keeps the batch it was made with
-core.UndefinedBinaryOperatorResult  if (map[b] < 0 || map[b] >=       the same, of `map`
-core.UndefinedBinaryOperatorResult  if (counts[b] < 0 || counts       `counts` has one of `batch` for each
-core.UndefinedBinaryOperatorResult  m->length[b] + (counts ? counts   `counts` has one of `batch` for each
-core.UndefinedBinaryOperatorResult  s->group = s->heads / s->kv_h     a cache has the heads it was made with
-core.UndefinedBinaryOperatorResult  if (rows->counts[b] < 0           `counts` has one of `batch` for each
-core.CallAndMessage                 attn__vset(q[0]), x[0]            as many rows are scaled as are scored
-core.CallAndMessage                 g.b = attn__stored_at(source->k   every K/V head of a block has its source
-core.CallAndMessage                 g->b = attn__stored_at(source     the same
-core.CallAndMessage                 attn__tile_softmax(block, band    each tile of the band has its panels by then
-core.CallAndMessage                 attn__tile_outputs(block, band    the same
-core.NonNullParamChecker            memcpy(&word, keep + r            it is called where `bytes` says so: keep is there
-core.uninitialized.Assign           lo = band->softmax.lo             a chunk that was opened has keys for every head
-core.uninitialized.Assign           k = (const float *)view->source   a block has a K/V head, which has a source
-core.NullDereference                t = attn__fma(r->q[c]             q may be NULL where there are no rows, only
-core.NonNullParamChecker            if (!seen) memset(out, 0          the same of out, or where states take its place
-core.UndefinedBinaryOperatorResult  source->v + lo * source->v_step   every K/V head of a block has its source
-core.NullDereference                out[x]                            out may be NULL where q_cum leaves no rows, only
-core.NullDereference                if (row->bias)                    `row` is NULL where there are no arrays, only
-core.NullDereference                if (row->weights                  the same
-core.NullDereference                if (!ways[i].kernels->not         all_ways fills as many as it says
-core.NullDereference                t < n ? from[t] : 0.0f            `next` is NULL or some keys behind k; k is not
-core.NullDereference                struct __loadu_p                  the same, where keys are turned
-Wanalyzer-use-of-uninitialized-value  plan->thin.                      attn__plan_thin writes it for as few rows as ask for it
+sizeof-expression                   attn__cpu                   the pointers of an array are counted
+optin.portability.UnixAPI           attn__sdpa_run              attn__plan_make adds 64 at last
+optin.portability.UnixAPI           hook_malloc                 the same, by a hook of private.c
+optin.portability.UnixAPI           counted                     the same, by a hook of an example
+optin.portability.UnixAPI           sys_malloc                  the same, by a hook of test_pool.c
+optin.portability.UnixAPI           kv_model_make               tests draw every size from 1 on
+sizeof-expression                   encode_all                  pointers to lines are sorted
+sizeof-expression                   show                        the same
+sizeof-expression                   work                        the same
+not-null-terminated-result          line_init                   its length is kept beside it
+not-null-terminated-result          json_peek                   four bytes to look for, no string
+not-null-terminated-result          json_value                  the same, seven
+not-null-terminated-result          said_of                     a file, no string
+suspicious-include                  -                           a test of its functions has them all
+core.UndefinedBinaryOperatorResult  range                       middle < n, and the list has n ranges
+core.UndefinedBinaryOperatorResult  one_answer                  by_steps writes a row for each step
+core.UndefinedBinaryOperatorResult  attn__work_all              attn__plan_work writes both, or the call is refused
+core.NullDereference                attn__mha_checked           whoever calls has asked for the layer, m
+core.DivideZero                     attn__kv_measure            attn__check_all lets pass what is at least 1
+core.DivideZero                     attn__work_all              who writes states has an item for every row
+core.CallAndMessage                 kv_model_reorder            `map` has one of `batch` for each
+core.CallAndMessage                 attn__check_entries         attn__check_sizes writes the batch or refuses
+core.UndefinedBinaryOperatorResult  attn__check_entries         the same
+core.UndefinedBinaryOperatorResult  attn__check_parts           the same
+core.UndefinedBinaryOperatorResult  attn__linear_nan            a product has written these panels
+core.UndefinedBinaryOperatorResult  attn__gate_task             the same
+core.UndefinedBinaryOperatorResult  attn__write_t5              attn__t5_boundaries writes `side` of them
+core.UndefinedBinaryOperatorResult  svg_mask                    attn_mask_padding writes every cell
+core.UndefinedBinaryOperatorResult  add                         a cache keeps the batch it was made with
+core.UndefinedBinaryOperatorResult  attn_kv_reorder             the same, of `map`
+core.UndefinedBinaryOperatorResult  kv_model_reorder            the same
+core.UndefinedBinaryOperatorResult  kv_model_append             `counts` has one of `batch` for each
+core.UndefinedBinaryOperatorResult  attn__check_sizes           a cache has the heads it was made with
+core.UndefinedBinaryOperatorResult  attn__kv_room               `counts` has one of `batch` for each
+core.CallAndMessage                 dot                         as many rows are scaled as are scored
+core.CallAndMessage                 attn__rows_scores           every K/V head of a block has its source
+core.CallAndMessage                 attn__rows_outputs          the same
+core.UndefinedBinaryOperatorResult  attn__thick_source          the same
+core.CallAndMessage                 attn__band_tiles            each tile of the band has its panels by then
+core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
+core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
+core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
+core.NonNullParamChecker            attn__carry_get             the same of out, or where states take its place
+core.NullDereference                attn__scalar_fold           out may be NULL where q_cum leaves no rows, only
+core.NullDereference                attn__scalar_finish         the same
+core.NullDereference                attn__fold_scalar           the same
+core.NullDereference                add_arrays                  `row` is NULL where there are no arrays, only
+core.NullDereference                cap_and_slope               the same
+core.NullDereference                not_finite                  all_ways fills as many as it says
+core.NullDereference                score_end                   `next` is NULL or some keys after k; k is not
+core.NullDereference                _mm512_loadu_ps             the same, where keys are turned
+core.NullDereference                _mm256_loadu_ps             the same
+core.NullDereference                _mm_loadu_ps                the same
+Wanalyzer-use-of-uninitialized-value  attn__plan_work           attn__plan_thin writes it for as few rows as ask for it
+Wanalyzer-use-of-uninitialized-value  attn__share               the same
 '
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
@@ -97,7 +102,12 @@ if [ "$1" = -one ]; then
     # (and without its counters: branches that only count look alike then)
     flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=,-bugprone-branch-clone
     # the first values of vectors that are always written again keep compilers quiet
-    case $3 in *attn_whole*) flags='-std=c99 -I.' more=,-clang-analyzer-deadcode.DeadStores ;; esac
+    case $3 in *attn_whole*) flags="-std=c99 -I. -I$out" more=,-clang-analyzer-deadcode.DeadStores ;; esac
+    # callers know that the implementation is of their version: else every call has a way that writes nothing. (gnu99: what
+    # stands before this file's first line cannot be told from POSIX.)
+    case $3 in tests/[a-z]*/*|build/*|examples/*) ;;
+    *) grep -q '^#define ATTN_IMPLEMENTATION' "$3" || flags="$flags -std=gnu99 -include $out/same_version.h" ;;
+    esac
     case $2$3 in
     # clang-tidy begins no way in a header, unless it is told to: attn.h it is, in attn_whole.c
     tidy*attn_whole*) flags="$flags -Xclang -analyzer-opt-analyze-headers" ;;
@@ -113,20 +123,50 @@ if [ "$1" = -one ]; then
     status=$?
     grep -qE 'warning:|error:' "$log" || { [ $status = 0 ] && : > "$log" ||
         echo "$3: $2 ended with status $status" >> "$log"; }
-    # what no_way knows is taken out: a warning is followed by its line
+    # what no_way knows is taken out: the function is the last definition before the line that a warning names
     printf '%s' "$no_way" | awk -F'  +' '
-        NR == FNR { if (NF > 2) { checker[++n] = "-" $1 "]"; piece[n] = $2 }; next }
-        warned { for (i = 1; i <= n; i++) if (index(warned, checker[i]) && index($0, piece[i])) warned = ""
-                 if (warned) print warned
-                 warned = "" }
-        /\.[ch]:.* warning:/ { warned = $0; next }
-        { print }' - "$log" > "$log.known" && mv "$log.known" "$log"
+        function function_of(file, at, line, head, n)
+        {
+            if ((file, at) in known) return known[file, at]
+            for (head = "-"; n < at && (getline line < file) > 0; n++)
+                if (line ~ /^[A-Za-z_].*\(/ && line !~ /^(typedef|struct|enum|union|extern) /) head = line
+            close(file)
+            if (match(head, /FN\([a-z_0-9]+\)\(/)) head = substr(head, RSTART + 3, RLENGTH - 5)
+            else { sub(/\(.*/, "", head); sub(/.*[ *]/, "", head) }
+            return known[file, at] = head
+        }
+        NR == FNR { if (NF > 2) { checker[++n_known] = "-" $1 "]"; where[n_known] = $2 }; next }
+        warned {
+            name = function_of(place[1], place[2])
+            for (i = 1; i <= n_known; i++) if (where[i] == name && index(warned, checker[i])) warned = ""
+            if (warned) { print warned; print }
+            warned = ""
+            next
+        }
+        /\.[ch]:[0-9]+:[0-9]+: warning:/ { warned = $0; split($0, place, ":"); next }
+        { print }
+        END { if (warned) print warned }' - "$log" > "$log.known" && mv "$log.known" "$log"
     exit 0
 fi
 
 rm -rf $out && mkdir -p $out
 printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n#define ATTN_COUNTERS\n#include "attn.h"\n' \
     > $out/attn_whole.c
+if [ -n "$QUICK" ] && [ "$(uname -m)" = x86_64 ]; then              # of the others there is a table, and nothing in it
+    sed -i '1i #define ATTN_SELF "avx2_alone.h"' $out/attn_whole.c
+    cat > $out/avx2_alone.h <<'ALONE'
+#if ATTN__ISA == 3
+#include "attn.h"
+#elif ATTN__ISA == 2
+extern const attn__kernels attn__kernels_sse2;
+#else
+extern const attn__kernels attn__kernels_avx512;
+#endif
+#undef ATTN__ISA
+ALONE
+fi
+printf '#include "attn.h"\nattn_status attn_check_header(int v, size_t n) { (void)v; (void)n; return ATTN_OK; }\n' \
+    > $out/same_version.h
 echo '#include "attn_whole.c"' > $out/attn_scalar.c              # another name: -one gives it other flags
 passed=0 failed=0
 result() # name, what was found
@@ -165,7 +205,7 @@ for part in ${*:-tidy cppcheck gcc}; do
             --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \
             --suppress=ctunullpointer --suppress=ctuArrayIndex --suppress=moduloAlwaysTrueFalse \
             --template='{file}:{line}: {severity}: {message} [{id}]' -D__x86_64__=1 -D__GNUC__=12 -D__unix__=1 \
-            -U_MSC_VER -I. $out/attn_whole.c 2>&1)" ;;
+            -U_MSC_VER -I. -I$out $out/attn_whole.c 2>&1)" ;;
     *) echo "no part $part"; exit 2 ;;
     esac
 done

@@ -5,7 +5,7 @@
 #
 #   sh tests/cross.sh                    all targets
 #   sh tests/cross.sh aarch64 wasm       these
-#   QUICK=1 sh tests/cross.sh            fewer builds, a handful of tests: under 4 minutes on two cores
+#   QUICK=1 sh tests/cross.sh            the harder one of two builds, a handful of tests with another: 3 minutes on two cores
 #   JOBS=1                               targets at once (default: processors)
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
@@ -75,7 +75,7 @@ target()
         if [ $name = wasm ]; then builds="$builds -msimd128" want='wasm scalar' tests=; fi ;;
     win64) ext=.exe package='gcc-mingw-w64-x86-64 wine64' want='sse2 scalar' tests=
         run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
-        builds='x86_64-w64-mingw32-gcc -static -std=c99 -O2|x86_64-w64-mingw32-gcc -static -std=gnu11 -O3' ;;
+        builds='x86_64-w64-mingw32-gcc -static -std=c99 -O2|x86_64-w64-mingw32-gcc -static -std=gnu11 -O3 -Wall -Wextra -Werror' ;;
     msvc|clang-cl) ext=.exe package='clang-16 gcc-mingw-w64-x86-64 wine64' want='sse2 scalar'
         run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
         builds="sh tests/cross.sh --msvc $name" ;;
@@ -131,17 +131,24 @@ one() # target: writes build/cross/<target>.rows
         ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
     win64) mkdir -p $out/wine ;;
     esac
-    sources='tests/cross/cross.c tests/golden.c'
-    [ "$1" = simde ] && sources=tests/cross/cross.c                           # includes the other
+    golden='tests/cross/cross.c tests/golden.c' linked=
+    [ "$1" = simde ] && golden=tests/cross/cross.c                            # includes the other
+    sources=$golden
     old=$IFS; IFS='|'; set -- $builds; IFS=$old
     for build; do
-        [ -z "$QUICK" ] || [ $n -lt 2 ] || break
+        [ -z "$QUICK" ] || [ $# = 1 ] || [ "$build" = "$2" ] || continue
         program=$out/$name-golden$n$ext
         case $build in
         clang*) printf 'int main(void) { return 0; }\n' > $out/$name-probe.c
             command -v ${build%% *} > /dev/null && $build $out/$name-probe.c -o $out/$name-probe$ext 2>>"$log" || continue ;;
         esac
         echo "$build" >> "$log"
+        case $QUICK$name in                                # once for the cases and for the number
+        1simde|1msvc|1clang-cl) ;;
+        1*) linked=$out/$name-implementation.o
+            printf '#define ATTN_IMPLEMENTATION\n#include "hide.h"\n#include "attn.h"\n' > $out/$name-implementation.c
+            $build -I. -Itests -c $out/$name-implementation.c -o $linked 2>>"$log" && sources="$golden -DCROSS_LINKED $linked" ;;
+        esac
         if ! $build -I. -Itests $sources -o $program $link 2>>"$log"; then row - "does not build: $build" FAIL; continue; fi
         $run $program v > $out/$name.text 2>>"$log" || echo "status $?: $run $program" >> "$log"
         cat $out/$name.text >> "$log"
@@ -167,6 +174,7 @@ one() # target: writes build/cross/<target>.rows
     # the one number of examples/23_same_bits.c, by the first build: its status says whether it is the right one
     implemented=
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
+    [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
     if [ $name = simde ]; then :                                        # it asks the processor
     elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
     then row number 'does not build: examples/23_same_bits.c' FAIL
@@ -187,16 +195,21 @@ one() # target: writes build/cross/<target>.rows
     [ -z "$QUICK" ] || case $name in aarch64|s390x|i686|win64|wasm) tests=$few ;; *) tests=- ;; esac
     [ "$tests" != - ] || { row tests "not run: ${QUICK:+QUICK, }the hashes only" -; return; }
     files=
+    threads=-pthread how=
+    case $name in wasm*|msvc|clang-cl) threads= ;; esac
     for f in tests/*.c; do
         case $f in
-        tests/soak.c) continue ;;
         tests/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
+        esac
+        # in the quick form what the handful does not ask for has no kernels
+        case $QUICK$f in
+        1tests/private.c|1tests/test_stack.c)
+            o=$out/$name-$(basename $f .c).o how=-O1
+            $1 $more -O0 -DATTN_NO_SIMD -I. -Itests -DATTN_SERIAL_FLOPS=0 -c $f -o $o 2>>"$log" && f=$o ;;
         esac
         files="$files $f"
     done
-    threads=-pthread
-    case $name in wasm*|msvc|clang-cl) threads= ;; esac
-    if ! $1 $more -I. -Itests -DATTN_SERIAL_FLOPS=0 $files -o $out/$name-test$ext $link -lm $threads 2>>"$log"
+    if ! $1 $more $how -I. -Itests -DATTN_SERIAL_FLOPS=0 $files -o $out/$name-test$ext $link -lm $threads 2>>"$log"
     then row tests 'does not build' FAIL; return; fi
     $run $out/$name-test$ext $tests > $out/$name.text 2>>"$log"
     tr -d '\r' < $out/$name.text >> "$log"

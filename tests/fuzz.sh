@@ -3,14 +3,17 @@
 # the standalone driver. First the seed corpus once, by another compiler. Last line: "fuzz: N passed, M failed".
 #
 #   sh tests/fuzz.sh                 all targets       TIME=600 sh tests/fuzz.sh args kv       longer, these
-#   QUICK=1                          10 seconds each, the seed corpus without sanitizers
+#   QUICK=1                          7 seconds each, the seed corpus without sanitizers
 # What was found stays in build/fuzz: crash-* to be replayed by build/fuzz/replay_<target> FILE, and a grown corpus.
+# The seed corpus is tests/fuzz/corpus.tar.gz, a folder for each target, unpacked into build/fuzz. To add to it, put files there:
+#   tar -C build/fuzz --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - corpus | gzip -9n > tests/fuzz/corpus.tar.gz
 cd "$(dirname "$0")/.." || exit 1
-time=${TIME:-${QUICK:+10}} time=${time:-60}
+time=${TIME:-${QUICK:+7}} time=${time:-60}
 out=build/fuzz opt=-O${QUICK:+1}
 [ -n "$QUICK" ] || opt=-O2
 passed=0 failed=0 total=0
-mkdir -p $out
+mkdir -p $out && rm -rf $out/corpus && gzip -dc tests/fuzz/corpus.tar.gz | tar -C $out -xf - && [ -d $out/corpus/args ] ||
+    { echo 'tests/fuzz/corpus.tar.gz cannot be unpacked'; echo 'fuzz: 0 passed, 1 failed'; exit 1; }
 
 clang=
 for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # one that has libFuzzer
@@ -43,14 +46,14 @@ for t in ${*:-args kv mha masks saved stories translate embed}; do
     if ! $replay tests/fuzz/fuzz_$t.c $out/replay_impl.o tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
         echo "FAIL $t: does not build"; head -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
-    if ! (cd $out && ./replay_$t ../../tests/fuzz/corpus/$t) > $out/$t.log 2>&1; then
+    if ! (cd $out && ./replay_$t corpus/$t) > $out/$t.log 2>&1; then
         echo "FAIL $t: the seed corpus"; tail -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
     if [ -n "$driver" ]; then
         $driver tests/fuzz/fuzz_$t.c $out/fuzz_impl.o -o $out/fuzz_$t 2>$out/$t.log || \
             { echo "FAIL $t: does not build"; failed=$((failed + 1)); continue; }
         mkdir -p $out/corpus_$t
-        (cd $out && ./fuzz_$t corpus_$t ../../tests/fuzz/corpus/$t -max_total_time=$time -max_len=260 -timeout=10 -entropic=0 \
+        (cd $out && ./fuzz_$t corpus_$t corpus/$t -max_total_time=$time -max_len=260 -timeout=10 -entropic=0 \
             -artifact_prefix=./$t- -print_final_stats=1) > $out/$t.log 2>&1
         status=$?
         n=$(sed -n 's/stat::number_of_executed_units: *//p' $out/$t.log)

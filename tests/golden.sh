@@ -1,6 +1,7 @@
 #!/bin/sh
 # golden.sh: the fixed cases of golden.c under every compiler, optimisation, language mode and machine option there is
-# here; their hashes must be those of golden.h, and the number of `make same` its own. Last line: "golden: N passed, M failed".
+# here; their hashes must be those of golden.h, the number of `make same` its own, and no compiler may have a word to say.
+# Last line: "golden: N passed, M failed".
 #
 #   QUICK=1 sh tests/golden.sh      without those that make test, or another one of these, has in a similar form
 #   sh tests/golden.sh              RUN (qemu, wine ...) is put before each program; CC adds a compiler to gcc and clang
@@ -11,9 +12,9 @@ passed=0 failed=0
 try() # compiler, flags
 {
     program=build/golden/$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
-    if ! $1 $2 -DGOLDEN_MAIN -I. -Itests tests/golden.c -o "$program" 2>"$program.log"; then
+    if ! $1 $2 -Wall -Wextra -Werror -DGOLDEN_MAIN -I. -Itests tests/golden.c -o "$program" 2>"$program.log"; then
         case $2 in
-        *-m32*) echo "SKIPPED $*: it does not build here"; return ;;
+        *-m32*) grep -q 'warning\|error:.*\[-W' "$program.log" || { echo "SKIPPED $*: it does not build here"; return; } ;;
         esac
         echo "FAIL $*: does not build"; sed 's/^/  /' "$program.log" | head -n 5; failed=$((failed + 1)); return
     fi
@@ -44,7 +45,7 @@ for cc in gcc clang ${CC:-}; do
     case "$versions" in *"<$version>"*) ;; *) compilers="$compilers $cc" versions="$versions<$version>" ;; esac
 done
 for cc in $compilers; do
-    try "$cc" '-std=c99 -O0'
+    [ "$QUICK$cc" = 1clang ] || try "$cc" '-std=c99 -O0'
     [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=gnu11 -O2' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
     try "$cc" '-std=gnu17 -Os'

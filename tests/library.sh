@@ -102,8 +102,7 @@ mv "$W/other/attn.h" "$W/source/attn.h"
 flags=-DATTN_DEBUG build lib || bad 'make lib with ATTN_DEBUG' "$W/log"
 sizes=$(printf '#include "attn.h"\n#include <stdio.h>\nint main(void) { printf("%%lu", (unsigned long)ATTN_SIZES); return 0; }\n' > "$W/sizes.c" &&
     $CC -I. "$W/sizes.c" -o "$W/sizes" && "$W/sizes")
-# attn_args stands in attn_mha_opts, too
-want="attn.h: $other $number with structs of $sizes bytes, the implementation is version $number with $((sizes + 64)): compile both with the same attn.h"
+want="attn.h: $other $number with structs of $sizes bytes, the implementation is version $number with $((sizes + 32)): compile both with the same attn.h"
 LD_LIBRARY_PATH=$B
 runs 'a program whose structs are smaller' "$want
 $want

@@ -80,9 +80,9 @@ hide() { sed 's/^\(prefill\|decode \) [0-9a-f]\{16\}:/\1 HASH:/; s/ *[0-9.]* *[0
 hide $S/4.txt > $S/actual
 shown $source Output: | hide - > $S/want && awk -f tests/expect.awk $S/want $S/actual > $S/log
 check $? 'four ranks print something else than the first comment shows' $S/log
-awk '/mpirun -n 4/ { at = 1 } at && /^```/ { if (inside) exit; if (/text/) inside = 1; next } inside' README.md |
+awk '/mpirun -n 4/ { at = 1 } at && /^```/ { if (inside) exit; if (/text/) inside = 1; next } inside' examples/mpi/README.md |
     hide - > $S/want && [ -s $S/want ] && awk -f tests/expect.awk $S/want $S/actual > $S/log
-check $? 'four ranks print something else than README.md shows' $S/log
+check $? 'four ranks print something else than examples/mpi/README.md shows' $S/log
 
 run 60 2 -h && [ "$(cat $S/out)" = "$(grep '^usage: context_parallel' $S/out)" ]
 check $? '-h: does not say its options, once' $S/err

@@ -9,9 +9,12 @@ rm -rf $out
 mkdir -p $out
 cp -R Makefile tests $out || exit 1
 
+# its number is the value of its enumerator: how many there are
+isa=$(awk '/^typedef enum attn_backend/ { inside = 1; next } /^} attn_backend;/ { print n; exit } inside { n += gsub(/ATTN_/, "") }' attn.h)
+
 # the words, step 3
 cat > $out/block <<'BLOCK'
-#elif ATTN__ISA == 8
+#elif ATTN__ISA == TOY_NUMBER
 /* ---- TOY ------------------------------------------------------------------------------------- */
 #define ATTN__FN(name) attn__##name##_toy
 #define ATTN__TARGET
@@ -52,6 +55,7 @@ ATTN__EACH(attn__vmask, a.lane[i] || b.lane[i])
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vmask, p[i] == 0)
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16))
+ATTN__V attn__vec attn__vbytes(const void *p) ATTN__EACH(attn__vec, ((const signed char *)p)[i])
 ATTN__V int attn__any_lane(attn__vmask m) { return m.lane[0] || m.lane[1] || m.lane[2] || m.lane[3]; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
@@ -74,25 +78,30 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
         for (i = 0; i < 4; i++) x[c].lane[i] = from[attn__min(i, last) * row + c];
 }
 BLOCK
+sed -i "s/TOY_NUMBER/$isa/" $out/block
 
-# the steps: each line that is changed or added to must be there, once
-awk -v block="$out/block" '
+# the steps: each place that is changed or added to must be there, once. They are found by what they are, whatever stands in
+# them: the next instruction set is no reason to touch this
+awk -v block="$out/block" -v isa="$isa" '
     function did(step) { done[step]++ }
-    # 1. the enumerator and the name
-    /^    ATTN_RVV$/ { sub(/ATTN_RVV$/, "ATTN_RVV, ATTN_TOY"); did("enumerator") }
-    /"wasm", "rvv" \};$/ { sub(/"rvv" \};$/, "\"rvv\", \"toy\" };"); did("name") }
+    # 1. the enumerator and the name, at the end of each list
+    /^} attn_backend;/ { sub(/$/, ", ATTN_TOY", last); did("enumerator") }
+    /attn__backend_names\[\] = {/ { names = 1 }
+    names && /" *};/ { sub(/" *};/, "\", \"toy\" };"); names = 0; did("name") }
     # 2. that the compiler has it; its bit where processors differ; the kernel pass; the table
-    /^#ifdef ATTN__X86$/ && !done["macro"] { print "#define ATTN__TOY"; did("macro") }
-    /^    return \(word & ATTN_CPU_MASK\)/ { print "    word |= 1u << ATTN_TOY;"; did("bit") }
-    /^\/\* ---- dispatch -/ { print "#define ATTN__ISA 8\n#include ATTN_SELF\n"; did("pass") }
-    # 3. the block
-    /^#elif ATTN__ISA == 6$/ {
-        while ((getline text < block) > 0) print text
+    /^#ifdef ATTN__X86$/ && !done["macro"] { last = last "\n#define ATTN__TOY"; did("macro") }
+    /^ *return .*ATTN_CPU_MASK/ { last = last "\n    word |= 1u << ATTN_TOY;"; done["bit"] = 1 }   # one for each kind of machine
+    /^\/\* ---- dispatch -/ { last = last "\n#define ATTN__ISA " isa "\n#include ATTN_SELF\n"; did("pass") }
+    # 3. the block, as the second one
+    /^#elif ATTN__ISA == / && !done["block"] {
+        while ((getline text < block) > 0) last = last "\n" text
         did("block")
     }
-    { print }
-    /attn__tables\[\] = \{$/ { print "    &attn__kernels_toy,"; did("table") }
+    NR > 1 { print last }
+    { last = $0 }
+    /attn__tables\[\] = {$/ { last = last "\n    &attn__kernels_toy,"; did("table") }
     END {
+        print last
         n = split("enumerator name macro bit pass block table", step, " ")
         for (i = 1; i <= n; i++)
             if (done[step[i]] != 1) {
@@ -141,6 +150,8 @@ check 'asked for by name' $out/asks
 check 'suite builds' make -s -C $out build/test CFLAGS="$flags"
 check 'golden hashes' $out/build/test bits/golden
 check 'the suite sees it' sh -c "$out/build/test bits/golden | grep -q 'backends: toy '"
+# this one and scalar code: all others are what they were
+ATTN_HIDE=avx512,avx2 && export ATTN_HIDE
 check 'suite' $out/build/test "$@"
 echo "new_isa: $passed passed, $failed failed"
 [ $failed = 0 ]

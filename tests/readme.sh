@@ -1,6 +1,8 @@
 #!/bin/sh
-# make readme: every block of code in README.md and examples/PORTING.md (or the files named), in an empty folder that holds
-# only attn.h. QUICK=1 compiles with -O0: bits do not depend on it.
+# make readme: every block of code in README.md, examples/PORTING.md and the README.md of examples, examples/mpi and tests (or
+# the files named), in an empty folder that holds only attn.h. ```python is for python.sh, ```cmake and ```meson for
+# library.sh. QUICK=1 compiles with -O0, which changes no bits, and what no program sets up in a way of its own once: the
+# implementation.
 #
 #   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
 #                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
@@ -49,6 +51,14 @@ after() {
     [ -f "$S/$next.$2" ] && [ ! -f "$S/$next.far" ] && echo "$S/$next.$2"
 }
 
+# the implementation for all programs that ask for it and set nothing else
+share() {
+    [ ! -f "$S/implementation.o" ] || return 0
+    printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > "$S/implementation.c"
+    ${CC:-cc} -Wall -Wextra -O1 -I"$root" -c "$S/implementation.c" -o "$S/implementation.o" 2> "$S/implementation.err" &&
+        [ ! -s "$S/implementation.err" ] || fail 0 'attn.h does not build in silence' "$S/implementation.err"
+}
+
 program() {     # program FILE NUMBER LINE
     folder=$S/$2.d; mkdir -p "$folder"; cp "$root/attn.h" "$folder/"
     line=$(sed -n 's/^ *\(\/[*/]\) *\(cc .*\)$/\2/p' "$1" | sed 's/ *\*\/.*$//;q')
@@ -74,7 +84,14 @@ program() {     # program FILE NUMBER LINE
     cp "$1" "$folder/$name"
     case $(cat "$folder.sh") in *' -lm'*|*-march*|*-pthread*) fail "$3" 'its cc line is not plain'; return;; esac
     # the compiler of the day in place of cc, and not a word from it
-    sed -e "s/^cc /${CC:-cc} -Wall -Wextra /" ${QUICK:+-e 's/ -O2 / -O0 /'} "$folder.sh" > "$folder.run"
+    how=-O2
+    if [ -n "$QUICK" ]; then
+        how=-O0
+        if [ "$(grep '^#define ATTN_' "$1" | sort -u)" = '#define ATTN_IMPLEMENTATION' ]; then
+            share; how='-O0 -DATTN__IMPLEMENTED ..\/implementation.o'
+        fi
+    fi
+    sed -e "s/^cc /${CC:-cc} -Wall -Wextra /; s/ -O2 / $how /" "$folder.sh" > "$folder.run"
     if ! (cd "$folder" && sh -e "$folder.run") > "$folder.out" 2> "$folder.err" || [ -s "$folder.err" ]; then
         fail "$3" 'the program does not build and run in silence' "$folder.err"; return
     fi
@@ -118,9 +135,9 @@ for f in "$S"/[0-9]*.line; do
 done
 }
 
-[ $# -gt 0 ] || set -- README.md examples/PORTING.md
+[ $# -gt 0 ] || set -- README.md examples/PORTING.md examples/README.md examples/mpi/README.md tests/README.md
 for readme in "$@"; do
-    S=$root/build/readme/$(basename "$readme" .md)
+    S=$root/build/readme/$(echo "${readme%.md}" | tr / _)
     mkdir -p "$S" || exit 1
     [ -f "$readme" ] || { fail 0 'there is no such file'; continue; }
     split_blocks
@@ -128,11 +145,18 @@ for readme in "$@"; do
     blocks
 done
 # pictures and files that the texts point at
-for text in "$@" tests/*.md examples/*/*.md; do
+for text in $(printf '%s\n' "$@" tests/*.md examples/*.md examples/*/*.md | sort -u); do
     for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$text" |
                sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
         if [ -e "$(dirname "$text")/$t" ]; then pass
         else fail 0 "$text points at $t, which is not there"; fi
+    done
+    # and so must headings: [..](#name), [..](file.md#name). A name is the heading, small, without punctuation, - for blanks
+    for t in $(grep -oE '\]\([A-Za-z0-9_./-]*#[a-z0-9_-]+\)' "$text" | sed 's/^](//; s/)$//' | sort -u); do
+        file=${t%%#*}
+        if sed -n 's/^##* *//p' "$(dirname "$text")/${file:-$(basename "$text")}" 2> /dev/null | tr 'A-Z' 'a-z' |
+            sed 's/[^a-z0-9_ -]//g; s/ /-/g' | grep -qxF -- "${t#*#}"; then pass
+        else fail 0 "$text points at the heading $t, which is not there"; fi
     done
 done
 echo "readme: $passed passed, $failed failed"

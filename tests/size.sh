@@ -1,5 +1,5 @@
 #!/bin/sh
-# size.sh: bytes of machine code of attn.h per backend, and how long it takes to compile. A table.
+# size.sh: bytes of machine code of attn.h per backend and with parts left out, and how long it takes to compile. Tables.
 #
 # The sections of one object file are told apart by the names of the functions in them (-ffunction-sections): names end in
 # _sse2, _avx2 ..., everything else is shared. A build with one backend only is ATTN_NO_SIMD, or any machine but x86.
@@ -39,18 +39,31 @@ for cc in gcc clang aarch64-linux-gnu-gcc; do
     done
 done
 
+seconds() # compiler, options, levels: user and system time of each, the less of two
+{
+    cc=$1 options=$2
+    shift 2
+    for o in "$@"; do
+        for i in 1 2; do
+            ($cc -std=c99 $o $options -I. -c $out/attn.c -o $out/attn.o; times) |
+                awk 'NR == 2 { gsub(/[ms]/, " "); print $1 * 60 + $2 + $3 * 60 + $4 }'
+        done | sort -n | head -n 1 | awk '{ printf " %9.1f", $1 }'
+    done
+}
+
+echo
+printf '%-42s %9s %9s\n' 'what can be left out (gcc -O2)' bytes seconds
+for options in '' -DATTN_NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_LAYERS -DATTN_NO_CACHE '-DATTN_NO_SSE2 -DATTN_NO_AVX512' \
+    '-DATTN_NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE' -DATTN_NO_SIMD '-DATTN_NO_SIMD -DATTN_NO_CACHE'; do
+    time=$(seconds gcc "$options" -O2)                       # leaves attn.o behind
+    printf '%-42s %9d%s\n' "$(echo "${options:-nothing}" | sed 's/-DATTN_//g')" "$(bytes $out/attn.o | awk '{ print $NF }')" "$time"
+done
+
 echo
 printf '%-34s %9s %9s\n' 'seconds to compile (CPU)' -O0 -O2
 for cc in gcc clang; do
     command -v $cc > /dev/null || continue
     for simd in '' -DATTN_NO_SIMD; do
-        printf '%-34s' "$cc $simd"
-        for o in -O0 -O2; do
-            for i in 1 2; do                                # user and system time of the compiler, the less of two
-                ($cc -std=c99 $o $simd -I. -c $out/attn.c -o $out/attn.o; times) |
-                    awk 'NR == 2 { gsub(/[ms]/, " "); print $1 * 60 + $2 + $3 * 60 + $4 }'
-            done | sort -n | head -n 1 | awk '{ printf " %9.2f", $1 }'
-        done
-        echo
+        printf '%-34s%s\n' "$cc $simd" "$(seconds $cc "$simd" -O0 -O2)"
     done
 done

@@ -4,6 +4,8 @@
 #
 #   sh tests/strict.sh              everything            sh tests/strict.sh macro symbols    checks with such a name
 #   sh tests/strict.sh -l           only list the names   JOBS=8 sh tests/strict.sh           eight at a time
+#   QUICK=1 sh tests/strict.sh      without the levels, machine options and Windows that golden.sh and cross.sh compile without
+#                                   a warning, too; hooks without the kernels
 #
 # A check is a few lines of shell in a folder of its own under build/strict. It fails when it ends with a status other
 # than 0, and also when it prints anything: a warning nobody turned into an error is a failure too. 77 is "skipped".
@@ -87,17 +89,41 @@ for cc in gcc clang; do
     for std in c11 c17 gnu99 gnu17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
     levels='-O0 -Og -O1 -O2 -O3 -Os'
     [ $cc = gcc ] || levels='-O0 -O2 -Os'     # clang warns before it optimises; gcc knows more of a value at each level
-    for o in $levels '-O3 -march=native'; do compile "$cc $o" $cc -std=c99 $o; done
+    [ -z "$QUICK" ] || levels='-O2 -Os'
+    for o in $levels; do compile "$cc $o" $cc -std=c99 $o; done
+    [ -n "$QUICK" ] || compile "$cc -O3 -march=native" $cc -std=c99 -O3 -march=native
     compile "$cc -DATTN_NO_SIMD" $cc -std=c99 -O2 -DATTN_NO_SIMD
     for d in NDEBUG ATTN_NO_STDIO ATTN_STATIC ATTN_COUNTERS ATTN_DEBUG ATTN_IDE; do
         compile "$cc -D$d" $cc -std=c99 -fsyntax-only -D$d
     done
-    compile "$cc -m32" $cc -std=c99 -O2 -m32
-    compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 -O2 -m32 -msse2 -funsigned-char
+    compile "$cc -m32" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32
+    compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32 -msse2 -funsigned-char
 done
+# what can be left out: silent, alone and with all of it static, and what it names is not there
+for left in NO_LAYERS NO_CACHE NO_AVX512 NO_SSE2 'NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE -DATTN_NO_STDIO' 'NO_SIMD -DATTN_NO_CACHE'; do
+    for cc in gcc clang g++; do
+        std=c99; [ $cc != g++ ] || std=c++11
+        compile "$cc -DATTN_$left" $cc -std=$std -fsyntax-only -DATTN_$left
+        compile "$cc -DATTN_$left -DATTN_STATIC" $cc -std=$std -fsyntax-only -DATTN_$left -DATTN_STATIC
+    done
+done
+absent() {      # absent OPTIONS PATTERN PATTERN: no symbol of this kind, but one of that
+    check "absent: -DATTN_$1" <<SH
+need gcc nm
+implementation > impl.c
+gcc -std=c99 -O1 -DATTN_$1 -I"\$ROOT" -c impl.c -o impl.o
+nm impl.o | awk '{ print \$NF }' > names
+grep -E '$2' names | sed 's/^/is there: /'
+grep -qE '$3' names || echo 'nothing like $3 is there'
+SH
+}
+absent 'NO_LAYERS -DATTN_NO_SIMD' 'attn_+(linear|rope|mha|norm)' '^attn_kv_append'
+absent 'NO_CACHE -DATTN_NO_SIMD' '^attn_(kv|self_step|linear|rope|mha)' '^attn_narrow'
+absent NO_AVX512 '_avx512' '_sse2'
+absent NO_SSE2 '_sse2' '_avx512'
 for cc in g++ clang++; do
     for std in c++11 c++17 c++20 gnu++17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
-    compile "$cc -O2" $cc -std=c++11 -O2      # the optimiser has seen the rest as C
+    [ "$QUICK$cc" = 1clang++ ] || compile "$cc -O2" $cc -std=c++11 -O2      # the optimiser has seen the rest as C
     compile "$cc -DATTN_STATIC" $cc -std=c++11 -fsyntax-only -DATTN_STATIC
 done
 if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
@@ -106,7 +132,7 @@ if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
     done
     compile 'g++ -DATTN_THREADS' g++ -std=c++11 -O2 -pthread -DATTN_THREADS -DATTN_NO_SIMD
 fi
-compile 'mingw' x86_64-w64-mingw32-gcc -std=c99 -O2
+compile 'mingw' x86_64-w64-mingw32-gcc -std=c99 ${QUICK:+-fsyntax-only} -O2
 check 'tcc' <<'SH'
 need tcc
 program '#include "attn.h"' > main.c
@@ -191,7 +217,7 @@ program '#include "attn.h"' | sed '/ATTN_IMPLEMENTATION/d' > main.c; cp main.c m
 gcc -O1 -I"$ROOT" -c impl.c
 gcc -O1 -I"$ROOT" main.c impl.o -o main && right ./main
 g++ -O1 -I"$ROOT" main.cpp impl.o -o mainpp && right ./mainpp
-implementation > impl2.cpp; g++ -O1 -I"$ROOT" -c impl2.cpp
+implementation > impl2.cpp; g++ -O1 ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c impl2.cpp
 gcc -O1 -I"$ROOT" main.c impl2.o -o main2 && right ./main2
 SH
 check 'ATTN_STATIC in two translation units' <<'SH'
@@ -201,8 +227,10 @@ program '#define ATTN_STATIC
 { echo '#define ATTN_STATIC'; implementation
   echo 'int other(void);'; echo 'int other(void) { return attn_version(); }'; } > other.c
 for cc in gcc clang; do
-    $cc -std=c99 -O1 $HARSH_C -I"$ROOT" -c other.c -o other.o
-    $cc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c other.o -o main && right ./main
+    # what is static and unused is said before the optimiser
+    [ -z "$QUICK" ] || $cc -std=c99 -fsyntax-only $HARSH_C -I"$ROOT" -c other.c
+    $cc -std=c99 -O1 $HARSH_C ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c other.c -o other.o
+    $cc -std=c99 -O1 $HARSH_C ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" main.c other.o -o main && right ./main
     nm -g --defined-only other.o | grep -v ' other$' || :
 done
 SH
@@ -217,9 +245,34 @@ static void my_free(void *user, void *p) { (void)user; (void)p; }
 #define ATTN_ASSERT(x) ((void)0)
 #define ATTN_STACK 64
 #include "attn.h"' > main.c
-gcc -std=c99 -O1 $HARSH_C -I"$ROOT" main.c -o main && right ./main
-gcc -std=c99 -O1 -I"$ROOT" -c main.c
+gcc -std=c99 -O1 $HARSH_C -I"$ROOT" -c main.c && gcc main.o -o main && right ./main
 nm main.o | grep -wE 'U (malloc|free|abort|__assert_fail)' || :
+SH
+check 'ATTN_SERIAL_FLOPS: by default 1024 operations stay on their thread, 16 million do not' <<'SH'
+need gcc
+cat > main.c <<'C'
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+static float x[256 * 64], out[256 * 64];
+static int runs;
+static void run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)pool;
+    runs++;
+    while (n-- > 0) task(arg, n);
+}
+static int runs_of(int n_q, int n_k)
+{
+    attn_exec exec = { NULL, 4, run };
+    attn_args a = { 0 };
+    a.q = a.k = a.v = x, a.out = out, a.batch = a.heads = 1, a.head_dim = 64, a.n_q = n_q, a.n_k = n_k;
+    a.exec = &exec;
+    runs = 0;
+    return attn_sdpa(&a) == ATTN_OK ? runs : -1;
+}
+int main(void) { return runs_of(1, 4) != 0 || runs_of(256, 256) < 1; }
+C
+gcc -std=c99 -O1 $HARSH_C -DATTN_NO_SIMD -I"$ROOT" main.c -o main && ./main
 SH
 check 'ATTN_DEBUG: refusals, forgotten sizes and empty caches on stderr' <<'SH'
 need gcc
@@ -273,9 +326,10 @@ attn.h: attn_mha_cross_step: out is NULL
 attn.h: attn_mha_cross_step: batch is 0: nothing is written
 attn.h: attn_sdpa: no entry of the cache has a key: every row is empty
 T
-gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -I"$ROOT" main.c -o main && ./main 2> got; cmp want got
-gcc -std=c99 -O1 $HARSH_C -DATTN_DEBUG -DATTN_NO_STDIO -I"$ROOT" main.c -o main && ./main
-gcc -std=c99 -O1 -I"$ROOT" main.c -o main && ./main 2>&1
+fast="-std=c99 -O1 ${QUICK:+-DATTN_NO_SIMD} -I"
+gcc $HARSH_C -DATTN_DEBUG $fast"$ROOT" main.c -o main && ./main 2> got; cmp want got
+gcc $HARSH_C -DATTN_DEBUG -DATTN_NO_STDIO $fast"$ROOT" main.c -o main && ./main
+gcc $fast"$ROOT" main.c -o main && ./main 2>&1
 SH
 # names that other people's headers turn into something else (windows.h, complex.h, sys/param.h)
 check 'hostile macros around it' <<'SH'
@@ -322,7 +376,7 @@ fast_math gcc -O2 -fno-signed-zeros
 check 'symbols: ATTN_NO_STDIO, NDEBUG' <<'SH'
 need gcc nm
 implementation > impl.c
-gcc -O2 $HARSH_C -DATTN_NO_STDIO -DNDEBUG -I"$ROOT" -c impl.c -o impl.o
+gcc -O${QUICK:-2} $HARSH_C -DATTN_NO_STDIO -DNDEBUG -I"$ROOT" -c impl.c -o impl.o
 nm -u impl.o | grep -wE 'stdout|fwrite|printf|puts|putchar|fputs|fputc|__assert_fail' || :
 SH
 check 'ATTN_NO_SIMD: no vector instruction of its own' <<'SH'

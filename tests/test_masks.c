@@ -254,6 +254,48 @@ static void check_t5(int buckets, int max_distance, int one_way, int n_q, int n_
     guard_free(table); guard_free(bias);
 }
 
+/* Scores by distance, as Transformer-XL and Conformer have them: every cell from the formula. */
+static void shifts(void)
+{
+    rng r = rng_make(test_seed + 51);
+    float m[40];
+    const float *out = m;
+    const int many = sizeof(size_t) < 8 ? 1 << 14 : 1 << 20;              /* so many squared fit, but for columns */
+    for (int i = 0; i < 60; i++) {
+        const int matrices = rng_int(&r, 0, 3), n_q = rng_int(&r, 0, 9), n_k = rng_int(&r, 0, 12);
+        const int conformer = n_q > 0 && !rng_int(&r, 0, 2), columns = conformer ? 2 * n_q - 1 : rng_int(&r, 1, 20);
+        const int zero = conformer ? n_q - 1 : rng_int(&r, 0, columns - 1), pos = conformer ? 0 : rng_int(&r, -5, 9);
+        float *scores = guard_floats((size_t)(matrices * n_q * columns)), *bias;
+        bias = guard_floats((size_t)(matrices * n_q * n_k));
+        rng_fill(&r, scores, (size_t)(matrices * n_q * columns));
+        CHECK(attn_bias_shift(bias, scores, columns, zero, matrices, n_q, n_k, pos) == ATTN_OK);
+        for (int k = 0; k < matrices * n_q * n_k; k++) {
+            const int row = k / n_k, behind_by = row % n_q + pos - k % n_k, at = zero - behind_by;
+            const float want = at < 0 || at >= columns ? -INFINITY : scores[row * columns + at];
+            CHECK(same_bits(bias + k, &want, 1));
+        }
+        guard_free(scores);
+        guard_free(bias);
+    }
+    CHECK(attn_bias_shift(m, m + 20, 5, 2, 1, 2, 3, INT_MAX) == ATTN_OK && isinf(m[0]) && isinf(m[5]));
+    CHECK(attn_bias_shift(m, m + 20, 5, 2, 1, 2, 3, INT_MIN) == ATTN_OK && isinf(m[0]) && isinf(m[5]));
+    memset(m, 0x77, sizeof m);
+    REFUSED(attn_bias_shift(m, m + 20, 0, 0, 1, 2, 3, 0), ATTN_E_SIZE, "attn_bias_shift: columns is 0");
+    REFUSED(attn_bias_shift(m, m + 20, 5, 5, 1, 2, 3, 0), ATTN_E_SIZE, "zero is 5 but columns is 5");
+    REFUSED(attn_bias_shift(m, m + 20, 5, -1, 1, 2, 3, 0), ATTN_E_SIZE, "zero is -1 but columns is 5");
+    REFUSED(attn_bias_shift(m, m + 20, 5, 2, -1, 2, 3, 0), ATTN_E_SIZE, "matrices is -1");
+    REFUSED(attn_bias_shift(m, m + 20, 5, 2, 1, -2, 3, 0), ATTN_E_SIZE, "n_q is -2");
+    REFUSED(attn_bias_shift(m, m + 20, 5, 2, 1, 2, -3, 0), ATTN_E_SIZE, "n_k is -3");
+    REFUSED(attn_bias_shift(NULL, m, 5, 2, 1, 2, 3, 0), ATTN_E_NULL, "bias is NULL");
+    REFUSED(attn_bias_shift(m, NULL, 5, 2, 1, 2, 3, 0), ATTN_E_NULL, "scores is NULL");
+    REFUSED(attn_bias_shift(behind(m, 1), m + 20, 5, 2, 1, 2, 3, 0), ATTN_E_ALIGN, "bias is not aligned");
+    REFUSED(attn_bias_shift(m, behind(m, 81), 5, 2, 1, 2, 3, 0), ATTN_E_ALIGN, "scores is not aligned");
+    REFUSED(attn_bias_shift(m, m + 5, 5, 2, 1, 2, 3, 0), ATTN_E_OVERLAP, "bias overlaps scores");
+    REFUSED(attn_bias_shift(m, m + 20, 1 << 30, 2, 1 << 30, 1 << 30, 3, 0), ATTN_E_OVERFLOW, "bias has ");
+    REFUSED(attn_bias_shift(m, m + 20, 1 << 30, 2, many, many, 1, 0), ATTN_E_OVERFLOW, "and columns 1073741824");
+    for (int i = 0; i < 40; i++) CHECK(float_bits(out[i]) == 0x77777777u);
+}
+
 static void t5_formula(void)
 {
     check_t5(32, 128, 0, 150, 150, 0);            /* T5, the encoder */
@@ -706,6 +748,7 @@ SUITE(masks) = {
     {"merge_values", merge_values, "-inf + +inf = NaN, a NaN hidden by a maximum"},
     {"merge_batches", merge_batches, "one matrix for all read as one for each"},
     {"merge_intersection", merge_intersection, "merge that replaces instead of intersecting"},
+    {"shifts", shifts, "a bias by distance that is one key off, mirrored, or read from another row"},
     {"t5_formula", t5_formula, "direction reversed, pos ignored, the table read as [heads][buckets]"},
     {"t5_numbers", t5_numbers, "a boundary of the logarithmic buckets off by one"},
     {"refusals", refusals, "a sentence about another argument or under another name, a matrix written over its input"},

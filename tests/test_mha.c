@@ -1215,6 +1215,9 @@ static void wrong_calls(void)
         CHECKF(!memcmp(before, c.shape.mem, cache_bytes), "%s changed the cache", #call);                              \
         memset(&o, 0, sizeof o);                                                                                       \
     } while (0)
+/* After a change of `o`: what CALL, the call of all rows up to the next one, must say. */
+#define WRONG(change, status, words)          WRONG_OF(change, CALL, status, words)
+#define WRONG_OF(change, call, status, words) REFUSES((change, call), status, words)
     REFUSES(attn_mha_self(NULL, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
     REFUSES(attn_mha_self(&zero, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
     REFUSES(attn_mha_self(&m, NULL, x, B, N, NULL), ATTN_E_NULL, "out is NULL");
@@ -1228,68 +1231,65 @@ static void wrong_calls(void)
     REFUSES(attn_mha_self(&m, NULL, NULL, 0, N, NULL), ATTN_OK, "");
     REFUSES(attn_mha_self(&m, NULL, NULL, B, 0, NULL), ATTN_OK, "");
     REFUSES((o.attn.q_cum = cum, attn_mha_self(&m, NULL, NULL, 0, N, &o)), ATTN_OK, "");
-    REFUSES((o.attn.k = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k");
-    REFUSES((o.attn.v = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v");
-    REFUSES((o.attn.batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "batch");
-    REFUSES((o.attn.n_q = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "n_q");
-    REFUSES((o.attn.kv_heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "kv_heads");
-    REFUSES((o.attn.head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "head_dim");
-    REFUSES((o.attn.v_head_dim = 4, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v_head_dim");
-    REFUSES((o.attn.carry_in = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.carry_in is set");
-    REFUSES((o.attn.carry_out = out, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.carry_out is set");
-    REFUSES((o.attn.parts = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.parts is set");
+#define CALL attn_mha_self(&m, out, x, B, N, &o)
+    WRONG(o.attn.k = x, ATTN_E_CONFLICT, "k");
+    WRONG(o.attn.v = x, ATTN_E_CONFLICT, "v");
+    WRONG(o.attn.batch = B, ATTN_E_CONFLICT, "batch");
+    WRONG(o.attn.n_q = N, ATTN_E_CONFLICT, "n_q");
+    WRONG(o.attn.kv_heads = 2, ATTN_E_CONFLICT, "kv_heads");
+    WRONG(o.attn.head_dim = 4, ATTN_E_CONFLICT, "head_dim");
+    WRONG(o.attn.v_head_dim = 4, ATTN_E_CONFLICT, "v_head_dim");
+    WRONG(o.attn.carry_in = x, ATTN_E_CONFLICT, "attn.carry_in is set");
+    WRONG(o.attn.carry_out = out, ATTN_E_CONFLICT, "attn.carry_out is set");
+    WRONG(o.attn.parts = 1, ATTN_E_CONFLICT, "attn.parts is set");
     for (int i = 0; i < 3; i++) {
-        REFUSES((o.attn.q_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "q_stride");
-        REFUSES((o.attn.v_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "v_stride");
-        REFUSES((o.attn.out_stride[i] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "out_stride");
+        WRONG(o.attn.q_stride[i] = 8, ATTN_E_CONFLICT, "q_stride");
+        WRONG(o.attn.v_stride[i] = 8, ATTN_E_CONFLICT, "v_stride");
+        WRONG(o.attn.out_stride[i] = 8, ATTN_E_CONFLICT, "out_stride");
     }
-    REFUSES((o.attn.k_batch = B, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_batch");
+    WRONG(o.attn.k_batch = B, ATTN_E_CONFLICT, "k_batch");
     REFUSES(attn_mha_self(&value_wide, out, x, B, N, NULL), ATTN_E_SIZE, "d_value is 16");
-    REFUSES((o.attn.q = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "q");
-    REFUSES((o.attn.out = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "out");
-    REFUSES((o.attn.n_k = N, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "n_k");
-    REFUSES((o.attn.heads = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "heads");
-    REFUSES((o.attn.layout = ATTN_BHSD, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "layout");
-    REFUSES((o.attn.k_stride[1] = 8, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_stride");
-    REFUSES((o.attn.kv = &c, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "attn.kv");
-    REFUSES((o.attn.k_map = map, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_map");
-    REFUSES((o.attn.k_cum = cum, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "k_cum");
-    REFUSES((o.memory_v = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_CONFLICT, "memory_v");
-    REFUSES((o.attn.q_cum = bad_cum, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "q_cum");
-    REFUSES((o.attn.q_cum = fall, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "q_cum");
+    WRONG(o.attn.q = x, ATTN_E_CONFLICT, "q");
+    WRONG(o.attn.out = x, ATTN_E_CONFLICT, "out");
+    WRONG(o.attn.n_k = N, ATTN_E_CONFLICT, "n_k");
+    WRONG(o.attn.heads = 2, ATTN_E_CONFLICT, "heads");
+    WRONG(o.attn.layout = ATTN_BHSD, ATTN_E_CONFLICT, "layout");
+    WRONG(o.attn.k_stride[1] = 8, ATTN_E_CONFLICT, "k_stride");
+    WRONG(o.attn.kv = &c, ATTN_E_CONFLICT, "attn.kv");
+    WRONG(o.attn.k_map = map, ATTN_E_CONFLICT, "k_map");
+    WRONG(o.attn.k_cum = cum, ATTN_E_CONFLICT, "k_cum");
+    WRONG(o.memory_v = x, ATTN_E_CONFLICT, "memory_v");
+    WRONG(o.attn.q_cum = bad_cum, ATTN_E_LENGTHS, "q_cum");
+    WRONG(o.attn.q_cum = fall, ATTN_E_LENGTHS, "q_cum");
     REFUSES((o.attn.q_cum = cum, attn_mha_self(&m, out, x, B, 1, &o)), ATTN_E_SIZE, "n is 1");
-    REFUSES((o.attn.q_lengths = over, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "q_lengths");
-    REFUSES((o.attn.k_lengths = over, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_LENGTHS, "k_lengths");
-    REFUSES((o.attn.causal = 7, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "causal");
-    REFUSES((o.attn.softcap = -1.0f, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "softcap");
-    REFUSES((o.attn.backend = 99, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "backend");
-    REFUSES((o.attn.exec = &none, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_NULL, "exec->run");
-    REFUSES((o.gate = gate, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
-    REFUSES((o.gate = gate, o.gate_n = 3, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_n is");
-    REFUSES((o.gate = out, o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "out overlaps gate");
-    REFUSES((o.gate_sigmoid = 2, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "gate_sigmoid is 2");
-    REFUSES((o.weights_mean = -1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OPTION, "weights_mean is -1");
+    WRONG(o.attn.q_lengths = over, ATTN_E_LENGTHS, "q_lengths");
+    WRONG(o.attn.k_lengths = over, ATTN_E_LENGTHS, "k_lengths");
+    WRONG(o.attn.causal = 7, ATTN_E_OPTION, "causal");
+    WRONG(o.attn.softcap = -1.0f, ATTN_E_OPTION, "softcap");
+    WRONG(o.attn.backend = 99, ATTN_E_OPTION, "backend");
+    WRONG(o.attn.exec = &none, ATTN_E_NULL, "exec->run");
+    WRONG(o.gate = gate, ATTN_E_OPTION, "gate_n is");
+    WRONG((o.gate = gate, o.gate_n = 3), ATTN_E_OPTION, "gate_n is");
+    WRONG((o.gate = out, o.gate_n = 1), ATTN_E_OVERLAP, "out overlaps gate");
+    WRONG(o.gate_sigmoid = 2, ATTN_E_OPTION, "gate_sigmoid is 2");
+    WRONG(o.weights_mean = -1, ATTN_E_OPTION, "weights_mean is -1");
     REFUSES(attn_mha_self(&m, behind(out, 1), x, B, N, NULL), ATTN_E_ALIGN, "out is not aligned");
     REFUSES(attn_mha_self(&m, out, behind(x, 2), B, N, NULL), ATTN_E_ALIGN, "x is not aligned");
-    REFUSES((o.gate = behind(gate, 3), o.gate_n = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
-            "gate is not aligned");
-    REFUSES((o.attn.weights = behind(weights, 1), attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
-            "weights is not aligned");
-    REFUSES((o.attn.q_lengths = behind(ones, 2), attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_ALIGN,
-            "q_lengths is not aligned");
-    REFUSES((o.attn.weights = x, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP, "weights overlaps x");
-    REFUSES((o.attn.weights = out, o.weights_mean = 1, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_OVERLAP,
-            "out overlaps weights");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_WORK,
-            "work_size is 16 but attn_mha_workspace asks for ");
-    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_self(&m, out, x, B, N, &o)), ATTN_E_SHAPE, "mask");
-    REFUSES((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1, attn_mha_self(&m, out, x, B, N, &o)),
-            ATTN_E_STRIDE, "mask_stride[2] is 1");
+    WRONG((o.gate = behind(gate, 3), o.gate_n = 1), ATTN_E_ALIGN, "gate is not aligned");
+    WRONG(o.attn.weights = behind(weights, 1), ATTN_E_ALIGN, "weights is not aligned");
+    WRONG(o.attn.q_lengths = behind(ones, 2), ATTN_E_ALIGN, "q_lengths is not aligned");
+    WRONG(o.attn.weights = x, ATTN_E_OVERLAP, "weights overlaps x");
+    WRONG((o.attn.weights = out, o.weights_mean = 1), ATTN_E_OVERLAP, "out overlaps weights");
+    WRONG((o.attn.work = work, o.attn.work_size = sizeof work), ATTN_E_WORK,
+          "work_size is 16 but attn_mha_workspace asks for ");
+    WRONG((o.attn.mask = x, o.attn.mask_shape[0] = 5), ATTN_E_SHAPE, "mask");
+    WRONG((o.attn.weights = weights, o.attn.mask = x, o.attn.mask_stride[2] = 1), ATTN_E_STRIDE, "mask_stride[2] is 1");
 
     REFUSES(attn_mha_cross(&m, out, x, B, N, NULL, N, NULL), ATTN_E_NULL, "memory is NULL");
     REFUSES(attn_mha_cross(&m, out, x, B, N, behind(x, 1), N, NULL), ATTN_E_ALIGN, "memory is not aligned");
-    REFUSES((o.memory_v = behind(x, 1), attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_ALIGN,
-            "memory_v is not aligned");
+#undef CALL
+#define CALL attn_mha_cross(&m, out, x, B, N, x, N, &o)
+    WRONG(o.memory_v = behind(x, 1), ATTN_E_ALIGN, "memory_v is not aligned");
     REFUSES(attn_mha_cross(&wide, out, x, 1, 1, x, 1, NULL), ATTN_E_NULL,
             "memory_v is NULL"); /* another width of values needs memory_v */
     REFUSES(attn_mha_cross(&turning, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "rope_table");
@@ -1299,13 +1299,12 @@ static void wrong_calls(void)
     REFUSES((o.memory_v = x + DM, attn_mha_cross(&value_wide, x + 2 * DM, x, 1, 1, x + DM, 1, &o)), ATTN_E_OVERLAP,
             "memory_v");
     CHECK(same_bits(x, copy, B * N * DM));
-    REFUSES((o.attn.k_map = over, o.attn.k_batch = 2, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_MAP,
-            "k_map[1] is 4");
-    REFUSES((o.attn.k_cum = fall, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS, "k_cum");
-    REFUSES((o.attn.k_cum = bad_cum, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_LENGTHS, "k_cum");
+    WRONG((o.attn.k_map = over, o.attn.k_batch = 2), ATTN_E_MAP, "k_map[1] is 4");
+    WRONG(o.attn.k_cum = fall, ATTN_E_LENGTHS, "k_cum");
+    WRONG(o.attn.k_cum = bad_cum, ATTN_E_LENGTHS, "k_cum");
     REFUSES((o.attn.k_cum = cum, attn_mha_cross(&m, out, x, B, N, x, 1, &o)), ATTN_E_SIZE, "n_k is 1");
     REFUSES((o.attn.k_cum = o.attn.q_cum = cum, attn_mha_cross(&m, NULL, NULL, 0, 0, NULL, 0, &o)), ATTN_OK, "");
-    REFUSES((o.attn.k_batch = 1, attn_mha_cross(&m, out, x, B, N, x, N, &o)), ATTN_E_SIZE, "k_batch");
+    WRONG(o.attn.k_batch = 1, ATTN_E_SIZE, "k_batch");
     REFUSES((o.attn.k_batch = 1 << 20, attn_mha_cross(&m, out, x, B, N, x, 1 << 20, &o)), ATTN_E_OVERFLOW, "k_batch");
 
     REFUSES(attn_mha_self_step(&m, out, x, B, N, &c, NULL), ATTN_E_FULL, "cache");
@@ -1317,20 +1316,20 @@ static void wrong_calls(void)
             "rope_positions is 4 but entry 0 grows to 5"); /* position 4 is not in the table */
     REFUSES(attn_mha_self_step(&m, NULL, x, B, 1, &c, NULL), ATTN_E_NULL, "out is NULL");
     REFUSES(attn_mha_self_step(&m, out, out, B, 1, &c, NULL), ATTN_E_OVERLAP, "out overlaps x");
-    REFUSES((o.attn.causal = ATTN_CAUSAL_TOP_LEFT, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT,
-            "causal");
-    REFUSES((o.attn.k_lengths = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_lengths");
-    REFUSES((o.attn.k_starts = ones, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
-    REFUSES((o.attn.kv = &other, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "kv");
+#undef CALL
+#define CALL attn_mha_self_step(&m, out, x, B, 1, &c, &o)
+    WRONG(o.attn.causal = ATTN_CAUSAL_TOP_LEFT, ATTN_E_CONFLICT, "causal");
+    WRONG(o.attn.k_lengths = ones, ATTN_E_CONFLICT, "k_lengths");
+    WRONG(o.attn.k_starts = ones, ATTN_E_CONFLICT, "k_starts");
+    WRONG(o.attn.kv = &other, ATTN_E_CONFLICT, "kv");
     REFUSES((o.attn.q_lengths = over, attn_mha_self_step(&m, out, x, B, N, &c, &o)), ATTN_E_LENGTHS, "");
-    REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
-             o.attn.mask_stride[0] = 3, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_STRIDE, "mask");
-    REFUSES((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked,
-             attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
-            ATTN_E_OVERLAP, "lse overlaps masked_rows"); /* only the attention inside can see this */
-    REFUSES((o.attn.softcap = NAN, attn_mha_self_step(&m, out, x, B, 1, &c, &o)), ATTN_E_OPTION, "softcap");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_self_step(&m, out, x, B, 1, &c, &o)),
-            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+    WRONG((o.attn.mask = x, o.attn.mask_shape[0] = B, o.attn.mask_shape[1] = o.attn.mask_shape[2] = 1,
+           o.attn.mask_stride[0] = 3), ATTN_E_STRIDE, "mask");
+    WRONG((o.attn.lse = (float *)(void *)&masked, o.attn.masked_rows = &masked), ATTN_E_OVERLAP,
+          "lse overlaps masked_rows"); /* only the attention inside can see this */
+    WRONG(o.attn.softcap = NAN, ATTN_E_OPTION, "softcap");
+    WRONG((o.attn.work = work, o.attn.work_size = sizeof work), ATTN_E_WORK,
+          "work_size is 16 but attn_mha_workspace asks for ");
 
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_cross_step(&m, out, x, B, 1, &empty, NULL), ATTN_E_NULL, "c is not a cache");
@@ -1339,12 +1338,13 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_cross_step(&m, out, x, B, 1, &small, &o)),
             ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask beside no keys at all */
-    REFUSES((o.attn.k_map = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP, "entry 1 reads entry 4");
-    REFUSES((o.attn.k_map = under, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_MAP,
-            "entry 1 reads entry -1");
-    REFUSES((o.attn.k_batch = B + 1, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_SIZE, "k_batch");
-    REFUSES((o.attn.k_lengths = over, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_LENGTHS, "k_lengths");
-    REFUSES((o.attn.k_starts = ones, attn_mha_cross_step(&m, out, x, B, 1, &c, &o)), ATTN_E_CONFLICT, "k_starts");
+#undef CALL
+#define CALL attn_mha_cross_step(&m, out, x, B, 1, &c, &o)
+    WRONG(o.attn.k_map = over, ATTN_E_MAP, "entry 1 reads entry 4");
+    WRONG(o.attn.k_map = under, ATTN_E_MAP, "entry 1 reads entry -1");
+    WRONG(o.attn.k_batch = B + 1, ATTN_E_SIZE, "k_batch");
+    WRONG(o.attn.k_lengths = over, ATTN_E_LENGTHS, "k_lengths");
+    WRONG(o.attn.k_starts = ones, ATTN_E_CONFLICT, "k_starts");
 
     REFUSES((o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_SIZE,
             "rope_positions is 4 but rope_pos[4] is 7");
@@ -1412,8 +1412,13 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_fill(&m, &c, x, B, N, under, NULL), ATTN_E_LENGTHS, "source_lengths[1] is -1");
     REFUSES(attn_mha_cross_fill(&turning, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES(attn_mha_cross_fill(&wide, &c, x, B, 1, NULL, NULL), ATTN_E_NULL, "memory_v is NULL");
-    REFUSES((o.attn.work = work, o.attn.work_size = sizeof work, attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)),
-            ATTN_E_WORK, "work_size is 16 but attn_mha_workspace asks for ");
+#undef CALL
+#define CALL attn_mha_cross_fill(&m, &c, x, B, N, NULL, &o)
+    WRONG((o.attn.work = work, o.attn.work_size = sizeof work), ATTN_E_WORK,
+          "work_size is 16 but attn_mha_workspace asks for ");
+#undef CALL
+#undef WRONG
+#undef WRONG_OF
 #undef REFUSES
     attn_mha_free(&m);
     attn_mha_free(&turning);

@@ -338,6 +338,14 @@ static void freqs_formulas(void)
         for (int k = 0; k < 128; k++) factors[k] = (float)rng_int(&r, 1, 6400) / 100.0f;
         a.factors = factors;
         a.rotated = 2 * rng_int(&r, 1, a.rotary_dim / 2);
+        if (a.kind == ATTN_ROPE_YARN && i % 5 == 0) {                     /* pairs beyond any int, to both sides */
+            a.base = 1.0 + ldexp(1.0, -52);
+            a.original = i % 10 ? 2 : 100000;
+        }
+        if (a.kind == ATTN_ROPE_YARN && i % 7 == 0) {                     /* the first pair is the last, too */
+            a.rotary_dim = 64, a.base = 10000.0, a.original = 6, a.low = 1.0, a.high = 32.0, a.untruncated = 0;
+            a.rotated = 2;
+        }
         frequencies_agree(&a);
     }
 }
@@ -526,6 +534,8 @@ static void sections(void)
     REFUSED(attn_rope_sections(to, 1, pos, 3, behind(axis, 1), t, P, D), ATTN_E_ALIGN, "axis is not aligned");
     REFUSED(attn_rope_sections(to, 1, pos, 3, axis, behind(t, 1), P, D), ATTN_E_ALIGN, "table is not aligned");
     REFUSED(attn_rope_sections(to, 2147480000, pos, 3, axis, t, P, 1 << 30), ATTN_E_OVERFLOW, "rows 2147480000");
+    REFUSED(attn_rope_sections(to, 2147480000, pos, 1 << 30, axis, t, P, D), ATTN_E_OVERFLOW, "rows 2147480000");
+    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, 2147480000, 1 << 30), ATTN_E_OVERFLOW, "positions 2147480000");
     end = t + P * D - D;
     REFUSED(attn_rope_sections(end, 1, pos, 3, axis, t, P, D), ATTN_E_OVERLAP, "to overlaps table");
     memset(to, 0, sizeof to);                                         /* as ints: position 0 and axis 0 */

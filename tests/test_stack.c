@@ -14,25 +14,6 @@
 #define _DEFAULT_SOURCE
 #define STACK_THREADS
 #endif
-#define ATTN_STATIC
-#if defined(__GNUC__)
-#define ATTNDEF static __attribute__((noinline, unused))        /* as a linked library: nothing moves into the caller */
-#endif
-#define ATTN_STACK 2048
-#define ATTN_IMPLEMENTATION
-#include "hide.h"
-#include "attn.h"
-#undef ATTN_REFUSED
-#include "cases.h"
-
-#ifdef STACK_THREADS
-#include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#ifndef MAP_ANONYMOUS
-#define MAP_ANONYMOUS MAP_ANON
-#endif
-#endif
 
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -46,6 +27,29 @@
 #define STACK_SKIP "the figures are those of -O2: without it every variable has a place of its own"
 #elif !defined(STACK_THREADS)
 #define STACK_SKIP "no threads whose stack can be brought along"
+#endif
+
+#ifdef STACK_SKIP                         /* nothing to be measured, and no implementation for it */
+#include "test.h"
+static void figures(void) { test_skip("stack of public functions: %s", STACK_SKIP); }
+static void small(void) { test_skip("calls in threads of 16 KB: %s", STACK_SKIP); }
+#else
+#define ATTN_STATIC
+#if defined(__GNUC__)
+#define ATTNDEF static __attribute__((noinline, unused))        /* as a linked library: nothing moves into the caller */
+#endif
+#define ATTN_STACK 2048
+#define ATTN_IMPLEMENTATION
+#include "hide.h"
+#include "attn.h"
+#undef ATTN_REFUSED
+#include "cases.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
 #endif
 
 enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 64 * KB };
@@ -121,6 +125,7 @@ static struct {
     X(attn_mask_merge, attn_mask_merge(now.to, now.batch, now.x, 1, now.n, now.n_k))                                   \
     X(attn_mask_format, attn_mask_format(now.text, now.size, now.x, now.n, now.n_k, NULL, NULL))                       \
     X(attn_lengths, attn_lengths((int *)now.bytes, now.ints, 0, now.batch, now.n))                                     \
+    X(attn_bias_shift, attn_bias_shift(now.to, now.x, 99, 49, now.heads, now.n, now.n_k, 0))                           \
     X(attn_bias_t5, attn_bias_t5(now.to, now.x, 32, 128, 0, now.heads, now.n, now.n_k, 0))                             \
     X(attn_kv_size, attn_kv_size(&now.kv_args))                                                                        \
     X(attn_kv_saved, attn_kv_saved(&now.kv, now.k))                                                                    \
@@ -139,7 +144,6 @@ static struct { const char *name; void (*run)(void); size_t deepest; } calls[] =
 enum { NEAR = 256 };                      /* so many bytes below the caller's frame belong to who paints */
 static size_t where;                      /* bytes of stack of the threads that call */
 
-#ifndef STACK_SKIP
 typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } trip;
 
 /* Painted and looked at in words, since every call of this file waits for both. */
@@ -191,9 +195,6 @@ static size_t go_there(void (*run)(void), size_t size)
     if (mprotect(t.low - page, page, PROT_READ | PROT_WRITE)) abort();
     return t.depth;
 }
-#else
-static size_t go_there(void (*run)(void), size_t size) { (void)run; return size * 0; }
-#endif
 
 static int call(int which)
 {
@@ -482,6 +483,7 @@ static void other_calls(rng *r)
         call(C_attn_mask_format);
         call(C_attn_lengths);
         FINE(attn_bias_t5);
+        FINE(attn_bias_shift);
         now.storage = (attn_storage)rng_int(r, 0, 2);
         FINE(attn_narrow);
         FINE(attn_widen);
@@ -591,10 +593,6 @@ static int manual_tenths(const char *name)
 
 static void figures(void)
 {
-#ifdef STACK_SKIP
-    (void)manual_tenths;
-    test_skip("stack of public functions: %s", STACK_SKIP);
-#else
     every_call(LARGE);
     for (int i = 0; i < CALL_COUNT; i++) {
         const int tenths = manual_tenths(calls[i].name);
@@ -609,20 +607,15 @@ static void figures(void)
                    (unsigned long)calls[i].deepest, tenths / 10, tenths % 10);
         if (getenv("STACK_PRINT")) printf("%6lu %s\n", (unsigned long)calls[i].deepest, calls[i].name);
     }
-#endif
 }
 
 /* A page that nobody may touch lies below these stacks: what is too deep ends the program. */
 static void small(void)
 {
-#ifdef STACK_SKIP
-    (void)every_call;
-    test_skip("calls in threads of 16 KB: %s", STACK_SKIP);
-#else
     every_call(SMALL);
     CHECK(calls[C_attn_mha_self].deepest > 1000);
-#endif
 }
+#endif
 
 extern SUITE(stack);
 SUITE(stack) = {

@@ -1,5 +1,5 @@
-/* test_stored.c: a cache in 16 bits against a cache of floats that was filled with the rounded values: every operation
- * leaves the same bits. */
+/* test_stored.c: a cache in 16 or 8 bits, K and V each in a storage of its own, against a cache of floats that was filled
+ * with the rounded values: every operation leaves the same bits. */
 #include "test.h"
 
 enum { MOST_ROWS = 70 };
@@ -23,10 +23,13 @@ static void pair_make(pair *p, rng *r)
     a.head_dim = dims[rng_int(r, 0, rng_int(r, 0, 5) ? 8 : 9)];
     a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 8)] : 0;
     a.capacity = capacity[rng_int(r, 0, 6)];
-    a.storage = rng_int(r, 0, 1) ? ATTN_F16 : ATTN_BF16;
+    a.storage = (attn_storage)rng_int(r, 1, 3);
+    if (rng_int(r, 0, 2) == 0) a.k_storage = (attn_storage)rng_int(r, 0, 3);
+    if (rng_int(r, 0, 2) == 0) a.v_storage = (attn_storage)rng_int(r, 0, 3);
     p->shape = a;
     CHECK(attn_kv_init(&p->stored, &a) == ATTN_OK);
-    a.storage = ATTN_F32;
+    p->shape = p->stored.shape;
+    a.storage = a.k_storage = a.v_storage = ATTN_F32;
     CHECK(attn_kv_init(&p->floats, &a) == ATTN_OK);
     p->k_row = (size_t)a.kv_heads * (size_t)a.head_dim;
     p->v_row = (size_t)a.kv_heads * (size_t)p->stored.shape.v_head_dim;
@@ -50,13 +53,15 @@ static void fill_wild(rng *r, float *x, size_t n, int wild)
         else if (rng_int(r, 0, 400) == 0) x[i] = rng_int(r, 0, 1) ? bits_float(0x7F800000u) : bits_float(0x7FC12345u);
 }
 
-/* The rounded values, as floats. */
-static void round_all(float *x, size_t n, attn_storage storage)
+/* The rounded values of rows, as floats. */
+static void round_all(float *x, size_t n, int row, attn_storage storage)
 {
-    unsigned short *narrow = malloc((n + 1) * sizeof *narrow);
+    void *narrow = malloc(attn_stored_bytes((size_t)row, storage));
     if (!narrow) abort();
-    CHECK(attn_narrow(narrow, x, n, storage) == ATTN_OK);
-    CHECK(attn_widen(x, narrow, n, storage) == ATTN_OK);
+    for (size_t i = 0; i < n; i += (size_t)row) {
+        CHECK(attn_narrow(narrow, x + i, (size_t)row, storage) == ATTN_OK);
+        CHECK(attn_widen(x + i, narrow, (size_t)row, storage) == ATTN_OK);
+    }
     free(narrow);
 }
 
@@ -69,8 +74,8 @@ static void pair_append(pair *p, rng *r, int wild)
     fill_wild(r, p->k, ks, 0);
     fill_wild(r, p->v, vs, wild);
     const attn_status status = attn_kv_append(&p->stored, p->k, p->v, n, counts, 0);
-    round_all(p->k, ks, p->shape.storage);
-    round_all(p->v, vs, p->shape.storage);
+    round_all(p->k, ks, p->shape.head_dim, p->shape.k_storage);
+    round_all(p->v, vs, p->shape.v_head_dim, p->shape.v_storage);
     CHECK(attn_kv_append(&p->floats, p->k, p->v, n, counts, 0) == status);
 }
 
@@ -170,9 +175,9 @@ static void histories(void)
             pair_operate(&p, &r, what, wild);
             CHECKF(same_inside(&p), "seed %llu op %d (kind %d): rows read back differ", seed, op, what);
             CHECKF(same_attention(&p, &r, words, sizeof words),
-                   "seed %llu op %d (kind %d): storage %d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s", seed,
-                   op, what, p.shape.storage, p.shape.batch, p.shape.kv_heads, p.shape.head_dim, p.shape.v_head_dim,
-                   p.shape.capacity, words);
+                   "seed %llu op %d (kind %d): storage %d/%d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s",
+                   seed, op, what, p.shape.k_storage, p.shape.v_storage, p.shape.batch, p.shape.kv_heads, p.shape.head_dim,
+                   p.shape.v_head_dim, p.shape.capacity, words);
         }
         pair_free(&p);
     }
@@ -192,9 +197,16 @@ static void saved(void)
             const size_t size = attn_kv_saved(&p.stored, b), wide = attn_kv_saved(&p.floats, b);
             unsigned char *bytes = malloc(size), *again = malloc(size);
             if (!bytes || !again) abort();
-            CHECK(size == 64 + ((wide - 64) / 2 + 3) / 4 * 4);
+            const size_t row = (size_t)p.shape.kv_heads *
+                (attn_stored_bytes((size_t)p.shape.head_dim, p.shape.k_storage) +
+                 attn_stored_bytes((size_t)p.shape.v_head_dim, p.shape.v_storage));
+            const size_t keys = (wide - 64) / ((p.k_row + p.v_row) * sizeof(float));
+            CHECK(size == 64 + (keys * row + 3) / 4 * 4);
             CHECK(attn_kv_save(&p.stored, b, bytes, size) == ATTN_OK);
-            REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: storage is ");
+            if (p.shape.k_storage)
+                REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: storage is ");
+            else if (p.shape.v_storage)
+                REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: v_storage is ");
             a = p.shape;
             a.capacity = p.stored.lengths[b] > 0 ? p.stored.lengths[b] : 1;
             CHECK(attn_kv_init(&other, &a) == ATTN_OK && attn_kv_load(&other, b, bytes, size) == ATTN_OK);
@@ -212,9 +224,16 @@ static void refused(void)
     attn_kv_args a = {0};
     attn_kv c;
     a.batch = a.kv_heads = a.head_dim = a.capacity = 1;
-    a.storage = (attn_storage)3;
-    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: storage is 3 but its values are 0..2");
-    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: storage is 3");
+    a.storage = (attn_storage)4;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: storage is 4 but its values are 0..3");
+    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: storage is 4");
+    a.storage = ATTN_F32;
+    a.k_storage = (attn_storage)-1;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: k_storage is -1 but its values are 0..3");
+    a.k_storage = ATTN_Q8;
+    a.v_storage = (attn_storage)4;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: v_storage is 4 but its values are 0..3");
+    a.k_storage = a.v_storage = ATTN_F32;
     a.storage = ATTN_BF16;
     a.head_dim = 64;
     a.capacity = 1280;
@@ -225,7 +244,7 @@ static void refused(void)
 
 extern const test_case suite_stored[];
 SUITE(stored) = {
-    {"histories", histories, "a cache in 16 bits that answers otherwise than one of floats with the rounded values"},
-    {"saved", saved, "values of two bytes that are saved or loaded in another order, or as floats"},
+    {"histories", histories, "a stored cache that answers otherwise than one of floats with the rounded values"},
+    {"saved", saved, "values or scales that are saved or loaded in another order, or as floats"},
     {"refused", refused, "a storage that does not exist; 16 bits that take the memory of 32"},
     {0}};

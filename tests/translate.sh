@@ -60,11 +60,11 @@ for call in "$folder"/call*; do
         { diff "$folder/want${call##*call}" "$folder/out" | head -n 8; head -n 3 "$folder/err"; say "README.md: $words" FAIL; }
 done
 [ $shown -gt 3 ] && say "README.md: $shown outputs as shown" ok || say "README.md: only $shown outputs found" FAIL
-# and the README of the project tells of one that goes wrong
-sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\1/p' README.md > "$folder/in"
-sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\2/p' README.md > "$folder/want"
+# and examples/README.md tells of one that goes wrong
+sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\1/p' examples/README.md > "$folder/in"
+sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\2/p' examples/README.md > "$folder/want"
 $RUN $program -q < "$folder/in" > "$folder/out" && [ -s "$folder/want" ] && cmp -s "$folder/want" "$folder/out" &&
-    say 'the README of the project: a sentence that goes wrong' ok || say 'the README of the project: a sentence that goes wrong' FAIL
+    say 'examples/README.md: a sentence that goes wrong' ok || say 'examples/README.md: a sentence that goes wrong' FAIL
 printf 'Der Hund\n\nDer Hund l\303\244uft.\n' > "$folder/in"
 $RUN $program -q "Der Hund" > "$folder/one"; $RUN $program -q "Der Hund läuft." > "$folder/two"
 prints 'a sentence a line' "$(cat "$folder/one"; echo; cat "$folder/two")" $program -q

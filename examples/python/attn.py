@@ -48,22 +48,13 @@ _Args = _struct("attn_args", """
     alibi_slopes:p sinks:p weights:p weights_stage:i lse:p masked_rows:p carry_in:p carry_out:p parts:i
     work:p work_size:z user:p exec:p backend:i""")
 _KvArgs = _struct("attn_kv_args", """
-    batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p""")
+    batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p
+    k_storage:i v_storage:i""")
 _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z gaps:p table:p holders:p finished:p
     idle:p scratch:p memory:p bytes:z own:p""")
-_LinearArgs = _struct("attn_linear_args", "n_in:i n_out:i w:p b:p in_place:i mem:p mem_size:z user:p storage:i w16:p")
-_Linear = _struct("attn_linear", "n_in:i n_out:i storage:i in_place:i w:p b:p own:p user:p")
-_RopeArgs = _struct("attn_rope_args", """
-    x:p batch:i n:i heads:i head_dim:i rotary_dim:i layout:i x_stride:d*3 table:p positions:i interleaved:i pos:i pos_each:p""")
-_MhaArgs = _struct("attn_mha_args", """
-    d_model:i heads:i kv_heads:i head_dim:i d_key:i d_value:i w_q:p w_k:p w_v:p w_o:p b_q:p b_k:p b_v:p b_o:p w_in:p b_in:p
-    in_place:i rope_table:p rope_positions:i rope_dim:i rope_interleaved:i q_norm:p k_norm:p norm_eps:f norm_after_rope:i
-    mem:p mem_size:z user:p storage:i""")
-_Mha = _struct("attn_mha", "shape:_MhaArgs q:_Linear k:_Linear v:_Linear o:_Linear q_norm:p k_norm:p own:p")
-_MhaOpts = _struct("attn_mha_opts", "attn:_Args weights_mean:i gate:p gate_n:i gate_sigmoid:i memory_v:p")
-_STRUCTS = (_Exec, _Args, _KvArgs, _Kv, _LinearArgs, _Linear, _RopeArgs, _MhaArgs, _Mha, _MhaOpts)
-_STORAGE = {"f32": 0, "f16": 1, "bf16": 2}
+_STRUCTS = (_Exec, _Args, _KvArgs, _Kv)
+_STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8": 3}
 _FULL = -15
 
 
@@ -349,7 +340,7 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
 
 class Cache:
     """Keys and values that stay: a decoder's past, or an encoder's output. sdpa(q, kv=cache) reads it, with the bits of plain
-    rows. storage "f16" or "bf16" keeps them in half the bytes; pages as in attn_kv_args of attn.h."""
+    rows. storage "f16" or "bf16" keeps them in half the bytes, "q8" in a quarter; pages as in attn_kv_args of attn.h."""
 
     def __init__(self, batch, kv_heads, head_dim, capacity, v_head_dim=0, storage="f32", pages=0):
         self._made = False

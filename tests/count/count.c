@@ -244,6 +244,17 @@ static attn_status call_step(void)
     return attn_mha_self_step(&layer, out, query, 1, 1, &cache, &options);
 }
 
+static attn_status call_look(void)
+{
+    return attn_mha_self_look(&layer, out, query, 1, 1, &cache, &options);
+}
+
+static attn_status call_keep(void)        /* every other one of the last 16 rows */
+{
+    static const int rows[8] = { 85, 87, 89, 91, 93, 95, 97, 99 };
+    return attn_kv_keep(&cache, 0, 84, rows, 8);
+}
+
 static attn_status call_appends(void)     /* one panel of 16 keys is filled and turned on the way */
 {
     attn_status worst = ATTN_OK;
@@ -357,6 +368,13 @@ static int layers(void)
     if (measure("layer of 256, 4 heads, 64 rows", call_layer)) return 1;
     if (make_cache(PAST, 2 * PAST, LAYER_HEADS, MODEL / LAYER_HEADS)) return 1;
     if (measure("its step, after 100 keys", call_step)) return 1;
+    if (measure("a look at these 101 keys", call_look)) return 1;
+    if (measure("8 of the last 16 rows kept, 4 x 64", call_keep)) return 1;
+    attn_mha_free(&layer);
+    a.w_gate = weights;
+    if (attn_mha_init(&layer, &a) != ATTN_OK) return 1;
+    if (make_cache(PAST, 2 * PAST, LAYER_HEADS, MODEL / LAYER_HEADS)) return 1;
+    if (measure("a step with an output gate", call_step)) return 1;
 
     l.n_in = l.n_out = WIDE;
     l.w = weights;

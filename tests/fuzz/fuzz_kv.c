@@ -219,7 +219,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break; }
         case 3: {
             const int b = from_to(&in, -2, s->batch), length = coin(&in) ? from_to(&in, -1, s->capacity + 1) : 0;
-            MUST(attn_kv_truncate(&c, b, length) == kv_model_truncate(&m, b, length));
+            if (b >= 0 && b < s->batch && coin(&in)) {                      /* some of what is behind stays */
+                const int wrong = u8(&in) > 220u;
+                int rows[64], n = 0, j;
+                for (j = length; j < m.length[b] && n < 64; j++) if (coin(&in)) rows[n++] = j;
+                if (wrong && n > 0) rows[u8(&in) % (unsigned)n] += from_to(&in, -3, 3);
+                MUST(attn_kv_keep(&c, b, length, rows, n) == kv_model_keep(&m, b, length, rows, n));
+            } else {
+                MUST(attn_kv_truncate(&c, b, length) == kv_model_truncate(&m, b, length));
+            }
             break; }
         case 4: {
             const int b = from_to(&in, -1, s->batch - 1);

@@ -186,6 +186,30 @@ static void level_2(input *in)
     free(q), free(k), free(v), free(out), free(mask), free((void *)(uintptr_t)lengths);
 }
 
+/* frequencies of any numbers: finite and not negative, or refused and untouched */
+static void frequencies(input *in)
+{
+    static const double some[] = {0.0, 1.0, 8.0, 1e9, 0.5, -1.0, NAN, INFINITY, 1e-9, 500000.0, 1e300, -0.0};
+    const int dim = u8(in) > 220u ? odd_size(in) : 2 * from_to(in, 1, 20), fits = dim > 0 && dim < 100;
+    float freqs[50], factors[50], attention;
+    attn_rope_freqs_args a;
+    attn_status s;
+    int i;
+    memset(&a, 0, sizeof a);
+    a.kind = (attn_rope_kind)from_to(in, 0, u8(in) > 240u ? 9 : 5);
+    a.rotary_dim = dim, a.original = u8(in) > 220u ? odd_size(in) : from_to(in, 2, 9000);
+    a.base = some[u8(in) % 12u], a.factor = some[u8(in) % 12u], a.low = some[u8(in) % 12u], a.high = some[u8(in) % 12u];
+    a.attention_factor = some[u8(in) % 12u], a.mscale = some[u8(in) % 12u], a.mscale_all_dim = some[u8(in) % 12u];
+    a.untruncated = coin(in), a.rotated = 2 * from_to(in, 0, 20), a.factors = factors;
+    for (i = 0; i < 50; i++) factors[i] = u8(in) > 250u ? bits_float(u32(in)) : 1.0f + (float)u8(in);
+    memset(freqs, 0x5A, sizeof freqs);
+    if (!fits && dim > 0) return;
+    s = attn_rope_freqs(freqs, &attention, &a);
+    for (i = 0; i < dim / 2 && s == ATTN_OK; i++) MUST(freqs[i] >= 0.0f && freqs[i] < 65536.0f);
+    if (s == ATTN_OK) MUST(attention > 0.0f && attention < 1e30f);
+    else for (i = 0; i < 50; i++) MUST(float_bits(freqs[i]) == 0x5A5A5A5Au);
+}
+
 static void rotation(input *in)
 {
     const int positions = u8(in) > 220u ? odd_size(in) : from_to(in, 0, 9), hd = u8(in) > 220u ? odd_size(in) : 2 * from_to(in, 1, 5);
@@ -226,7 +250,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 0: case 1: builders(&in); break;
     case 2: picture(&in); break;
     case 3: level_2(&in); break;
-    default: rotation(&in);
+    default:
+        if (u8(&in) > 160u) frequencies(&in);
+        else rotation(&in);
     }
     MUST(the_heap.live == 0);
     return 0;

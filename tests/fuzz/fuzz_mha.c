@@ -351,6 +351,13 @@ static void self(input *in, layer *l)
         MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) == ATTN_OK);
         for (b = 0; b < batch; b++)
             MUST(same_bits(part_out + b * step * s->d_model, want + (size_t)b * entry + at * s->d_model, product(step, s->d_model)));
+        {                                     /* who looks at these rows sees what they have seen */
+            float *seen = floats(product(batch * step, s->d_model));
+            MUST(attn_mha_self_look(&l->m, seen, part, batch, step, &c, &o) == ATTN_OK);
+            MUST(same_bits(seen, part_out, product(batch * step, s->d_model)));
+            if (!o.attn.q_lengths) MUST(attn_mha_self_look(&l->m, seen, part, batch, n + 1, &c, &o) == ATTN_E_LENGTHS);
+            free(seen);
+        }
         free(part), free(part_out);
     }
     attn_kv_free(&c);

@@ -211,7 +211,7 @@ static void ways_agree(void)
 }
 
 /* ---- the matrix product ------------------------------------------------------------------------------------------ */
-enum { PRODUCT_ROWS = ATTN__STORED_ROWS, PRODUCT_PANELS = 9, PRODUCT_DEPTH = 200 };
+enum { PRODUCT_ROWS = 16, PRODUCT_PANELS = 9, PRODUCT_DEPTH = 200 };
 
 /* The product with 16-bit values must have the bits of the product with the same values as floats. */
 typedef struct product {
@@ -382,7 +382,7 @@ static void public_functions(void)
     REFUSED(attn_narrow((void *)(a), (const float *)(const void *)(b), n, (attn_storage)(s)), status, \
             "attn_narrow: " words); \
     REFUSED(attn_widen((float *)(void *)(a), (b), n, (attn_storage)(s)), status, "attn_widen: " words)
-    BOTH(mem, x, 4, 3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
+    BOTH(mem, x, 4, 4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
     BOTH(mem, x, 0, -1, ATTN_E_OPTION, "storage is -1");
     BOTH(mem, x, SIZE_MAX / 4 + 1, ATTN_F16, ATTN_E_OVERFLOW, "n is more");
     BOTH(NULL, x, 1, ATTN_F16, ATTN_E_NULL, "to is NULL");
@@ -504,7 +504,7 @@ static void linear_refused(void)
     do { a = good; change; memset(&l, 0x55, sizeof l); \
          REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
          REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
-    REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
+    REFUSES(a.storage = (attn_storage)4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w16 = h, ATTN_E_CONFLICT, "w and w16 are both set");
     REFUSES((a.w = NULL, a.w16 = h, a.storage = ATTN_F32), ATTN_E_CONFLICT, "w16 is set, but storage");
@@ -590,9 +590,9 @@ static void layers(void)
         attn_mha_free(&stored);
         a.in_place = 1;
         REFUSED(attn_mha_init(&stored, &a), ATTN_E_CONFLICT, "attn_mha_init: in_place reads the weights as the floats");
-        a.storage = (attn_storage)3;
-        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 3");
-        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 3");
+        a.storage = (attn_storage)4;
+        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 4");
+        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 4");
         for (int k = 0; k < 4; k++) { free(w[k]); free(back[k]); }
         free(b); free(x); free(want); guard_free(y);
     }

@@ -1,0 +1,105 @@
+/* 24_latent.c: DeepSeek's attention (MLA). Keys and values of 16 heads from one row of 576 numbers a token?
+
+   Run:  cc -O2 -I. examples/24_latent.c && ./a.out
+
+   A token leaves a latent row of 512 numbers and 64 that are rotated, for all heads together. Keys and values of each
+   head are made of the latent row by two matrices (kv_b_proj): W_k and W_v. As it stands, that is 16 heads of 192 and
+   128 numbers for every token that is looked at. But q . (W_k c) = (W_k^T q) . c, so the query may go through W_k once;
+   then the latent rows are the keys, their first 512 numbers are the values too, and the result goes through W_v once.
+   This is called absorbed. attn_sdpa needs no field for it: k and v are the same rows, one K/V head, v_head_dim less
+   than head_dim.
+
+   Where people go wrong: the scale. It is that of the heads, 1/sqrt(128 + 64), and not of rows of 576.
+
+   Further reading: DeepSeek-AI, DeepSeek-V2, arxiv.org/abs/2405.04434, section 2.1.
+
+   Output:
+       a token leaves 2304 bytes; keys and values of all heads would take 20480
+       64 tokens one by one, absorbed and not: outputs of size 1 differ by less than 1e-5
+       the same 64 tokens in one call: the same bits
+*/
+#define ATTN_DEBUG
+#define ATTN_IMPLEMENTATION
+#include "attn.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 64, HEADS = 16, NOPE = 128, ROPE = 64, V = 128, LATENT = 512, ROW = LATENT + ROPE, QK = NOPE + ROPE };
+
+/* What projections and rotation have left of N tokens: queries, latent rows; and kv_b_proj in its two halves. */
+static float q[N][HEADS][QK], rows[N][ROW], w_k[HEADS][NOPE][LATENT], w_v[HEADS][V][LATENT];
+static float absorbed[N][HEADS][ROW], latents[N][HEADS][LATENT], k[N][HEADS][QK], v[N][HEADS][V];
+
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+
+static void fill(float *x, int n, float size, unsigned seed)
+{
+    for (int i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = size * ((float)(seed >> 8) / 8388608.0f - 1.0f);
+    }
+}
+
+/* Token t looks at all tokens so far: n rows from t on, at once. */
+static void look(float *out, int t, int n)
+{
+    attn_args a = attn_args_for(1, n, t + n, HEADS, ROW);
+    a.kv_heads = 1;
+    a.v_head_dim = LATENT;
+    a.q = absorbed[t][0];
+    a.k = a.v = rows[0];                                         /* V is the front of K */
+    a.k_stride[1] = a.v_stride[1] = ROW;
+    a.scale = 0.0721687836f;                                     /* 1/sqrt(QK) */
+    a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    a.out = out;
+    ok(attn_sdpa(&a));
+}
+
+int main(void)
+{
+    static float one[HEADS][LATENT], plain[HEADS][V], again[N][HEADS][LATENT];
+    float most = 0;
+    fill(q[0][0], N * HEADS * QK, 1, 1);
+    fill(rows[0], N * ROW, 1, 2);
+    fill(w_k[0][0], HEADS * NOPE * LATENT, 0.1f, 3);
+    fill(w_v[0][0], HEADS * V * LATENT, 0.1f, 4);
+
+    for (int t = 0; t < N; t++) {
+        for (int h = 0; h < HEADS; h++) {
+            /* absorbed: the query through W_k; its rotated part stays */
+            for (int x = 0; x < NOPE; x++)
+                for (int l = 0; l < LATENT; l++) absorbed[t][h][l] += q[t][h][x] * w_k[h][x][l];
+            memcpy(absorbed[t][h] + LATENT, q[t][h] + NOPE, ROPE * sizeof(float));
+            /* not absorbed: a key and a value of each head, of the latent row */
+            for (int x = 0; x < NOPE; x++)
+                for (int l = 0; l < LATENT; l++) k[t][h][x] += w_k[h][x][l] * rows[t][l];
+            memcpy(k[t][h] + NOPE, rows[t] + LATENT, ROPE * sizeof(float));
+            for (int x = 0; x < V; x++)
+                for (int l = 0; l < LATENT; l++) v[t][h][x] += w_v[h][x][l] * rows[t][l];
+        }
+        look(one[0], t, 1);
+        memcpy(latents[t], one, sizeof one);
+
+        attn_args a = attn_args_for(1, 1, t + 1, HEADS, QK);
+        a.v_head_dim = V;
+        a.q = q[t][0];  a.k = k[0][0];  a.v = v[0][0];  a.out = plain[0];
+        ok(attn_sdpa(&a));
+        for (int h = 0; h < HEADS; h++)
+            for (int x = 0; x < V; x++) {
+                float value = 0;                                 /* the result through W_v */
+                for (int l = 0; l < LATENT; l++) value += w_v[h][x][l] * one[h][l];
+                value -= plain[h][x];
+                if (value < 0) value = -value;
+                if (!(value <= most)) most = value;
+            }
+    }
+    printf("a token leaves %d bytes; keys and values of all heads would take %d\n", (int)sizeof rows[0],
+           (int)(sizeof k[0] + sizeof v[0]));
+    printf("%d tokens one by one, absorbed and not: outputs of size 1 differ by %s\n", N,
+           most < 1e-5f ? "less than 1e-5" : "MORE");
+    look(again[0][0], 0, N);
+    printf("the same %d tokens in one call: %s\n", N,
+           memcmp(again, latents, sizeof again) ? "OTHER BITS" : "the same bits");
+    return 0;
+}
