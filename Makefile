@@ -93,6 +93,9 @@ new-isa: ## add a made-up instruction set to a copy by the three steps of sectio
 soak: build/soak ## random work in one process for 10 minutes, many callers at once (ARGS=60: minutes; QUICK=1: 20 s)
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
+prove: ## what Frama-C shows for every int, and ten mistakes it must notice (SOUNDNESS.md says what is not proved)
+	@sh tests/prove.sh
+
 sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 7 minutes; ARGS='msan tsan')
 
 analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and tests (QUICK=1: gcc without the kernels)
@@ -175,6 +178,6 @@ build/flags: FORCE
 	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
-.PHONY: help demo same test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
+.PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size sweep cross
 .PHONY: embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test clean FORCE
 .PHONY: lib install uninstall library-test python small

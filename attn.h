@@ -134,8 +134,14 @@
 
    PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp. On N(0,1) inputs the rms
    error against exact arithmetic is 2.52e-8 (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8
-   (1024 keys, head_dim 128). Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to
-   3.0e-7 of the rms of y, for 256 to 4096 inputs.
+   (1024 keys, head_dim 128). Whatever the inputs: with u = 2^-24, n keys in C chunks, V the largest
+   |v[j][x]| of a visible one and S their largest sum of |scale * q[c] * k[j][c]| over c,
+       |error of out[x]| <= u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
+   while that is below V / 100, and 2 V in any case. Softcap adds 8 S to the bracket; ALiBi, bias
+   and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go either way: as
+   a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots.
+   Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
+   256 to 4096 inputs.
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
@@ -621,7 +627,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    rounded values.
 
    ATTN_Q8 cuts a row into blocks of 32 values, the last of which may be shorter: the weights of an
-   output, or one head of a key or of a value. A block is an IEEE half, its scale, and behind it a
+   output, or one head of a key or of a value. A block is an IEEE half, its scale, and after it a
    signed byte for each value (ggml's Q8_0; 2 bytes for every 32 values, or part of them, and one
    for each). A value is byte * scale, which no float has to round.
        scale  the largest |x| of the block / 127, rounded to nearest even. Values below
@@ -1917,7 +1923,7 @@ static unsigned short attn__narrow_block(unsigned char *to, const float *from, i
     for (i = 0; i < n; i++) {
         float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
         x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
-        /* a float of this size has no bits behind the point: the lowest eight are the byte */
+        /* a float of this size has no bits after the point: the lowest eight are the byte */
         to[i] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
     }
     return h;
@@ -1934,7 +1940,7 @@ static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
 }
 
 /* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
-static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
+static ATTN__UNUSED void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
 {
     unsigned char block[32];
     int lane, i, some;
@@ -1949,7 +1955,7 @@ static void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
 }
 
 /* Row `from` of bytes becomes a lane of a panel. */
-static void attn__lane_q8(void *panel, int lane, const void *from, int n)
+static ATTN__UNUSED void attn__lane_q8(void *panel, int lane, const void *from, int n)
 {
     unsigned char *to = (unsigned char *)panel;
     const unsigned char *row = (const unsigned char *)from;
@@ -5507,62 +5513,70 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  the rows of one entry that read one K/V head: group x n_q of them
- *   block   readers that go through the chunks together: of one K/V head, or of several where each
- *           has few rows; of one entry, or of several that read the same keys (beams, copies). Row
- *           r of a reader is position r / group, head r % group. Rows of a K/V head stand side by
- *           side, so that K and V are read once for all of them
+ *   reader  an entry of a block; each of the block's K/V heads is read by group x n_q of its rows
+ *   block   rows that go through the chunks together: of one K/V head, or of several where each has
+ *           few rows; of one reader, or of several that read the same keys (beams, copies). Row r
+ *           of a reader's K/V head is position r / group, head r % group. Rows of a K/V head stand
+ *           side by side, so that K and V are read once for all of them
  *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in
  *           L1
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
  *   tile    the rows and columns of a product that are held in registers
  *   slot    the work memory of one task
- *   item    what a task takes next: a block, or a part of a block's chunks
+ *   item    what a task takes next: a block, or some of a block's chunks
  *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *
  *   attn_sdpa
- *     attn__check                 section 5: refuses, or says the shape
- *     attn__sdpa_run              memory: the caller's, on the stack, or allocated
- *       attn__plan_make           how entries are cut into blocks, and how large a slot is
+ *     attn__check                   section 5: refuses, or says the shape
+ *     attn__sdpa_run                memory: the caller's, allocated, or (attn_self) on the stack
+ *       attn__plan_make             how entries are cut into blocks, and how large a slot is
  *       attn__work_all
- *         attn__share             entries that read the same keys count as one
- *         attn__task              takes items until there are none
- *           attn__item_block      an item is a block (_split, _fold: a part of its chunks)
- *             attn__block_open    which rows and keys; q times scale
- *             attn__block_chunk   each chunk in key order; readers of other pages apart
- *               attn__chunk_thin    up to 40 rows of a K/V head: V is read where it lies; up to
- *                                   4: K, too
- *               attn__chunk_thick   more rows: K and V as panels, tiles (attn__ways has both)
- *                 attn__chunk_open    which keys of it some row sees
- *                 attn__band_scores   q . k
- *                 attn__band_fold     scores to probabilities; (m, l) is folded
- *                 attn__rows_outputs  p . v, folded into what chunks before have left
- *             attn__block_close   sinks, the division, lse, weights; empty rows
+ *         attn__share               entries that read the same keys count as one
+ *         attn__list_items          then attn__task takes items until there are none:
+ *           attn__item_scalar       the scalar backend: a block, row by row (section 3)
+ *           attn__item_split        some chunks of a block, for threads or the caller's parts, and
+ *           attn__item_fold         a block, put together of what they left
+ *           attn__item_block        else: a block
+ *             attn__block_open      which rows and keys; q times scale
+ *             attn__block_chunk     each chunk in key order; readers of other pages apart
+ *               attn__chunk_thin      up to 40 rows of a K/V head, V where it lies:
+ *                 attn__thin_sources    K and V where they lie, or panels of the cache
+ *                 attn__scores_in_place q . k of up to 4 rows, K where it lies, or in each band
+ *                 attn__band_scores     q . k, K in panels
+ *                 attn__band_fold       scores to probabilities; (m, l) is folded
+ *                 attn__thin_outputs    p . v, folded into what chunks before have left
+ *               attn__chunk_thick     more rows of one K/V head:
+ *                 attn__thick_source    K and V become panels
+ *                 attn__band_tiles      bands that see few panels: all of this tile by tile, or
+ *                 attn__band_scores, attn__band_fold, attn__rows_outputs
+ *             attn__block_close     sinks, the division, lse, weights; empty rows
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
  * does not matter to a bit who shares one. When there are fewer blocks than threads and few rows,
- * the chunks of a block are dealt out as parts. Their states are kept and folded in key order
- * afterwards: the same operations, so the same bits.
+ * the chunks of a block are dealt out. Their states are kept and folded in key order afterwards:
+ * the same operations, so the same bits.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most */
+    ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most: its most rows, and the fewest
+                                             of a tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it
                                              lies */
-    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too */
+    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too; with or
+                                             without a cache they always leave out what they do not
+                                             see (attn__must_select) */
     ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
-    ATTN__SHARED_ROWS = 192,              /* rows of a K/V head, of entries that read the same keys,
-                                             that stand side by side */
-    ATTN__WIDENED_WIDTH = 64,             /* and where a cache in 16 bits is widened for them: K and
-                                             V of a chunk stay in L1 or near it */
-    ATTN__PACKED_WIDTH = 512,             /* their components at most, so that packed K stays in
-                                             cache */
+    ATTN__SHARED_ROWS = 192,              /* rows of a K/V head at most, of entries that read the
+                                             same keys */
+    ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
+                                             is widened for them: so a chunk stays in L1 or near */
+    ATTN__PACKED_WIDTH = 512,             /* the same where K is packed: it stays in cache */
     /* Room in a slot for an attn__band and an attn__chunk_view, which are too large for a small
        stack. */
     ATTN__BAND_FLOATS = 960, ATTN__VIEW_FLOATS = 720
@@ -5746,14 +5760,12 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
     attn__cut *cut = &plan->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
-    /* Rows that read K where it lies share one band; other rows share packed K that stays in cache.
-       Panels of a cache need neither, but unless they are floats, they are widened for more than a
-       few. */
-    const int fit = a->kv && all <= attn__stored_rows(a) ? most
-                  : a->kv ? ATTN__WIDENED_WIDTH / s->head_dim
-                  : all <= ATTN__K_IN_PLACE ? ATTN__BAND / all : ATTN__PACKED_WIDTH / s->head_dim;
-    int split;
+    int fit, split;
 
+    if (a->kv && all <= attn__stored_rows(a)) fit = most;          /* panels, as they are */
+    else if (a->kv) fit = ATTN__WIDENED_WIDTH / s->head_dim;       /* they become floats before */
+    else if (all <= ATTN__K_IN_PLACE) fit = ATTN__BAND / all;      /* heads share one band */
+    else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = attn__min(all, ATTN__THIN);
     /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
@@ -5947,8 +5959,8 @@ typedef struct attn__block {
     attn__entry entry;                    /* the only one, or of all readers the one with most
                                              keys */
     int place;                            /* of the first reader in w->order */
-    int readers, each;                    /* entries that have rows in the block; rows of each of
-                                             them and K/V head */
+    int readers, each;                    /* readers at this place (attn__block_ends: which of them
+                                             have rows here); rows of each and K/V head */
     int together;                         /* chunks, the first ones, that are the same keys for
                                              all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
@@ -6047,11 +6059,14 @@ static void attn__block_longest(attn__block *block)
     }
 }
 
+/* The K/V entry that entry b reads. */
+ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
+
 /* The page of a cache where reader x has a chunk; -1: it has none. */
 static int attn__reader_page(const attn__block *block, int x, int chunk)
 {
     const attn_args *a = block->w->a;
-    const int b = attn__entry_number(block->w, block->place + x), kv = a->k_map ? a->k_map[b] : b;
+    const int kv = attn__kv_of(a, attn__entry_number(block->w, block->place + x));
     return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
 }
 
@@ -6078,7 +6093,7 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     const attn__shape *s = w->s;
     const attn__cut *cut;
     const int p = attn__place_of(w, item);
-    int all, blocks, later;
+    int all, blocks, from_end;
     attn__entry_at(w->a, s, attn__entry_number(w, p), &block->entry);
     block->w = w;
     block->place = p;
@@ -6094,12 +6109,12 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
        the gaps. The same item writes the padding after them. */
-    later = item % blocks;
-    block->first = (blocks - 1 - later) * cut->per_head;
+    from_end = item % blocks;
+    block->first = (blocks - 1 - from_end) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
-    block->pad_to = w->padding && later == 0 && block->readers == 1 ? s->group * s->n_q : all;
+    block->pad_to = w->padding && from_end == 0 && block->readers == 1 ? s->group * s->n_q : all;
     if (block->readers == 1) return;
     attn__block_longest(block);
     if (w->a->kv) block->together = attn__block_together(block);
@@ -6398,8 +6413,8 @@ typedef struct attn__visibility {
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
     attn__keys needed;                    /* of the K/V head that is looked at, so far */
-    int exact;                            /* 1: which keys are needed; 0: which panels, and which
-                                             keys when they are ATTN__LISTED or fewer */
+    int exact;                            /* 1: every key counts. 0: panels do, and keys as long as
+                                             they are ATTN__LISTED or fewer */
     int bytes;                            /* keep bytes alone, for each row its own, and no row
                                              hides more by position */
 } attn__visibility;
@@ -6627,7 +6642,7 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* Keys lo .. hi - 1 of a cache become floats: panels, and behind them rows of one that grows. */
+/* Keys lo .. hi - 1 of a cache become floats: panels, and after them rows of one that grows. */
 static void attn__widen_keys(const attn__kernels *kernels, float *to,
                              const attn__kv_source *source, int head_dim, int lo, int hi,
                              int finished)
@@ -6743,30 +6758,44 @@ typedef struct attn__band {
 } attn__band;
 typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -1];
 
-/* What several rows prefetch while they read K of head `local`, or V up to key `of_v` (K: 0). Of a
-   cache what is read next: 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). Of rows
-   that lie one after the other a share of V, or of the next chunk's K: 8 rows take 0.9. Where K is
-   read as it lies a share of the next slice of V: 32 heads on 8 take 0.3 from memory. */
-static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
-                               const attn__chunk_view *view, int local, int of_v)
+/* What several rows prefetch while they read K of head `local` of a cache (of_v: V): what is read
+   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). */
+static const void *attn__prefetch_cache(const attn__block *block, const attn__band *band,
+                                        const attn__chunk_view *view, int local, int of_v)
+{
+    const attn__kv_source *source = view->source, *next = source + local + 1;
+    const int last = local + 1 == band->end_head;
+    if (!of_v) return last ? source[band->first_head].v : next->k;
+    if (local + 1 == block->kv_heads) return view->next;
+    return last ? next->k : next->v;
+}
+
+/* The same where K and V lie as rows, and the heads of a row one after the other: each head asks
+   for as much as it reads, and all together for what comes next in memory. While K is read, V of
+   the same keys; while V is, up to key `of_v`, V of the next slice where K is read in place, else K
+   of the next chunk. 8 rows take 0.9 of the time; 32 heads on 8 in place, from memory, 0.3. */
+static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
+                                       int local, int of_v)
 {
     const attn__shape *s = block->w->s;
-    const attn__kv_source *source = view->source, *next = source + local + 1;
-    const int last = local + 1 == band->end_head, v = !of_v || block->k_in_place;
-    const int dim = v ? s->v_head_dim : s->head_dim;
+    const int v = !of_v || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
     const int keys = view->v_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int first = view->first + (block->k_in_place ? of_v : of_v ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
-    if (!block->thin || block->per_head == 1 || view->hidden_panels) return NULL;
-    if (block->w->a->kv) {
-        if (!of_v) return last ? source[band->first_head].v : next->k;
-        return local + 1 == block->kv_heads ? view->next : last ? next->k : next->v;
-    }
     if (first + keys > block->entry.end - block->entry.start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
         return NULL;
     return attn__plain(v ? block->entry.v : block->entry.k, step, block, 0, first) +
            (ptrdiff_t)local * keys * dim;
+}
+
+/* NULL: no prefetch. One row reads in order, which the processor sees by itself. */
+static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
+                                     const attn__chunk_view *view, int local, int of_v)
+{
+    if (!block->thin || block->per_head == 1 || view->hidden_panels) return NULL;
+    return block->w->a->kv ? attn__prefetch_cache(block, band, view, local, of_v)
+                           : attn__prefetch_rows(block, view, local, of_v);
 }
 
 /* Sets what all bands and chunks of a block have in common. */
@@ -7198,7 +7227,7 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
 {
     const attn__kernels *kernels = block->w->kernels;
     const int tile = kernels->rows, at = band->start;
-    unsigned panels[4];                   /* of each tile; attn__block_open: a band has four */
+    unsigned panels[4];                   /* of each tile; attn__block_way: a band has four */
     int lo[4], hi[4], t, first, seen = 0;
     for (t = first = 0; first < band->rows; t++, first += tile) {
         const int last = attn__min(first + tile, band->rows);
@@ -7346,6 +7375,7 @@ static void attn__thin_outputs(const attn__block *block, const attn__band *band,
         end = band->hi;
         if ((view->v_slices || view->hidden_panels) && !view->n_listed)
             end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
+        /* The panel of the last key is always seen (attn__view_shrink), so the fold comes. */
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = (local - band->first_head) * band->per_head;
@@ -7643,9 +7673,9 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is a share of a block's chunks, and leaves what each of them leaves: here, until
-   attn__item_fold puts it together, or in the caller's parts. Shares are cut by the longest entry:
-   that of a shorter one may have nothing to do. */
+/* An item is some of a block's chunks, and keeps what each of them leaves: here, until
+   attn__item_fold puts it together, or, with `parts`, chunk i in the caller's part i. Chunks are
+   dealt out by the longest entry: an item of a shorter one may have nothing to do. */
 static void attn__item_split(const attn__work *w, int item, int slot)
 {
     const attn_args *a = w->a;
@@ -7727,9 +7757,6 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 }
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
-
-/* The K/V entry that entry b reads. */
-ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
 
 /* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come
    side by side, those that have more of them in common closer; entries with padding come last. */
@@ -7883,7 +7910,7 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
                              char *at)
 {
     size_t empty = 0;
-    attn__plan own = *plan;
+    attn__plan own = *plan;               /* attn__share changes it */
     attn__work w;
     int i, items;
     at += (64 - ((size_t)at & 63)) & 63;
@@ -8114,21 +8141,30 @@ static void attn__carry_fold(const attn__kernels *kernels, float *o, const float
     memcpy(o + whole, tail[0], bytes);
 }
 
-/* Folds the states of one row, as the specification does it. */
+/* Folds one state into another, whose M and L are at hand, as the specification does it. Returns 0
+   where it has seen nothing, and changes nothing then. */
+static int attn__fold_state(float *M, float *L, float *to, const float *from, int v_head_dim)
+{
+    float a, b;
+    int x;
+    if (from[2] == 0.0f) return 0;
+    attn__scalar_factors(M, L, from[0], from[1], &a, &b);
+    for (x = 4; x < v_head_dim + 4; x++) to[x] = attn__fma(to[x], a, from[x] * b);
+    return 1;
+}
+
+/* Folds the states of one row. */
 static void attn__fold_scalar(const attn__carry_job *job, size_t row)
 {
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
     const int parts = attn__carry_exists(job, row) ? job->n : 0;
-    float *out = job->a->carry_out + row * size, M, L, a, b;
-    int part, x, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-    for (part = 0; part < parts; part++) {
-        const float *state = job->states + ((size_t)part * job->rows + row) * size;
-        if (state[2] == 0.0f) continue;
-        seen = 1;
-        attn__scalar_factors(&M, &L, state[0], state[1], &a, &b);
-        for (x = 4; x < v_head_dim + 4; x++) out[x] = attn__fma(out[x], a, state[x] * b);
-    }
+    float *out = job->a->carry_out + row * size, M, L;
+    int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
+    for (part = 0; part < parts; part++)
+        if (attn__fold_state(&M, &L, out, job->states + ((size_t)part * job->rows + row) * size,
+                             v_head_dim))
+            seen = 1;
     attn__carry_close(out, M, L, seen, v_head_dim);
 }
 
@@ -8379,17 +8415,13 @@ static void attn__merge_states_task(void *arg, int task)
 {
     const attn__merge_states *job = (const attn__merge_states *)arg;
     const int n = job->v_head_dim;
-    float *to = job->to, M, L, a, b;
+    float *to = job->to, M, L;
     const float *from = job->from;
     size_t i;
-    int x;
     (void)task;
     for (i = 0; i < job->states; i++, to += ATTN_STATE(n), from += ATTN_STATE(n)) {
-        const int seen = attn__carry_get(to, &M, &L, to + 4, n), sees = from[2] != 0.0f;
-        if (sees) {
-            attn__scalar_factors(&M, &L, from[0], from[1], &a, &b);
-            for (x = 4; x < n + 4; x++) to[x] = attn__fma(to[x], a, from[x] * b);
-        }
+        const int seen = attn__carry_get(to, &M, &L, to + 4, n);
+        const int sees = attn__fold_state(&M, &L, to, from, n);
         attn__carry_close(to, M, L, seen || sees, n);
     }
 }

@@ -7,7 +7,7 @@
    a 1/0 matrix that is added to the scores hides nothing (it makes the pads e times lighter than the words).
 
    Further reading: the ONNX operator Attention, onnx.ai/onnx/operators/onnx__Attention.html: a boolean and an additive
-   attn_mask in one place; README.md of attn.h has a table of who calls what how.
+   attn_mask in one place; PORTING.md beside this has tables of who calls what how.
 
    Output:
        mask, shape [2, 1, 5, 6]: batch, heads (1: all heads share it), queries, keys

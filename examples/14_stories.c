@@ -282,16 +282,21 @@ static void teller_free(teller *t)
     free(t->options.attn.work);
 }
 
+/* a * b + c. The product of two floats is exact in double: whether a compiler fuses the two makes no difference, so the
+   story is the same one everywhere. Elsewhere in this file no product is added to anything. */
+static float mul_add(float a, float b, float c) { return (float)((double)a * b + c); }
+
 /* exp without -lm: 2^k * e^r with r in -0.35 .. 0.35. A NaN gives 0; a story of NaNs is noticed at its logits. */
 static float exp_of(float x)
 {
     if (!(x > -87)) return 0;
     if (x > 88) x = 88;
-    const int k = (int)(x * 1.44269504f + (x < 0 ? -0.5f : 0.5f));
-    const float r = (x - (float)k * 0.693359375f) + (float)k * 2.12194440e-4f;           /* ln 2 in two parts */
-    const float e = 1 + r * (1 + r * (0.5f + r * (1 / 6.f + r * (1 / 24.f + r * (1 / 120.f + r * (1 / 720.f))))));
+    const int k = (int)mul_add(x, 1.44269504f, x < 0 ? -0.5f : 0.5f);
+    const float r = mul_add((float)k, 2.12194440e-4f, mul_add((float)k, -0.693359375f, x));      /* ln 2 in two parts */
     const unsigned bits = (unsigned)(k + 127) << 23;
-    float power;
+    float e = 1 / 720.f, power;
+    e = mul_add(r, e, 1 / 120.f);  e = mul_add(r, e, 1 / 24.f);  e = mul_add(r, e, 1 / 6.f);
+    e = mul_add(r, e, 0.5f);  e = mul_add(r, e, 1);  e = mul_add(r, e, 1);
     memcpy(&power, &bits, sizeof power);
     return e * power;
 }
@@ -307,9 +312,9 @@ static void rms_norm(float *y, const float *x, const float *weight, int rows, in
 {
     for (int r = 0; r < rows; r++, x += dim, y += dim) {
         double sum = 0;
-        for (int i = 0; i < dim; i++) sum += (double)(x[i] * x[i]);
+        for (int i = 0; i < dim; i++) sum += (double)(float)(x[i] * x[i]);
         const float factor = (float)(1 / root_of(sum / dim + 1e-5));
-        for (int i = 0; i < dim; i++) y[i] = x[i] * factor * weight[i];
+        for (int i = 0; i < dim; i++) y[i] = (float)(x[i] * factor) * weight[i];
     }
 }
 
@@ -327,7 +332,8 @@ static void step(teller *t, const int *tokens, int n)
         rms_norm(t->y, t->x, m->ff_norm + (size_t)l * dim, n, m->dim);
         ok(attn_linear_run(&t->gate[l], t->a, t->y, n, exec));
         ok(attn_linear_run(&t->up[l], t->b, t->y, n, exec));
-        for (int i = 0; i < n * m->hidden; i++) t->a[i] *= t->b[i] / (1 + exp_of(-t->a[i]));     /* SwiGLU */
+        for (int i = 0; i < n * m->hidden; i++)                  /* SwiGLU; casts: registers may be wider */
+            t->a[i] *= (float)(t->b[i] / (float)(1 + exp_of(-t->a[i])));
         ok(attn_linear_run(&t->down[l], t->z, t->a, n, exec));
         for (int i = 0; i < n * m->dim; i++) t->x[i] += t->z[i];
     }
@@ -354,13 +360,14 @@ static int pick(const float *logits, int n, float temperature, double top_p, cha
     if (!(temperature > 0)) return best;
     for (int i = 0; i < n; i++) {
         list[i].id = i;
-        sum += list[i].p = (double)exp_of((logits[i] - logits[best]) / temperature);
+        sum += list[i].p = (double)exp_of((float)(logits[i] - logits[best]) / temperature);
     }
     qsort(list, (size_t)n, sizeof *list, by_chance);
     while (kept < n && (kept == 0 || reached < top_p * sum)) reached += list[kept++].p;
     *seed ^= *seed >> 12;  *seed ^= *seed << 25;  *seed ^= *seed >> 27;
-    double r = (double)(*seed * 0x2545F4914F6CDD1Dull >> 40) / 16777216 * reached;
-    for (int i = 0; i < kept; i++) if ((r -= list[i].p) < 0) return list[i].id;
+    const double wanted = (double)(*seed * 0x2545F4914F6CDD1Dull >> 40) / 16777216 * reached;
+    sum = 0;
+    for (int i = 0; i < kept; i++) if ((sum += list[i].p) > wanted) return list[i].id;
     return best;
 }
 

@@ -10,8 +10,9 @@
    what differs. The status is 1 when something does.
 
    Where people go wrong: attention alone is not the model. One product that a compiler fuses with a sum, one expf of
-   another libm, and some token is another one. Below, what a model computes beside attention keeps its bits under any
-   compiler and flags: no libm, and mul_add where a product feeds a sum.
+   another libm, a product kept in more bits than a float has (s390x, x87), and some token is another one. Below, what a
+   model computes beside attention keeps its bits under any compiler and flags: no libm, mul_add where a product feeds a
+   sum, and a cast after each operation whose result is not stored.
 
    Further reading: the paragraph ONE ANSWER at the top of attn.h; Demmel, Ahrens and Nguyen, Efficient Reproducible
    Floating Point Summation and BLAS, 2016.
@@ -492,7 +493,7 @@ static void rms_norm(float *y, const float *x, const float *weight, int rows)
         if (sum > 1) root = sum;
         do { last = root;  root = (last + sum / last) / 2; } while (root < last);       /* Heron's method, from above */
         const float factor = (float)(1 / root);
-        for (int i = 0; i < MODEL; i++) y[i] = x[i] * factor * weight[i];
+        for (int i = 0; i < MODEL; i++) y[i] = (float)(x[i] * factor) * weight[i];
     }
 }
 
@@ -509,7 +510,8 @@ static void step(const int *tokens, int n, float *logits, const attn_exec *exec)
         rms_norm(model.y, model.x, model.norm + MODEL, n);
         ok(attn_linear_run(&model.gate[l], model.a, model.y, n, exec));
         ok(attn_linear_run(&model.up[l], model.b, model.y, n, exec));
-        for (int i = 0; i < n * HIDDEN; i++) model.a[i] *= model.b[i] / (1 + exp_of(-model.a[i]));          /* SwiGLU */
+        for (int i = 0; i < n * HIDDEN; i++)                     /* SwiGLU */
+            model.a[i] *= (float)(model.b[i] / (float)(1 + exp_of(-model.a[i])));
         ok(attn_linear_run(&model.down[l], model.z, model.a, n, exec));
         for (int i = 0; i < n * MODEL; i++) model.x[i] += model.z[i];
     }

@@ -82,9 +82,9 @@ $pool" "$W/static"
         meson) CC=$CC meson setup "$W/meson" tests/library -Dattn_folder="$ROOT" && ninja -C "$W/meson" ;;
         esac > "$W/log" 2>&1 || bad "$tool" "$W/log"
         if grep -q 'warning:' "$W/log"; then bad "$tool warns" "$W/log"; fi
-        runs "$tool, the header alone" "$right" "$W/$tool/header"
+        runs "$tool, the header alone" "$right" "$W/$tool/my_program"
         runs "$tool, installed" "$right
-$pool" "$W/$tool/installed"
+$pool" "$W/$tool/other_program"
     done
 fi
 

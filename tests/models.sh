@@ -66,6 +66,11 @@ else
     story 'with a beginning at once' -i "$(head -n 1 "$folder/want")"
     story 'with its tokenizer named' -z "$data/tok512.bin" -s 7
 
+    # its logits, by other compilers and flags
+    ${CC:-cc} $flags ${CFLAGS:--O2} -std=gnu99 -DATTN__IMPLEMENTED tests/models/same/logits.c $out/fast.o -o $out/logits -pthread
+    alike 'the storyteller: the logits of 200 tokens, whoever compiles it' "$($RUN $out/logits "$data/stories260K.bin")" \
+        "$(by_others tests/models/same/logits.c $out/fast.o "% $data/stories260K.bin")"
+
     $RUN $out/stories_fast "$data/stories260K.bin" > "$folder/out" 2>&1
     tail -n 1 "$folder/out" | grep -qE '^200 tokens, [0-9]+ a second$' && say 'the storyteller: its speed on a line of its own' ok ||
         { tail -n 1 "$folder/out"; say 'the storyteller: its speed on a line of its own' FAIL; }
@@ -157,6 +162,8 @@ else
         $RUN "$embed" "$search" "$lines" -o "$search/b" $how 2> /dev/null && cmp -s "$search/a" "$search/b" &&
             say "the search: the same vectors with $how" ok || say "the search: other vectors with $how" FAIL
     done
+    alike 'the search: its vectors, whoever compiles it' "$(cksum < "$search/a")" \
+        "$(by_others examples/embed/embed.c $out/fast.o "% $search $lines -o $search/b 2> /dev/null && cksum < $search/b")"
     [ "$(wc -c < "$search/a")" = $((1536 * $(wc -l < "$lines"))) ] && say 'the search: one vector a line' ok ||
         say 'the search: one vector a line' FAIL
     # where there is no model it is said before the compiler starts, and how to get one

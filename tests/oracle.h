@@ -434,6 +434,77 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
     free(most_v);
 }
 
+/* What the manual (PRECISION) says before anything is computed: the error of a row of out is at most V times this, with
+ * V the largest |v| of a column among visible keys. 2.01 where the sum of all relative errors is not small, INFINITY
+ * where a score is not finite. It follows from the bound above. S = sum_c |scale q_c k_c| of the worst visible key, with
+ * n keys in C chunks every weight is right to
+ *     (head_dim + 4) S u                   scale (2), q*scale, head_dim sums, a product of its own without fma
+ *     + 8 S u                              softcap: |s| + 7 |capped| <= 8 S
+ *     + (3 S + 4 A) u                      ALiBi's product and three sums, A = |ALiBi| + |bias| + |mask|
+ *     + u (M - s_j)                        of which the mean over the weights is at most u ln n: the entropy
+ *     + (5C + 3) u                         exp of a chunk and of C folds, two roundings a fold
+ * A common factor of all weights is divided out, so errors eta_j of the weights move out by at most
+ * max eta * sum_j w_j |v_j - out| <= max eta * V; the term of the entropy, of which the mean is known, by 2 V times it.
+ * The sum of weights adds (12 + 2C) u, chains of at most 128 keys and C folds min(n, 128) + 1 + 2C, out 2. */
+ORACLE double oracle_a_priori(const oracle_shape *s, const attn_args *a, int b, int h, int i)
+{
+    const int start = oracle_start(a, b), end = oracle_end(a, b), keys = end - start;
+    const double chunks = (double)((keys + 127) / 128), u = ldexp(1.0, -24), scale = fabs(oracle_scale(a));
+    const float *q = a->q + oracle_q_at(a, s, b, h, i);
+    double most = 0.0, added = 0.0, n = a->sinks ? 1.0 : 0.0;
+    for (int j = start; j < end; j++) {
+        if (!oracle_sees(a, s, b, h, i, j)) continue;
+        const float *k = a->k + oracle_k_at(a, s, b, h, j);
+        double sum = 0.0, more = 0.0;
+        for (int c = 0; c < s->head_dim; c++) sum += fabs(scale * (double)q[c] * (double)k[c]);
+        if (a->alibi_slopes) more += fabs((double)a->alibi_slopes[h] * ((double)(oracle_pos(a, b) + i) - (double)j));
+        if (a->bias) more += fabs((double)a->bias[oracle_cell_at(s->bias, b, h, i, j)]);
+        if (a->mask) more += fabs((double)a->mask[oracle_cell_at(s->mask, b, h, i, j)]);
+        if (!(sum <= most)) most = sum;
+        if (!(more <= added)) added = more;
+        n += 1.0;
+    }
+    double counts = (s->head_dim + 4 + (a->softcap > 0.0f ? 8 : 0)) * most + 9.0 * chunks + fmin(keys, 128.0) + 18.0;
+    if (n > 1.0) counts += 2.0 * log(n);
+    if (a->alibi_slopes || a->bias || a->mask) counts += 3.0 * most + 4.0 * added;
+    if (!(counts < 1e30)) return INFINITY;
+    return u * counts < 0.01 ? 1.02 * u * counts : 2.01;
+}
+
+/* CHECKs that no element of out is farther away than that; the largest error in units of it. */
+ORACLE double oracle_check_a_priori(const oracle *o, const attn_args *a, const char *what)
+{
+    const oracle_shape s = o->shape;
+    const double tiny = ldexp(1.0, -126);
+    double worst = 0.0;
+    int reported = 0;
+    for (int b = 0; b < s.batch; b++)
+        for (int h = 0; h < s.heads; h++)
+            for (int i = 0; i < oracle_rows(a, b); i++) {
+                const size_t row = ((size_t)b * (size_t)s.heads + (size_t)h) * (size_t)s.n_q + (size_t)i;
+                const double relative = oracle_a_priori(&s, a, b, h, i);
+                const int start = oracle_start(a, b), end = oracle_end(a, b);
+                for (int x = 0; x < s.v_head_dim && relative < INFINITY; x++) {
+                    const double want = o->out[row * (size_t)s.v_head_dim + (size_t)x];
+                    const double error = fabs((double)a->out[oracle_out_at(a, &s, b, h, i) + x] - want);
+                    double most = 0.0;
+                    for (int j = start; j < end; j++) {
+                        if (!oracle_sees(a, &s, b, h, i, j)) continue;
+                        const double v = fabs((double)a->v[oracle_v_at(a, &s, b, h, j) + x]);
+                        if (!(v <= most)) most = v;
+                    }
+                    if (!(most < INFINITY) || want != want) continue;
+                    const double allowed = relative * most + tiny * (double)(end - start + 4) * (1.0 + most);
+                    test_checks++;
+                    if (error > worst * allowed) worst = error / allowed;
+                    if (error <= allowed || reported++) continue;
+                    test_fail(__FILE__, __LINE__, "out of entry %d head %d row %d column %d is %.3g away, allowed are"
+                              " %.3g; %s", b, h, i, x, error, allowed, what);
+                }
+            }
+    return worst;
+}
+
 /* 1 when a float result is as the oracle would have it: NaN where it is NaN (the one NaN that is ever stored), the same
    infinity, never -0, else within `allowed` */
 ORACLE int oracle_agrees(float got, double want, double allowed)

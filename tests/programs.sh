@@ -16,6 +16,28 @@ build_both() # the last program that build makes
         fi
     done
 }
+# What an example computes beside attn.h must not depend on who compiles it: each of the compilers here, told to fuse what it may
+# and told to optimise nothing. Only the example is compiled so; attn.h itself is what golden.sh looks at.
+fusing='-O3 -march=native -ffp-contract=fast -std=gnu17'
+by_others() # sources, object of the implementation, then a command in which % stands for the program: one line for each build
+{
+    source=$1 object=$2 n=0
+    shift 2
+    for cc in gcc clang; do
+        command -v $cc > /dev/null || { echo "SKIPPED $source by $cc: not here" >&2; continue; }
+        for how in "$fusing" -O0; do
+            n=$((n + 1))
+            $cc $how -w -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS -DATTN__IMPLEMENTED $source $object \
+                -o $out/other$n -lm -pthread || { echo "does not build: $cc $how"; continue; }
+            eval "$RUN $(echo "$*" | sed "s|%|$out/other$n|g")" || echo "failed: $cc $how"
+        done
+    done
+}
+alike() # what, the answer wanted, answers one a line: all of them it?
+{
+    if [ -n "$2" ] && [ -n "$3" ] && ! echo "$3" | grep -qvxF "$2"; then say "$1 ($(echo "$3" | grep -c .) builds)" ok
+    else echo "$3"; say "$1, wanted: $2" FAIL; fi
+}
 run() # what it is called, the program and its words: adds up what it counts; its bits are in $bits
 {
     called=$1; shift

@@ -38,6 +38,7 @@ static void test_random(void)
             if (status != ATTN_OK) continue;
             double ratio = oracle_check_within(&want, &allowed, &c.a, case_text(&c));
             if (ratio > sharpest) sharpest = ratio;
+            if (b == 0) oracle_check_a_priori(&want, &c.a, case_text(&c));
         }
         oracle_bound_free(&allowed);
         oracle_free(&want);
@@ -142,6 +143,7 @@ static void run_shape(rng *r, const int *level, const attn_backend *backends, in
         attn_status status = attn_sdpa(&a);
         CHECKF(status == ATTN_OK, "%s; %s", attn_status_str(status), text);
         if (status == ATTN_OK) oracle_check_within(&want, &allowed, &a, text);
+        if (status == ATTN_OK && b == 0) oracle_check_a_priori(&want, &a, text);
     }
     oracle_bound_free(&allowed);
     oracle_free(&want);
@@ -242,6 +244,71 @@ static void test_accuracy(void)
             CHECKF(rms[b] > 0.0, "no error at all: nothing was measured");
         }
     }
+}
+
+/* ---- the bound of the manual ------------------------------------------------------------------------------- */
+
+/* One row over 128 keys whose scores are all 0, so that all weights are 1, and values that lose almost half a unit in
+   each sum, always the same way: v = 1 + what makes the next sum end just below the middle of two floats. */
+static void lose_always(float *v, int n)
+{
+    float sum = 0.0f;
+    for (int j = 0; j < n; j++) {
+        const double exact = (double)sum + 1.0, unit = ldexp(1.0, ilogb(exact) - 23);
+        v[j] = (float)(1.0 + unit * 0.49);
+        sum = (float)((double)sum + (double)v[j]);
+    }
+}
+
+/* One row over two keys at the ends of [-1, 1] with almost equal scores: half the components raise a sum that loses in
+   each step, the other half take it away again. An error of a score becomes a half of it in out. */
+static void lose_in_scores(float *q, float *k, int dim)
+{
+    float sum = 0.0f;
+    for (int c = 0; c < dim / 2; c++) {
+        const double unit = ldexp(1.0, ilogb((double)sum + 1.0) - 23);
+        q[c] = 1.0f;
+        k[c] = (float)(1.0 + unit * 0.49);
+        sum = (float)((double)sum + (double)k[c]);
+    }
+    for (int c = dim / 2; c < dim; c++) {
+        const double unit = ldexp(1.0, ilogb((double)sum - 0.5) - 23);
+        q[c] = 1.0f;
+        k[c] = (float)(-1.0 + unit * 0.49);                    /* too low again */
+        sum = (float)((double)sum + (double)k[c]);
+    }
+}
+
+static void test_a_priori(void)
+{
+    enum { N = 128, DIM = 256 };
+    attn_backend list[MOST_BACKENDS];
+    const int n = test_all_backends(list, MOST_BACKENDS);
+    static const float zero[N];
+    float v[N], q[DIM], k[2 * DIM] = {0}, ends[2] = {1.0f, -1.0f}, out[1];
+    lose_always(v, N);
+    lose_in_scores(q, k, DIM);
+    for (int b = 0; b < n; b++)
+        for (int scores = 0; scores < 2; scores++) {
+            attn_args a = {0};
+            oracle want;
+            a.batch = a.heads = a.n_q = a.v_head_dim = 1;
+            a.n_k = scores ? 2 : N;
+            a.head_dim = scores ? DIM : 1;
+            a.scale = scores ? 0.0078125f : 0.0f;
+            a.q = scores ? q : zero;
+            a.k = scores ? k : zero;
+            a.v = scores ? ends : v;
+            a.out = out;
+            a.backend = list[b];
+            oracle_run(&want, &a);
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            const double ratio = oracle_check_a_priori(&want, &a, attn_backend_name(list[b]));
+            printf("  %s, %s: %.2f of the bound\n", attn_backend_name(list[b]), scores ? "scores" : "sums", ratio);
+            /* a bound that nothing comes near would say nothing */
+            CHECKF(ratio > (scores ? 0.05 : 0.2), "%s: %.3f", scores ? "scores" : "sums", ratio);
+            oracle_free(&want);
+        }
 }
 
 /* ---- NaN and infinities in what is visible --------------------------------------------------------------- */
@@ -570,6 +637,7 @@ static void test_level_2(void)
 SUITE(sdpa) = {
     {"random", test_random, "any feature computed wrongly, alone or combined, on any backend"},
     {"shapes", test_shapes, "a size at which tiles, panels, chunks or groups are cut wrongly (all pairs of sizes)"},
+    {"a_priori", test_a_priori, "a bound in the manual that is exceeded, or that no error comes near"},
     {"accuracy", test_accuracy, "an arithmetic less exact than promised: other chunks, one long chain, a coarse exp"},
     {"visible_nan", test_visible_nan, "a visible NaN or infinity being lost, or reaching rows that do not see it"},
     {"overflow", test_overflow, "a row whose visible scores are all -inf being taken for an empty one"},

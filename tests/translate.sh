@@ -36,6 +36,11 @@ x86_64) grep -qw avx2 /proc/cpuinfo 2> /dev/null && same 'without vectors' ;;
 *) same 'without vectors' ;;
 esac
 
+# what stands in translate.c beside attn.h, by other compilers and flags
+one=$($RUN $out/fast $model $pairs one bleu | sed -n 's/^bits: //p')
+alike 'the same bits, whoever compiles it' "$one" "$(by_others 'tests/translate/translate.c tests/harness.c' $out/fast.o \
+    "% $model $pairs one bleu | sed -n 's/^bits: //p'")"
+
 # ---- the program ----------------------------------------------------------------------------------------------------
 program=$out/program_checked
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT || exit 1

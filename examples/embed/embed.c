@@ -330,25 +330,35 @@ static double root_of(double x)                                  /* Heron's meth
     return last;
 }
 
-/* No product is contracted with a sum, and sums have 16 lanes whatever the vectors: the same bits everywhere. */
-#if defined(__clang__)
-#define EXACTLY _Pragma("STDC FP_CONTRACT OFF")
+/* Sums have 16 lanes whatever the vectors, and no product is fused with a sum: the same bits everywhere. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define COMPILED __attribute__((optimize("O3")))
+#else
 #define COMPILED
-#define INLINE static inline __attribute__((always_inline))
-#elif defined(__GNUC__)
-#define EXACTLY
-#define COMPILED __attribute__((optimize("O3", "fp-contract=off")))
+#endif
+#if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline))
 #else
-#define EXACTLY
-#define COMPILED
 #define INLINE static
 #endif
+
+static volatile unsigned nothing;                                /* 0, but compilers have to look */
+
+/* x, a product that is to be added to something. That zero is 0 no compiler knows, so whatever its flags it must round
+   the product first. */
+INLINE float rounded(float x, unsigned zero)
+{
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits ^= zero;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 /* x = LayerNorm(x + y); y NULL: of x alone. */
 INLINE void norm_row(float *x, const float *y, const float *weight, const float *bias, int n, float eps)
 {
-    EXACTLY
+    const unsigned zero = nothing;
     float sum[16] = {0}, squares[16] = {0}, mean = 0, variance = 0;
     const int whole = n & ~15;
     for (int i = 0; y && i < n; i++) x[i] += y[i];
@@ -358,31 +368,38 @@ INLINE void norm_row(float *x, const float *y, const float *weight, const float 
     mean /= (float)n;
     for (int i = 0; i < whole; i += 16) for (int j = 0; j < 16; j++) {
         const float d = x[i + j] - mean;
-        squares[j] += d * d;
+        squares[j] += rounded(d * d, zero);
     }
-    for (int i = whole; i < n; i++) squares[i - whole] += (x[i] - mean) * (x[i] - mean);
+    for (int i = whole; i < n; i++) {
+        const float d = x[i] - mean;
+        squares[i - whole] += rounded(d * d, zero);
+    }
     for (int j = 0; j < 16; j++) variance += squares[j];
-    const float factor = (float)(1 / root_of((double)(variance / (float)n) + (double)eps));
-    for (int i = 0; i < n; i++) x[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+    const float factor = (float)(1 / root_of((double)(float)(variance / (float)n) + (double)eps));
+    for (int i = 0; i < n; i++) x[i] = rounded((float)((float)(x[i] - mean) * factor) * weight[i], zero) + bias[i];
 }
 
 /* x * (1 + erf(x / sqrt 2)) / 2. The half of erf is x * P(x^2) / Q(x^2), fitted on -5.7 .. 5.7 to 1.3e-8, beyond which
    it is a half. */
 INLINE void gelu_row(float *x, int n)
 {
-    EXACTLY
+    static const float above[6] = { 2.16319921e-8f, 6.32210834e-6f, 1.76127731e-4f, 4.72115901e-3f, 3.46521539e-2f,
+                                    0.398942264f };
+    static const float below[6] = { 1.16254252e-6f, 7.55557874e-5f, 1.92650483e-3f, 2.90899632e-2f, 0.25352614f, 1 };
+    const unsigned zero = nothing;
     for (int i = 0; i < n; i++) {
         float c = x[i] < -5.7f ? -5.7f : x[i];
         c = c > 5.7f ? 5.7f : c;
         const float u = c * c;
-        const float p = ((((2.16319921e-8f * u + 6.32210834e-6f) * u + 1.76127731e-4f) * u + 4.72115901e-3f) * u +
-                         3.46521539e-2f) * u + 0.398942264f;
-        const float q = ((((1.16254252e-6f * u + 7.55557874e-5f) * u + 1.92650483e-3f) * u + 2.90899632e-2f) * u +
-                         0.25352614f) * u + 1;
-        float half = c * p / q;
+        float p = above[0], q = below[0];
+        for (int k = 1; k < 6; k++) {
+            p = rounded(p * u, zero) + above[k];
+            q = rounded(q * u, zero) + below[k];
+        }
+        float half = (float)(c * p) / q;
         half = half < -0.5f ? -0.5f : half;
         half = half > 0.5f ? 0.5f : half;
-        x[i] *= 0.5f + half;
+        x[i] *= (float)(0.5f + half);
     }
 }
 

@@ -351,7 +351,7 @@ static float *norm(const translator *t, const float *x, const float *weight, int
         double sum = 0;
         for (int i = 0; i < t->width; i++) sum += (double)from[i] * (double)from[i];
         const float factor = (float)(1 / root_of(sum / t->width + 1e-5));
-        for (int i = 0; i < t->width; i++) t->y[r * t->width + i] = from[i] * factor * weight[i];
+        for (int i = 0; i < t->width; i++) t->y[r * t->width + i] = (float)(from[i] * factor) * weight[i];
     }
     return t->y;
 }
@@ -364,7 +364,7 @@ static void add(const translator *t, const float *more, int rows)
 static void embed(const translator *t, float *x, int id, float more)
 {
     const float scale = (float)root_of(t->width);
-    for (int i = 0; i < t->width; i++) x[i] = t->embedding[id * t->width + i] * scale + more;
+    for (int i = 0; i < t->width; i++) x[i] = (float)((double)t->embedding[id * t->width + i] * scale + more);
 }
 
 static attn_status feed_forward(const translator *t, const one_layer *l, int rows)
