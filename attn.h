@@ -10698,13 +10698,14 @@ static void attn__norm_row(const attn__head_job *job, float *x)
 static void attn__head_row(const attn__head_job *job, float *x, int pos)
 {
     const attn_mha_args *s = &job->r->m->shape;
+    const int placed = pos >= 0;
     int h, i;
     if (job->normed && !s->norm_after_rope) attn__norm_row(job, x);
-    for (h = 0; job->table && pos >= 0 && h < job->heads; h++)
+    for (h = 0; placed && job->table && h < job->heads; h++)
         attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
                      job->table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
     if (job->normed && s->norm_after_rope) attn__norm_row(job, x);
-    for (i = 0; job->factors && pos >= 0 && i < job->heads * s->head_dim; i++)
+    for (i = 0; placed && job->factors && i < job->heads * s->head_dim; i++)
         x[i] = attn__clean(x[i] * job->factors[pos]);
 }
 
@@ -12816,21 +12817,10 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
     return attn__any_lane(attn__is_nan(odd));
 }
 
-/* Of rows of blocks scales alone need to be looked at. */
-ATTN__V int ATTN__FN(not_finite_q8)(const attn__gemm *g)
-{
-    const char *b = (const char *)g->b;
-    int t, x;
-    for (t = 0; t < g->depth; t++, b += g->b_step)
-        for (x = 0; x < g->panels; x += 2)
-            if (attn__scale_bits(b + x * 17) == 0x7e00u) return 1;
-    return 0;
-}
-
+/* Nobody asks it of blocks: rows that read them as they are leave out what they do not see. */
 static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
-    if (how == ATTN_Q8) return ATTN__FN(not_finite_q8)(g);
     if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
     if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
     if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)

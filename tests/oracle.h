@@ -436,8 +436,8 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
 
 /* What the manual (PRECISION) says before anything is computed: the error of a row of out is at most V times this, with
  * V the largest |v| of a column among visible keys. 2.01 where the sum of all relative errors is not small, INFINITY
- * where a score is not finite. It follows from the bound above. S = sum_c |scale q_c k_c| of the worst visible key, with
- * n keys in C chunks every weight is right to
+ * where a score is not finite. It follows from the bound above. S = sum_c |scale q_c k_c| of the worst visible key,
+ * with n keys in C chunks every weight is right to
  *     (head_dim + 4) S u                   scale (2), q*scale, head_dim sums, a product of its own without fma
  *     + 8 S u                              softcap: |s| + 7 |capped| <= 8 S
  *     + (3 S + 4 A) u                      ALiBi's product and three sums, A = |ALiBi| + |bias| + |mask|

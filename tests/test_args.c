@@ -1189,7 +1189,7 @@ static void status_words(void)
         if (!name) return;
         for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
     }
-    CHECK(attn_status_str((attn_status)(ATTN_E_BYTES - 1)) && attn_status_str((attn_status)1));
+    CHECK(attn_status_str((attn_status)(ATTN_E_VERSION - 1)) && attn_status_str((attn_status)1));
     CHECK(attn_version() == ATTN_VERSION);
 }
 

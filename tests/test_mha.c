@@ -1458,9 +1458,10 @@ static void vast_layers(void)
         CHECKF(untouched(out, sizeof out), "%s wrote", #call); } while (0)
     memset(&o, 0, sizeof o);
     {   /* rows times a width: in the workspace */
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 5; i++) {
             vast = m;
-            *(i == 0 ? &vast.q.n_out : i == 1 ? &vast.k.n_out : i == 2 ? &vast.v.n_out : &vast.o.n_in) = 1 << 30;
+            *(i == 0 ? &vast.q.n_out : i == 1 ? &vast.k.n_out : i == 2 ? &vast.v.n_out : i == 3 ? &vast.gate.n_out
+              : &vast.o.n_in) = 1 << 30;
             CHECKF(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, MOST, MOST, &o) == (size_t)-1, "width %d", i);
             REFUSES(attn_mha_self(&vast, out, x, 1, MOST, &o));
         }

@@ -242,8 +242,53 @@ static void refused(void)
     CHECK(narrow * 2 > attn_kv_size(&a) && narrow * 2 < attn_kv_size(&a) + 1024);
 }
 
+/* One side as floats and the other not, over rows that read them as they lie, widened, and packed. */
+static void one_side(void)
+{
+    enum { N = 300, DIM = 24, V_DIM = 20, ROWS = 60 };
+    static const attn_storage side[][2] = {{ATTN_F32, ATTN_F16}, {ATTN_BF16, ATTN_F32}, {ATTN_F32, ATTN_Q8},
+                                           {ATTN_Q8, ATTN_F32}};
+    static const int rows[] = {1, 2, 3, 16, 17, 41, ROWS};
+    rng r = rng_make(test_seed);
+    float *k = room(N * DIM), *v = room(N * V_DIM), *q = room(ROWS * DIM);
+    float *got = room(ROWS * V_DIM), *want = room(ROWS * V_DIM);
+    for (size_t i = 0; i < sizeof side / sizeof *side; i++) {
+        attn_kv_args shape = {.batch = 1, .kv_heads = 1, .head_dim = DIM, .v_head_dim = V_DIM, .capacity = N};
+        attn_kv stored, floats;
+        CHECK(attn_kv_init(&floats, &shape) == ATTN_OK);
+        shape.k_storage = side[i][0];
+        shape.v_storage = side[i][1];
+        CHECK(attn_kv_init(&stored, &shape) == ATTN_OK);
+        rng_fill(&r, k, N * DIM);
+        rng_fill(&r, v, N * V_DIM);
+        rng_fill(&r, q, ROWS * DIM);
+        CHECK(attn_kv_append(&stored, k, v, N, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_read(&stored, 0, 0, N, k, v) == ATTN_OK);
+        CHECK(attn_kv_append(&floats, k, v, N, NULL, 0) == ATTN_OK);
+        for (size_t x = 0; x < sizeof rows / sizeof *rows; x++)
+            for (int causal = 0; causal < 2; causal++) {
+                attn_args a = attn_args_for(1, rows[x], 0, 1, DIM);
+                a.q = q;
+                a.v_head_dim = V_DIM;
+                a.causal = causal ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
+                a.kv = &stored;
+                a.out = got;
+                CHECK(attn_sdpa(&a) == ATTN_OK);
+                a.kv = &floats;
+                a.out = want;
+                CHECK(attn_sdpa(&a) == ATTN_OK);
+                CHECKF(!memcmp(got, want, (size_t)rows[x] * V_DIM * sizeof *got),
+                       "storage %d and %d, %d rows, causal %d", (int)side[i][0], (int)side[i][1], rows[x], causal);
+            }
+        attn_kv_free(&stored);
+        attn_kv_free(&floats);
+    }
+    free(k); free(v); free(q); free(got); free(want);
+}
+
 extern const test_case suite_stored[];
 SUITE(stored) = {
+    {"one side", one_side, "keys as floats beside values that are not, or the reverse: one of them is not widened"},
     {"histories", histories, "a stored cache that answers otherwise than one of floats with the rounded values"},
     {"saved", saved, "values or scales that are saved or loaded in another order, or as floats"},
     {"refused", refused, "a storage that does not exist; 16 bits that take the memory of 32"},
