@@ -449,7 +449,8 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
 ORACLE double oracle_a_priori(const oracle_shape *s, const attn_args *a, int b, int h, int i)
 {
     const int start = oracle_start(a, b), end = oracle_end(a, b), keys = end - start;
-    const double chunks = (double)((keys + 127) / 128), u = ldexp(1.0, -24), scale = fabs(oracle_scale(a));
+    const int whole_chunks = (keys + 127) / 128;
+    const double chunks = whole_chunks, u = ldexp(1.0, -24), scale = fabs(oracle_scale(a));
     const float *q = a->q + oracle_q_at(a, s, b, h, i);
     double most = 0.0, added = 0.0, n = a->sinks ? 1.0 : 0.0;
     for (int j = start; j < end; j++) {

@@ -71,7 +71,7 @@ static void rms(double *x, int n, const float *w, int plus_one)
 {
     double mean = 1e-6;
     for (int i = 0; i < n; i++) mean += x[i] * x[i] / n;
-    for (int i = 0; i < n; i++) x[i] *= (w ? w[i] + plus_one : 1.0) / sqrt(mean);
+    for (int i = 0; i < n; i++) x[i] *= (w ? (double)w[i] + plus_one : 1.0) / sqrt(mean);
 }
 
 static void norm_all(const family *f, double *x, int rows, int heads, const float *w)
@@ -90,7 +90,8 @@ static void turn_all(const family *f, double *x, int rows, int heads)
         for (int c = 0; c < f->rotary / 2; c++) {
             double *a = x + i * f->head_dim + (f->interleaved ? 2 * c : c);
             double *b = f->interleaved ? a + 1 : a + f->rotary / 2;
-            const double angle = i / heads * f->freq[c];
+            const int row = i / heads;
+            const double angle = row * f->freq[c];
             const double co = cos(angle) * f->rope_factor, si = sin(angle) * f->rope_factor;
             const double first = *a * co - *b * si, second = *b * co + *a * si;
             *a = first, *b = second;
