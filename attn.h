@@ -1980,8 +1980,16 @@ static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_stor
 
 static void attn__widen_scalar(float *to, const void *from, size_t n, attn_storage storage)
 {
+    const unsigned short *narrow = (const unsigned short *)from;
     size_t i;
-    for (i = 0; i < n; i++) to[i] = attn__stored(from, -1, i, storage);
+    for (i = 0; i < n; i++) {
+        if (storage == ATTN_BF16) {       /* bits: in a register of an x87 a NaN becomes quiet */
+            const unsigned u = (unsigned)narrow[i] << 16;
+            memcpy(to + i, &u, sizeof u);
+        } else {
+            to[i] = attn__stored(from, -1, i, storage);
+        }
+    }
 }
 
 static void attn__widen_panel_scalar(float *to, const void *panel, int n, attn_storage storage)
