@@ -229,13 +229,13 @@ static const char *translator_load_as(translator *t, const unsigned char *bytes,
     static const unsigned long least[6] = { JOINS, 2, 1, 1, 1, 1 }, most[6] = { 65535, 1024, 64, 16, 16, 8192 };
     unsigned long h[8] = {0}, check = 2166136261u;
     memset(t, 0, sizeof *t);
-    t->storage = storage;
     if (size < 44) return "it is shorter than a header";
     if (memcmp(bytes, "attn-tr", 7) != 0) return "it is no model of this translator";
     for (int i = 0; i < 8; i++) h[i] = word_at(bytes + 8 + 4 * i, 4);
     if (bytes[7] != '1' || h[0] != 1) return "it is of another version of the format; this reads version 1";
     for (int i = 0; i < 6; i++)
         if (h[2 + i] < least[i] || h[2 + i] > most[i]) return "its header has a size that no model has";
+    t->storage = storage;
     t->words = (int)h[2];  t->width = (int)h[3];  t->heads = (int)h[4];
     t->encoder = (int)h[5];  t->decoder = (int)h[6];  t->ff = (int)h[7];
     const unsigned long long d = h[3], layers = h[5] + h[6], joins = h[2] - JOINS;

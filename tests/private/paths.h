@@ -432,7 +432,7 @@ static void test_shared(void)
     attn_backend list[16];
     attn_kv_args how;
     attn_kv kv;
-    if (test_one_answer_backends(list, 16) < 2) {
+    if (attn_backends(list, 16) < 2) {                      /* of this implementation: it may lack kernels */
         test_skip("only the scalar backend runs here; it has no blocks");
         return;
     }
