@@ -8,11 +8,12 @@ int main(void)
     const float x[4] = { 0, 0, 0, 0 }, v[4] = { 1, 2, 3, 6 };
     float out[4] = { 0, 0, 0, 0 };
     attn_args a = attn_args_for(1, 2, 2, 1, 2);             /* the second row is the mean of two values */
-    attn_kv_args room = { 1, 1, 2, 0, 10, ATTN_F32, 0, NULL, 0, NULL };
+    attn_kv_args room = { 0 };
     attn_kv past;
     attn_status status, made;
     a.out = out;  a.q = a.k = x;  a.v = v;
     a.causal = ATTN_CAUSAL_TOP_LEFT;
+    room.batch = room.kv_heads = 1;  room.head_dim = 2;  room.capacity = 10;
     status = attn_sdpa(&a);
     memset(&past, 1, sizeof past);
     made = attn_kv_init(&past, &room);
