@@ -11,6 +11,9 @@ void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *block, void (*r
                                           void *arg);
 void qemu_plugin_register_atexit_cb(uint64_t id, void (*end)(uint64_t id, void *arg), void *arg);
 
+#ifndef QEMU_PLUGIN_VERSION               /* of the qemu there is: count.sh finds it out */
+#define QEMU_PLUGIN_VERSION 1
+#endif
 extern int qemu_plugin_version;
 extern int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
 int qemu_plugin_version = QEMU_PLUGIN_VERSION;
