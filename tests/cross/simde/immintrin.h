@@ -96,6 +96,28 @@ CROSS_CONVERT(cross_cvtps256, simde__m128i, _Float16, simde__m256, float, 8)
 #define _mm512_maskz_cvtps_ph(k, a, how) simde_mm256_maskz_mov_epi16(k, cross_cvtps512(a))
 #define _mm256_cvtps_ph(a, how) cross_cvtps256(a)
 
+/* bytes to floats: not in every SIMDe */
+static inline simde__m512i cross_bytes512(simde__m128i a)
+{
+    signed char x[16];
+    int y[16], i;
+    simde_mm_storeu_si128((simde__m128i *)(void *)x, a);
+    for (i = 0; i < 16; i++) y[i] = x[i];
+    return simde_mm512_loadu_si512(y);
+}
+static inline simde__m512 cross_ints512(simde__m512i a)
+{
+    int x[16], i;
+    float y[16];
+    simde_mm512_storeu_si512(x, a);
+    for (i = 0; i < 16; i++) y[i] = (float)x[i];
+    return simde_mm512_loadu_ps(y);
+}
+#undef _mm512_cvtepi8_epi32
+#undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi8_epi32 cross_bytes512
+#define _mm512_cvtepi32_ps cross_ints512
+
 /* SIMDe rounds a fused multiply-add twice; this one is the real thing */
 static inline simde__m512 cross_fmadd512(simde__m512 a, simde__m512 b, simde__m512 c)
 {
