@@ -1216,7 +1216,8 @@ static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *
 #define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
 #define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
 #endif
-/* Made here: an implementation whose struct is larger would write behind this one. */
+/* Made here, as attn_args_for does it, which C89 may call (it has no inline): an implementation
+   whose struct is larger would write past this one. */
 #define attn_args_for(...)    attn__args_here(__VA_ARGS__)
 static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
 {
@@ -2721,7 +2722,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
- * A plain call takes some 1100 instructions here, of 14000 in all where it has 8 heads over 8 keys.
+ * A plain call takes some 1250 instructions here, of 15400 in all where it has 8 heads over 8 keys.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -11621,7 +11622,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  *     how                                does, unless ATTN__WIDEN_COST is 1
  *     vnarrow                            does for 4 lanes, but NEON, which has its own
  *     sum_lanes, max_lane                do for x86, made of a block's sum_to_four, max_to_four
- *     reduce_four, turn, quarters        are not used with 4 lanes
+ *     reduce_four, transpose4, quarters  are not used with 4 lanes
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
