@@ -1158,11 +1158,8 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    Thread safe: several threads may use one pool at once; their jobs take turns.
    Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
    one after the other. So no two pools can wait for each other.
-   Linux on a small virtual machine often wakes a thread on the processor of the one that wakes it,
-   and then one processor does the work of two. So a pool of two keeps its worker off the caller's
-   processor while it wakes it; where the worker may run is not changed beyond that, and what the
-   program, taskset or a cpuset has said holds. Larger pools leave it all to the system: threads
-   that are bound, one to a processor, want an attn_exec of your own.
+   Where its threads run is left to the system. Threads that are bound, one to a processor, want an
+   attn_exec of your own.
    After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
    destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
    attn_pool_destroy while you fork. Pools that the child creates are as good as any. */
@@ -11332,84 +11329,6 @@ static __declspec(thread) int attn__in_task;
 #define ATTN__IN_TASK attn__in_task
 #endif
 
-/* ---- two threads that shall not begin on one processor --------------------------------------- */
-/* Linux on a small virtual machine often wakes a thread behind the one that wakes it, on the same
-   processor while the other one is idle: the caller then does the whole job alone, and most jobs of
-   a few milliseconds after it. So a worker that sleeps is moved off the caller's processor before
-   it is woken, and as soon as it is awake it may run again wherever it might before. */
-#if defined(__linux__)
-#define ATTN__APART 1
-#if defined(__GLIBC__) && defined(__has_include)
-#if !__has_include(<asm/unistd.h>)        /* gcc -m32 where only the other width is installed */
-#undef ATTN__APART
-#endif
-#endif
-#endif
-
-#ifdef ATTN__APART
-#include <sys/syscall.h>
-#if !defined(__cplusplus) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
-    !defined(_BSD_SOURCE)
-extern long syscall(long number, ...);    /* unistd.h has it, but hides it from -std=c99 */
-#endif
-typedef struct attn__cpu_set {               /* processors, a bit each */
-    unsigned long word[1024 / (8 * sizeof(unsigned long))];
-} attn__cpu_set;
-typedef struct attn__sleeper {
-    long thread;                          /* as the system calls it */
-    int moved;                            /* until it wakes it may run only where `away` says */
-    attn__cpu_set home, away;             /* where it might run before; without the caller's one */
-} attn__sleeper;
-
-/* Where may this thread run (0: the calling one)? Returns 0 when the system does not say. */
-static int attn__cpus_get(attn__cpu_set *m, long thread)
-{
-    memset(m, 0, sizeof *m);
-    return syscall(SYS_sched_getaffinity, thread, sizeof *m, m) > 0;
-}
-
-static int attn__cpus_set(attn__cpu_set *m, long thread)
-{
-    return syscall(SYS_sched_setaffinity, thread, sizeof *m, m) == 0;
-}
-
-/* The worker says which thread it is. */
-static void attn__sleeper_name(attn__sleeper *s) { s->thread = syscall(SYS_gettid); }
-
-/* The caller moves it away. One that may run here alone stays: the system refuses to take a
-   thread's last processor. */
-static void attn__sleeper_move(attn__sleeper *s)
-{
-    const unsigned bits = 8 * (unsigned)sizeof(unsigned long);
-    unsigned here = 0;
-    unsigned long bit;
-    if (syscall(SYS_getcpu, &here, (void *)0, (void *)0) != 0) return;
-    if (here >= 8 * (unsigned)sizeof s->home) return;
-    /* Where it has been moved already and has not woken yet, home stays what it was. */
-    if (!s->moved && !attn__cpus_get(&s->home, s->thread)) return;
-    bit = 1ul << here % bits;
-    if (!(s->home.word[here / bits] & bit)) return;
-    s->away = s->home;
-    s->away.word[here / bits] ^= bit;
-    if (attn__cpus_set(&s->away, s->thread)) s->moved = 1;
-}
-
-/* The worker is awake. Where somebody else has said meanwhile where it may run, that holds. */
-static void attn__sleeper_return(attn__sleeper *s)
-{
-    attn__cpu_set now;
-    if (!s->moved) return;
-    s->moved = 0;
-    (void)attn__cpus_get(&now, 0);
-    if (memcmp(&now, &s->away, sizeof now) == 0) (void)attn__cpus_set(&s->home, 0);
-}
-#else
-typedef int attn__sleeper;
-static void attn__sleeper_name(attn__sleeper *s) { (void)s; }
-static void attn__sleeper_move(attn__sleeper *s) { (void)s; }
-static void attn__sleeper_return(attn__sleeper *s) { (void)s; }
-#endif
-
 /* ---- the pool -------------------------------------------------------------------------------- */
 /* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
    microseconds. */
@@ -11421,8 +11340,6 @@ struct attn_pool {
     attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
     int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
     int spins;                            /* how often a thread looks before it sleeps */
-    int apart;                            /* the one worker sleeps off the caller's processor */
-    attn__sleeper sleeper;                /* that worker */
     int busy, open, stop;                 /* a job runs; it may still be joined; the end */
     long process;                         /* that created the pool: only there it has threads */
     int n;                                /* the job */
@@ -11451,7 +11368,6 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     attn_pool *p = (attn_pool *)arg;
     int seen = 0, spins;                  /* the number of the latest job that it knows */
     attn__lock_take(&p->lock);
-    if (p->apart) attn__sleeper_name(&p->sleeper);
     for (;;) {
         if (!p->stop && attn__atomic_get(&p->number) == seen) {
             /* The lock is given back, so that looking keeps nobody from working. */
@@ -11465,7 +11381,6 @@ static ATTN__WORKER attn__pool_worker(void *arg)
         p->sleeping++;
         while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
         p->sleeping--;
-        if (p->apart) attn__sleeper_return(&p->sleeper);
         if (p->stop) break;
         seen = attn__atomic_get(&p->number);
         /* Whoever wakes too late finds that the others have done it. */
@@ -11517,7 +11432,6 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__atomic_set(&p->next, 0);
     /* A new number is what workers look for. It wraps before it could overflow. */
     attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
-    if (p->apart && p->sleeping > 0) attn__sleeper_move(&p->sleeper);
     /* No more threads are woken than there are tasks for them. */
     if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
@@ -11560,7 +11474,6 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     p->process = attn__process();
     /* With more threads than processors, one that looks keeps another one from working. */
     p->spins = threads <= processors ? ATTN__POOL_SPINS : 0;
-    p->apart = threads == 2 && processors > 1;
     if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
         (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
         attn__pool_drop(p, made);

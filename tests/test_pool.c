@@ -33,14 +33,6 @@ static long sys_processors(void);
 #define HAVE_CALLERS 0
 #endif
 
-#if defined(__linux__)
-#include <sched.h>
-#include <stdarg.h>
-long syscall(long number, ...);                               /* which unistd.h hides from -std=c99 */
-long sys_call(long number, ...);
-#define syscall sys_call
-#endif
-
 #if defined(__GNUC__) && !defined(ATTN_NO_SIMD) && (defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__)))
 #include <cpuid.h>
 #include <immintrin.h>
@@ -66,7 +58,6 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 #undef pthread_create
 #undef pthread_join
 #undef sysconf
-#undef syscall
 #undef volatile
 #include <fenv.h>
 #include "control.h"
@@ -213,206 +204,6 @@ static void creation_fails(void)
     test_skip("no pthreads here that could refuse");
 #endif
 }
-
-/* ---- where threads begin ------------------------------------------------------------------------------------- */
-#ifdef ATTN__APART
-/* What the pool asks of the system about processors. `refuse`: this call fails; `far`: the caller stands on a processor
-   with this number; `meddle`: as soon as the worker has been moved somebody else gives it this mask. */
-static struct {
-    int asked, set, awake, woke_at;                           /* calls; the processor of a worker that asks */
-    long caller, worker, refuse;
-    unsigned far;
-    const attn__cpu_set *meddle;
-    attn__cpu_set last;                                          /* the latest mask that the caller gave the worker */
-} place;
-
-long sys_call(long number, ...)
-{
-    va_list list;
-    long a, b, c;
-    if (number == SYS_gettid) {
-        place.worker = syscall(SYS_gettid);
-        return place.worker;
-    }
-    va_start(list, number);
-    if (number == SYS_getcpu) {
-        unsigned *here = va_arg(list, unsigned *);
-        va_end(list);
-        place.asked++;
-        if (number == place.refuse) return -1;
-        a = syscall(SYS_getcpu, here, (void *)0, (void *)0);
-        if (place.far) *here = place.far;
-        return a;
-    }
-    a = va_arg(list, long), b = va_arg(list, long), c = (long)va_arg(list, void *);
-    va_end(list);
-    if (a == 0 && number == SYS_sched_getaffinity) {          /* the worker, awake, not yet free to go anywhere */
-        unsigned cpu = 0;
-        syscall(SYS_getcpu, &cpu, (void *)0, (void *)0);
-        place.awake++, place.woke_at = (int)cpu;
-    }
-    if (number == SYS_sched_setaffinity) {
-        place.set++;
-        if (a != 0) memcpy(&place.last, (void *)c, sizeof place.last);
-    }
-    if (number == place.refuse) return -1;
-    b = syscall(number, a, b, c);
-    if (number == SYS_sched_setaffinity && a != 0 && place.meddle)
-        syscall(number, a, sizeof *place.meddle, place.meddle);
-    return b;
-}
-
-static attn__cpu_set place_of(long thread)
-{
-    attn__cpu_set m;
-    memset(&m, 0, sizeof m);
-    CHECK(syscall(SYS_sched_getaffinity, thread, sizeof m, &m) > 0);
-    return m;
-}
-
-static void place_put(long thread, attn__cpu_set m) { CHECK(!syscall(SYS_sched_setaffinity, thread, sizeof m, &m)); }
-
-enum { PLACE_BITS = 8 * sizeof(unsigned long) };
-
-static int place_has(attn__cpu_set m, int cpu) { return (m.word[cpu / PLACE_BITS] >> cpu % PLACE_BITS & 1u) != 0; }
-
-static attn__cpu_set place_alone(int cpu)
-{
-    attn__cpu_set m;
-    memset(&m, 0, sizeof m);
-    m.word[cpu / PLACE_BITS] = 1ul << cpu % PLACE_BITS;
-    return m;
-}
-
-static int place_same(attn__cpu_set a, attn__cpu_set b) { return !memcmp(&a, &b, sizeof a); }
-
-/* Two tasks that wait for each other: both threads take part, so the worker has been woken. */
-static void place_task(void *arg, int i)
-{
-    int *there = arg;
-    (void)i;
-    __atomic_fetch_add(there, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(there, __ATOMIC_SEQ_CST) < 2) sched_yield();
-}
-
-static void place_wait(attn_pool *p)                          /* until all workers sleep */
-{
-    int asleep = 0;
-    while (!asleep) {
-        attn__lock_take(&p->lock);
-        asleep = p->sleeping == p->workers;
-        attn__lock_give(&p->lock);
-        sched_yield();
-    }
-}
-
-/* One job for workers that sleep; what it asks of the system. */
-static void place_job(attn_pool *p)
-{
-    int there = 0;
-    place_wait(p);
-    place.asked = place.set = place.awake = 0, place.woke_at = -1;
-    attn__pool_run(p, 2, place_task, &there);
-}
-
-/* Nobody measures time here: what counts is on which processors the worker may be woken, and where it may run after. */
-static void apart(void)
-{
-    const attn__cpu_set all = place_of(0);
-    attn_pool *p;
-    int cpu[2], n = 0;
-    long w;
-    for (int c = 0; c < 1024 && n < 2; c++)
-        if (place_has(all, c)) cpu[n++] = c;
-    if (n < 2 || sysconf(_SC_NPROCESSORS_ONLN) < 2) {
-        test_skip("one processor only: no second one on which a worker could begin");
-        return;
-    }
-    memset(&place, 0, sizeof place);
-    p = attn_pool_create(2);
-    if (p) place_wait(p);
-    w = place.worker;
-    CHECK(p != NULL && w != 0);
-    if (!p || !w) return;
-
-    /* Both on one processor, then free again. */
-    for (int round = 0; round < 10; round++) {
-        const int here = cpu[round % 2];
-        place_put(w, place_alone(here));
-        place_put(0, place_alone(here));
-        place_job(p);
-        CHECK(place_same(place_of(w), place_alone(here)) && place.set == 1 && place.awake == 0);  /* refused */
-        place_put(w, all);
-        place_job(p);
-        CHECK(place.asked == 1 && place.set == 2 && place.awake == 1);
-        CHECKF(place.woke_at >= 0 && place.woke_at != here, "caller and worker both on %d", here);
-        CHECK(place_same(place_of(w), all) && !place_has(place.last, here) && place_has(place.last, cpu[!(round % 2)]));
-    }
-    CHECK(place_same(place_of(0), place_alone(cpu[1])));       /* the caller's own is nobody's business */
-
-    /* The program has put it elsewhere: it is left there. Or does so while it wakes. */
-    place_put(w, place_alone(cpu[0]));
-    place_job(p);
-    CHECK(place.set == 0 && place_same(place_of(w), place_alone(cpu[0])));
-    for (int k = 0; k < 2; k++) {
-        attn__cpu_set m = place_alone(cpu[k]);
-        place_put(w, all);
-        place.meddle = &m;
-        place_job(p);
-        place.meddle = NULL;
-        CHECKF(place_same(place_of(w), place_same(place.last, m) ? all : m), "somebody else's mask %d is lost", k);
-    }
-
-    /* A job before it has woken from the one before, the caller elsewhere by now. */
-    place_put(w, all);
-    attn__lock_take(&p->lock);
-    attn__sleeper_move(&p->sleeper);
-    attn__lock_give(&p->lock);
-    CHECK(!place_has(place_of(w), cpu[1]));
-    place_put(0, place_alone(cpu[0]));
-    place_job(p);
-    CHECK(place.woke_at != cpu[0] && place_has(place.last, cpu[1]) && place_same(place_of(w), all));
-    attn_pool_destroy(p);
-    place_put(0, all);
-}
-
-/* A system that knows nothing of processors, or has more than there are bits: the job is done all the same. Pools of
-   more threads, and of more than there are processors, never ask. */
-static void apart_refused(void)
-{
-    static const long no[] = {SYS_getcpu, SYS_sched_getaffinity, SYS_sched_setaffinity, 0};
-    attn_pool *p;
-    long w;
-    memset(&place, 0, sizeof place);
-    sys.processors = 2;
-    p = attn_pool_create(2);
-    if (p) place_wait(p);
-    w = place.worker;
-    CHECK(p != NULL && w != 0);
-    if (!p || !w) return;
-    for (int k = 0; k < 4; k++) {
-        const attn__cpu_set before = place_of(w);
-        place.refuse = no[k], place.far = no[k] ? 0 : 1024;
-        place_job(p);
-        CHECK(place.asked == 1 && place.set == (no[k] == SYS_sched_setaffinity) && place.awake == 0);
-        CHECK(place_same(place_of(w), before));
-    }
-    attn_pool_destroy(p);
-    for (int threads = 2; threads < 4; threads++) {
-        memset(&place, 0, sizeof place);
-        sys.processors = threads == 2 ? 1 : 4;
-        p = attn_pool_create(threads);
-        CHECK(p != NULL);
-        if (p) place_job(p);
-        CHECK(!place.worker && !place.asked && !place.set);
-        attn_pool_destroy(p);
-    }
-    sys.processors = 0;
-}
-#else
-static void apart(void) { test_skip("where threads begin is not asked for here"); }
-static void apart_refused(void) { apart(); }
-#endif
 
 /* 0 threads: as many as processors, at least one and at most 256, whatever the system says */
 static void processors(void)
@@ -1188,8 +979,6 @@ SUITE(pool) = {
     {"create and destroy", create_and_destroy, "a worker that misses the end, or is not there yet"},
     {"creation fails", creation_fails, "something leaked, or used all the same, when the system gives no more"},
     {"processors", processors, "a number of processors taken as it comes: unknown, or thousands"},
-    {"apart", apart, "a worker woken behind its caller on one processor; a mask of the program that is lost"},
-    {"apart refused", apart_refused, "a system that does not say where threads run; pools that need not ask"},
     {"nested", nested, "a task that waits for its own pool"},
     {"two pools", two_pools,
      "a task that waits for its own pool by way of another one: two pools that wait for each other"},
