@@ -2885,9 +2885,8 @@ ATTNDEF attn_status attn_check_header(int version, size_t sizes)
 /* *r = a * b and a + b; 1 when it does not fit. Small factors, the usual case, need no division. */
 ATTN__INLINE int attn__mul(size_t a, size_t b, size_t *r)
 {
-    const size_t half = (size_t)1 << (sizeof(size_t) * CHAR_BIT / 2);
     *r = a * b;
-    return (a >= half || b >= half) && b != 0 && a > (size_t)-1 / b;
+    return (a | b) >> sizeof(size_t) * CHAR_BIT / 2 && b != 0 && a > (size_t)-1 / b;
 }
 
 ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
@@ -3301,17 +3300,23 @@ typedef struct attn__span {
 /* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 33 */
 typedef struct attn__spans { int n, outputs; attn__span span[39]; } attn__spans;
 
-/* Notes one argument; nothing is noted where nothing lies. */
-static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
+/* Notes one argument, a tensor or not. */
+ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void *at, size_t bytes,
+                                  const attn__tensor *tensor)
 {
-    attn__span *x = &all->span[all->n];
-    if (!at || bytes == 0) return;
-    ATTN_ASSERT(all->n < (int)(sizeof all->span / sizeof all->span[0]));
+    attn__span *x = &all->span[all->n++];
+    ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
     x->name = name;
     x->at = (size_t)at;
-    x->bytes = bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX;  /* work_size may say anything */
-    x->tensor = NULL;
-    all->n++;
+    x->bytes = bytes;
+    x->tensor = tensor;
+}
+
+/* The same of one that may not be there, or of any size: work_size may say anything. */
+static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
+{
+    if (!at || bytes == 0) return;
+    attn__span_note(all, name, at, bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX, NULL);
 }
 
 /* Refuses a tensor at the dimension d, where it becomes too large for memory. */
@@ -3344,7 +3349,7 @@ static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, siz
 }
 
 /* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. */
-static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
+static ATTN__NOINLINE attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
 {
     const int order[3] = { t->inner, 3 - t->inner, 0 };
     size_t packed = (size_t)t->width, whole;
@@ -3366,7 +3371,7 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
 
 /* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
    that lies inside it. *reach: cells from the first to the last. */
-static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
     *reach = (size_t)t->width;
@@ -3397,11 +3402,15 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
    strides matter). */
 static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
-    const int given = t->given[0] || t->given[1] || t->given[2];
-    size_t reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
+    const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
+    size_t reach;
     attn_status status;
-    if (given) status = attn__fill_strides(why, t);
-    else status = attn__pack_strides(why, t, &reach);
+    if (given) {
+        reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
+        status = attn__fill_strides(why, t);
+    } else {
+        status = attn__pack_strides(why, t, &reach);
+    }
     if (status != ATTN_OK) return status;
     if (reach == 0) {                             /* nothing to step over, so no step can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
@@ -3409,10 +3418,7 @@ static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const at
     }
     if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
     if (given && (status = attn__check_strides(why, t, &reach)) != ATTN_OK) return status;
-    if (all) {
-        attn__span_add(all, t->name, t->at, reach * t->cell);
-        all->span[all->n - 1].tensor = t;
-    }
+    if (all) attn__span_note(all, t->name, t->at, reach * t->cell, t);
     return ATTN_OK;
 }
 
@@ -3482,10 +3488,9 @@ static int attn__columns(const attn__span *x, const attn__span *y)
    like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
-    int i, j;
-    for (i = 0; i < all->outputs; i++)
-        for (j = i + 1; j < all->n; j++) {
-            const attn__span *x = &all->span[i], *y = &all->span[j];
+    const attn__span *x, *y, *const end = all->span + all->n;
+    for (x = all->span; x < all->span + all->outputs; x++)
+        for (y = x + 1; y < end; y++) {
             if (!attn__meet(x->at, x->bytes, y->at, y->bytes)) continue;
             if (attn__columns(x, y)) continue;
             attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
