@@ -493,6 +493,10 @@ typedef struct attn_args {
 
     /* More to see; none of it changes a bit of out. */
     float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out */
+    /* The heads that `weights` has, [batch][n_weights_heads][n_q][n_k] then: each 0 .. heads - 1,
+       and above the one before it. The others go the way of a call without weights. */
+    const int *weights_heads;             /* [n_weights_heads] NULL: all */
+    int n_weights_heads;                  /* with weights_heads, 1 .. heads */
     /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
        BIASED at hidden keys; RAW and CAPPED show these too (so their K is read) and have -inf only
        at keys and rows that do not exist, where ONNX gives scores. */
@@ -1047,12 +1051,12 @@ typedef struct attn_mha {
 typedef struct attn_mha_opts {
     /* As there: scale, softcap, causal, align, q_pos, q_pos_each, window_left, window_right,
        q_lengths, k_starts, k_lengths, q_cum, k_cum, k_map, k_batch; mask, keep, bias, their shapes
-       and strides; alibi_slopes, sinks, weights, weights_stage, lse, masked_rows, work, work_size,
-       user, exec, backend. The layer sets all others itself, and they stay 0: tensors, sizes,
-       layout, their strides, kv, and what carries states. */
+       and strides; alibi_slopes, sinks, weights, weights_heads, n_weights_heads, weights_stage,
+       lse, masked_rows, work, work_size, user, exec, backend. The layer sets all others itself, and
+       they stay 0: tensors, sizes, layout, their strides, kv, and what carries states. */
     attn_args attn;
     int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
-                                             the heads */
+                                             the heads, or over attn.weights_heads */
     const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
     int gate_n;                           /*    1: of out, bias included; heads: of each head,
                                              before w_o */
@@ -1599,7 +1603,8 @@ typedef struct attn__softmax {
     int rows, n;                          /* rows; keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
     int arrays;                           /* 0: nothing but ranges of keys decides */
-    int simple;                           /* 1: no softcap, ALiBi or weights */
+    int simple;                           /* 1: no softcap or ALiBi */
+    int shows;                            /* 1: rows may have weights */
     int alibi;                            /* 1: slope and distance are used */
     attn_stage stage;                     /* what the weights show */
     float softcap;                        /* 0: none */
@@ -2035,10 +2040,29 @@ ATTN__INLINE int attn__wants_raw(const attn_args *a)
                           a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
-/* The place of a row in lse, [batch][heads][n_q], and times n_k in weights. */
+/* How many heads have weights (attn__check_planes has looked). */
+ATTN__INLINE int attn__planes(const attn_args *a, int heads)
+{
+    return a->weights_heads ? a->n_weights_heads : heads;
+}
+
+/* The place of a row in lse, [batch][heads][n_q]. */
 ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+}
+
+/* Row i of head h in the weights; NULL: they do not have it. */
+static float *attn__weights_at(const attn_args *a, const attn__shape *s, int b, int h, int i)
+{
+    const int planes = attn__planes(a, s->heads);
+    int plane = 0;
+    if (!a->weights) return NULL;
+    if (!a->weights_heads) plane = h;
+    else while (plane < planes && a->weights_heads[plane] < h) plane++;
+    if (plane == planes || (a->weights_heads && a->weights_heads[plane] != h)) return NULL;
+    return a->weights + (((size_t)b * (size_t)planes + (size_t)plane) * (size_t)s->n_q +
+                         (size_t)i) * (size_t)s->n_k;
 }
 
 /* A key of K/V head g: its row, or its panel and lane. Keys count from the first that exists. */
@@ -2287,7 +2311,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
 {
     const attn__query r = attn__scalar_query(a, s, e, b, h, i);
     const size_t place = attn__place(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
-    float *weights = a->weights ? a->weights + place * (size_t)s->n_k : NULL;
+    float *weights = attn__weights_at(a, s, b, h, i);
     float *state = a->carry_out ? a->carry_out + at : NULL;
     float *out = state ? state + 4 : e->out + h * s->out[2] + i * s->out[1];
     float M = 0.0f, L = 0.0f;
@@ -3112,7 +3136,7 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
     X(q_pos_each, "q_pos_each", ints) X(q_lengths, attn__word(why->lengths, "q_lengths"), ints) \
     X(k_lengths, attn__word(why->lengths, "k_lengths"), ints) X(k_starts, "k_starts", ints) \
     X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
-    X(k_map, "k_map", ints)
+    X(k_map, "k_map", ints) X(weights_heads, "weights_heads", planes)
 #define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
 #define ATTN__NAMED(member, name, bytes) { name, a->member },
 #define ATTN__NOTED(member, name, bytes) attn__span_add(all, name, a->member, bytes);
@@ -3137,6 +3161,30 @@ ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why
     const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
     if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
         return attn__find_unaligned(a, why);
+    return ATTN_OK;
+}
+
+/* The heads that have weights. Only with `contents` the list is looked into. */
+static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *why, int contents)
+{
+    const int *list = a->weights_heads, n = a->n_weights_heads;
+    int i;
+    if (!list && n == 0) return ATTN_OK;
+    if (!list || !a->weights)
+        return attn__fail(why, list ? ATTN_E_CONFLICT : ATTN_E_NULL,
+                          list ? "weights_heads is set but weights is NULL"
+                               : "weights_heads is NULL but n_weights_heads is #", "", n, 0, 0);
+    if (n < 1 || n > heads)
+        return attn__fail(why, ATTN_E_SIZE, "n_weights_heads is # but must be 1..#, the heads", "",
+                          n, heads, 0);
+    for (i = 0; i < n && contents; i++) {
+        if (list[i] < 0 || list[i] >= heads)
+            return attn__fail(why, ATTN_E_OPTION, "weights_heads[#] is # but there are # heads", "",
+                              i, list[i], heads);
+        if (i > 0 && list[i] <= list[i - 1])
+            return attn__fail(why, ATTN_E_OPTION, "weights_heads[#] is # but must be above #, the "
+                              "one before it", "", i, list[i], list[i - 1]);
+    }
     return ATTN_OK;
 }
 
@@ -3573,7 +3621,8 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
 {
     size_t bytes;
     if (a->weights) {
-        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->n_k, sizeof(float)))
+        if (attn__bytes(&bytes, s->batch, attn__planes(a, s->heads), s->n_q, s->n_k,
+                        sizeof(float)))
             return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space",
                               "", 0, 0, 0);
         attn__span_add(all, "weights", a->weights, bytes);
@@ -3602,6 +3651,7 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
                              attn__spans *all, int contents)
 {
     const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
+    const size_t planes = (size_t)attn__planes(a, 0) * sizeof(int);
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
     if (a->carry_in && a->carry_in != a->carry_out) {
@@ -3708,6 +3758,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
+        (status = attn__check_planes(a, s->heads, why, contents)) == ATTN_OK &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;
@@ -3813,8 +3864,9 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->k_cum != NULL, "ragged keys" }, { a->mask != NULL, "mask" },
         { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
         { a->alibi_slopes != NULL, "alibi" }, { a->sinks != NULL, "sinks" },
-        { a->weights != NULL, "writes weights" }, { a->lse != NULL, "writes lse" },
-        { a->masked_rows != NULL, "writes masked_rows" }
+        { a->weights && !a->weights_heads, "writes weights" },
+        { a->weights_heads != NULL, "writes weights of some heads" },
+        { a->lse != NULL, "writes lse" }, { a->masked_rows != NULL, "writes masked_rows" }
     };
     attn_backend backend = a->backend;
     int i;
@@ -5987,6 +6039,7 @@ typedef struct attn__block {
     int k_in_place;                       /* K is, too (not with a cache) */
     int band;                             /* rows of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
+    int shows;                            /* some of its heads have weights */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
     int has_window;                       /* tiles of rows may see few panels */
@@ -6210,6 +6263,19 @@ static void attn__block_way(attn__block *block)
     block->band = block->thin ? ATTN__BAND : 4 * block->w->kernels->rows;
 }
 
+/* Are there weights of one of its heads? */
+static int attn__block_shows(const attn__block *block)
+{
+    const attn_args *a = block->w->a;
+    const int group = block->w->s->group;
+    const int from = block->kv_head * group, to = from + block->kv_heads * group;
+    const int *head = a->weights_heads;
+    int n = a->n_weights_heads;
+    if (!a->weights || !head) return a->weights != NULL;
+    while (n > 0 && *head < from) { head++; n--; }
+    return n > 0 && *head < to;
+}
+
 /* Opens a block: lays out the slot, copies q * scale, finds what each row may see by position.
    Returns 0 when none of its rows exists. */
 static int attn__block_open(attn__block *block, const attn__work *w, int item, int slot)
@@ -6225,7 +6291,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     cut = block->cut;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
-    block->all_scores = attn__wants_raw(w->a);
+    block->shows = attn__block_shows(block);
+    block->all_scores = block->shows && attn__wants_raw(w->a);
     block->empty = (size_t *)(void *)at;
     block->q = at + cut->q;
     block->o = at + cut->o;
@@ -6827,10 +6894,11 @@ static void attn__band_for(attn__band *band, const attn__block *block)
     softmax->alibi = a->alibi_slopes != NULL;
     softmax->stage = a->weights_stage;
     softmax->softcap = a->softcap;
-    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes || a->weights);
+    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
+    softmax->shows = block->shows;
     softmax->arrays = block->arrays || !softmax->simple;
-    /* Rows that all see every key, with nothing added, need no description. */
-    softmax->row = block->sees_all && !softmax->arrays ? NULL : band->row;
+    /* Rows that all see every key, with nothing added or shown, need no description. */
+    softmax->row = block->sees_all && !softmax->arrays && !block->shows ? NULL : band->row;
 }
 
 /* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
@@ -6918,10 +6986,8 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
         if (in_head == block->per_head) { in_head = 0; local++; }
         b = attn__row_at(block, local, in_head, &h, &i);
         attn__row_cells(a, s, row, b, h, i, key);
-        row->weights = NULL;
-        if (a->weights)
-            row->weights = a->weights + key +
-                           attn__place(s, b, h, i) * (size_t)s->n_k;
+        row->weights = block->shows ? attn__weights_at(a, s, b, h, i) : NULL;
+        if (row->weights) row->weights += key;
         if (!a->alibi_slopes) continue;
         row->slope = a->alibi_slopes[h];
         row->distance = (float)(attn__reader(block, b, &room)->pos + i - key);
@@ -7014,7 +7080,7 @@ static int attn__band_fold(const attn__block *block, attn__band *band, const att
     const attn__kernels *kernels = block->w->kernels;
     const int at = band->start;
     int r;
-    if (band->softmax.arrays) attn__band_arrays(block, band, view);
+    if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
     kernels->softmax(&band->softmax);
     /* Scores may be wanted of a chunk that no row sees. */
     if (band->lo >= band->hi) return 0;
@@ -7254,7 +7320,7 @@ static int attn__band_tiles(const attn__block *block, attn__band *band, attn__ch
         return 0;
     ATTN__COUNT(SKIP);
     if (!seen) return 1;
-    if (band->softmax.arrays) attn__band_arrays(block, band, view);
+    if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
     for (t = first = 0; first < band->rows; t++, first += tile)
         attn__tile_softmax(block, band, view, first, attn__min(tile, band->rows - first),
                            panels[t]);
@@ -7498,15 +7564,15 @@ static void attn__weights_fill(const attn__block *block, int local, int r, int f
     float *weights;
     int j, h, i;
     const int b = attn__row_at(block, local, r, &h, &i);
-    weights = block->w->a->weights + attn__place(s, b, h, i) * (size_t)s->n_k;
-    for (j = first; j < last; j++) weights[j] = cell;
+    weights = attn__weights_at(block->w->a, s, b, h, i);
+    for (j = first; weights && j < last; j++) weights[j] = cell;
 }
 
 /* The same of all rows, before the scores of the chunks that begin in these columns. */
 static void attn__weights_prefill(const attn__block *block, int first, int last)
 {
     int r;
-    if (!block->w->a->weights) return;
+    if (!block->shows) return;
     for (r = 0; r < block->rows; r++)
         attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last,
                          attn__initial_weight(block->w->a));
@@ -7569,9 +7635,9 @@ static void attn__block_row(const attn__block *block, int r)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int probabilities = a->weights && a->weights_stage == ATTN_PROBABILITIES;
+    const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
     const float M = block->M[r], L = block->L[r];
-    size_t place;
+    float *weights;
     int b, h, i;
     if (!block->seen[r]) {
         attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
@@ -7579,9 +7645,9 @@ static void attn__block_row(const attn__block *block, int r)
     }
     if (!a->lse && !probabilities) return;
     b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-    place = attn__place(s, b, h, i);
-    if (a->lse) a->lse[place] = attn__clean(M + attn__log(L));
-    if (probabilities) block->w->kernels->weigh(a->weights + place * (size_t)s->n_k, s->n_k, M, L);
+    if (a->lse) a->lse[attn__place(s, b, h, i)] = attn__clean(M + attn__log(L));
+    if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
+        block->w->kernels->weigh(weights, s->n_k, M, L);
 }
 
 /* Writes the states of the rows of a block, O divided by 1 to be clean. */
@@ -10414,6 +10480,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
     if ((status = attn__check_options(a, why, ATTN__CALLS)) != ATTN_OK ||
         (!query && (status = attn__check_pointers(a, why)) != ATTN_OK) ||
+        (status = attn__check_planes(a, m->shape.heads, why, !query)) != ATTN_OK ||
         (status = attn__check_option(why, "weights_mean", r->o.weights_mean, 1)) != ATTN_OK ||
         (status = attn__check_option(why, "gate_sigmoid", r->o.gate_sigmoid, 1)) != ATTN_OK)
         return status;
@@ -10457,8 +10524,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
         attn__mha_part(&r->at.gates, &total, r->batch, r->n_q, m->gate.n_out, 1) ||
         attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
         attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
-        attn__mha_part(&r->at.weights, &total, r->batch, mean ? m->shape.heads : 0, r->n_q,
-                       r->in.n_k);
+        attn__mha_part(&r->at.weights, &total, r->batch,
+                       mean ? attn__planes(&r->o.attn, m->shape.heads) : 0, r->n_q, r->in.n_k);
     too_large |= attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
     /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
@@ -10617,7 +10684,7 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const attn_args *a = &r->o.attn;
     const attn_mha_args *s = &r->m->shape;
     const size_t rows = (size_t)r->batch * (size_t)r->n_q * sizeof(float);
-    const int heads = r->o.weights_mean ? 1 : s->heads;
+    const int heads = r->o.weights_mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
     attn__mha_masks masks;
     attn_status status;
@@ -10840,15 +10907,15 @@ static void attn__gate_heads(const attn__mha_run *r)
         attn__gate_run(r, r->heads, r->o.gate, 0, r->o.gate_n, s->head_dim, r->o.gate_sigmoid);
 }
 
-/* Task: one row of weights averaged over the heads: summed in their order, so that threads do not
-   matter, then divided. */
+/* Task: one row of weights averaged over the heads that have them: summed in their order, so that
+   threads do not matter, then divided. */
 static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
     /* i counts the rows of all entries. The same row of the next head is `head` floats away. */
     const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
-    const size_t entry = (size_t)(i / r->n_q) * (size_t)r->m->shape.heads * head;
-    const int heads = r->m->shape.heads;
+    const int heads = attn__planes(&r->in, r->m->shape.heads);
+    const size_t entry = (size_t)(i / r->n_q) * (size_t)heads * head;
     const float *from = r->weights + entry + (size_t)(i % r->n_q) * n_k;
     float *to = r->o.attn.weights + (size_t)i * n_k;
     size_t j;
@@ -14105,9 +14172,10 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const float m = !f->arrays ? ATTN__FN(hide_range)(f, r, j, end)
-                          : f->simple ? ATTN__FN(hide_row)(1, f, r, j, end)
-                                      : ATTN__FN(hide_row_any)(f, r, j, end);
+            const float m = !f->simple || (f->shows && f->row[r].weights)
+                          ? ATTN__FN(hide_row_any)(f, r, j, end)
+                          : f->arrays ? ATTN__FN(hide_row)(1, f, r, j, end)
+                                      : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
         }
     }

@@ -8,7 +8,8 @@ typedef struct answer {
     attn_status status;
     size_t masked, n_out, n_weights, n_lse;
     float *out;                               /* [batch][heads][n_q][v_head_dim]; rows that do not exist are +0 */
-    float *weights, *lse;                     /* [batch][heads][n_q][n_k], [batch][heads][n_q]; NULL: not asked for */
+    float *weights, *lse;                     /* [batch][heads or n_weights_heads][n_q][n_k], [batch][heads][n_q]; NULL:
+                                                 not asked for */
 } answer;
 
 ORACLE float *answer_floats(size_t n)
@@ -58,7 +59,8 @@ ORACLE answer answer_by(const attn_args *a, attn_status (*call)(const attn_args 
     attn_args mine = *a;
     answer r;
     memset(&r, 0, sizeof r);
-    r.n_out = rows * width, r.n_lse = rows, r.n_weights = rows * (size_t)s.n_k, r.masked = (size_t)-7;
+    r.n_out = rows * width, r.n_lse = rows, r.masked = (size_t)-7;
+    r.n_weights = (size_t)s.batch * (size_t)oracle_planes(a, s.heads) * (size_t)s.n_q * (size_t)s.n_k;
     r.out = answer_floats(r.n_out);
     r.weights = a->weights ? answer_floats(r.n_weights) : NULL;
     r.lse = a->lse ? answer_floats(r.n_lse) : NULL;

@@ -523,6 +523,17 @@ ORACLE double oracle_ratio(float got, double want, double allowed)
     return allowed > 0.0 && error < INFINITY ? error / allowed : 0.0;
 }
 
+/* the plane of head h in weights; -1: it has none */
+ORACLE int oracle_plane(const attn_args *a, int h)
+{
+    if (!a->weights_heads) return h;
+    for (int i = 0; i < a->n_weights_heads; i++)
+        if (a->weights_heads[i] == h) return i;
+    return -1;
+}
+
+ORACLE int oracle_planes(const attn_args *a, int heads) { return a->weights_heads ? a->n_weights_heads : heads; }
+
 /* CHECKs everything attn_sdpa(a) wrote: out with its padded rows, weights, lse, masked_rows. `what` names the case in
    a message. Returns the largest error in units of the bound. */
 ORACLE double oracle_check_within(const oracle *o, const oracle_bound *e, const attn_args *a, const char *what)
@@ -546,9 +557,10 @@ ORACLE double oracle_check_within(const oracle *o, const oracle_bound *e, const 
                     test_fail(__FILE__, __LINE__, "out of entry %d head %d row %d column %d is %.9g, not %.9g +- %.2g;"
                               " %s", b, h, i, x, (double)out[x], o->out[at], e->out[at], what);
                 }
-                for (int j = 0; a->weights && j < s.n_k; j++) {
-                    size_t at = row * (size_t)s.n_k + (size_t)j;
-                    float got = a->weights[at];
+                const int plane = oracle_plane(a, h), planes = oracle_planes(a, s.heads);
+                for (int j = 0; a->weights && plane >= 0 && j < s.n_k; j++) {
+                    size_t at = row * (size_t)s.n_k + (size_t)j, above = (size_t)(b * planes + plane);
+                    float got = a->weights[(above * (size_t)s.n_q + (size_t)i) * (size_t)s.n_k + (size_t)j];
                     double ratio = oracle_ratio(got, o->weights[at], e->weights[at]);
                     if (ratio > worst) worst = ratio;
                     test_checks++;

@@ -26,6 +26,7 @@ typedef struct world {
     float work[65536], c14[16];
 } world;
 static world w, before;
+static const int some_heads[] = { 0, -1, 0, HEADS, 0, 0, 1, 0 };   /* the lists of heads begin at odd places */
 
 static attn_args good(void)
 {
@@ -263,6 +264,22 @@ static void options(void)
     RIGHT(good, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT; a.q_pos = INT_MIN);
     RIGHT(full, a.q_pos = INT_MAX; w.q_pos_each[0] = INT_MAX; w.q_pos_each[1] = INT_MIN; a.window_right = INT_MAX);
     RIGHT(full, a.q_pos = INT_MIN; w.q_pos_each[0] = INT_MIN; a.window_left = INT_MAX);
+    WRONG_SIZE(good, ATTN_E_NULL, "weights_heads NULL n_weights_heads 1", a.weights = w.weights;
+               a.n_weights_heads = 1);
+    WRONG_SIZE(good, ATTN_E_NULL, "weights_heads NULL n_weights_heads -1", a.weights = w.weights;
+               a.n_weights_heads = -1);
+    WRONG_SIZE(good, ATTN_E_CONFLICT, "weights_heads weights NULL", a.weights_heads = some_heads; a.n_weights_heads = 1);
+    WRONG_SIZE(full, ATTN_E_SIZE, "n_weights_heads is 0", a.weights_heads = some_heads);
+    WRONG_SIZE(full, ATTN_E_SIZE, "n_weights_heads is -1", a.weights_heads = some_heads; a.n_weights_heads = -1);
+    WRONG_SIZE(full, ATTN_E_SIZE, "n_weights_heads is", a.weights_heads = some_heads; a.n_weights_heads = HEADS + 1);
+    WRONG(full, ATTN_E_OPTION, "weights_heads[0] is -1", a.weights_heads = some_heads + 1; a.n_weights_heads = 1);
+    WRONG(full, ATTN_E_OPTION, "weights_heads[1] is", a.weights_heads = some_heads + 2; a.n_weights_heads = 2);
+    WRONG(full, ATTN_E_OPTION, "weights_heads[1] is 0 above 0", a.weights_heads = some_heads + 4;
+          a.n_weights_heads = 2);
+    WRONG(full, ATTN_E_OPTION, "weights_heads[1] is 0 above 1", a.weights_heads = some_heads + 6;
+          a.n_weights_heads = 2);
+    RIGHT(full, a.weights_heads = some_heads; a.n_weights_heads = 1);
+    RIGHT(full, a.weights_heads = some_heads + 5; a.n_weights_heads = 2);
     RIGHT(good, a.weights = w.weights; a.weights_stage = ATTN_SCORES_RAW);
     RIGHT(good, a.weights = w.weights; a.weights_stage = ATTN_SCORES_CAPPED);
     RIGHT(good, a.weights = w.weights; a.weights_stage = ATTN_SCORES_BIASED);
@@ -655,15 +672,17 @@ static void alignment(void)
 {
     static const char *const names[] = {"out",          "q",        "k",       "v",           "mask",       "bias",
                                         "alibi_slopes", "sinks",    "weights", "lse",         "q_pos_each", "q_lengths",
-                                        "k_lengths",    "k_starts", "k_map",   "masked_rows", "q_cum",      "k_cum"};
+                                        "k_lengths",    "k_starts", "k_map",   "masked_rows", "q_cum",      "k_cum",
+                                        "weights_heads"};
     int x, by;
-    for (x = 0; x < 18; x++) for (by = 1; by < 4; by++) {
-        attn_args a = x < 16 ? full() : ragged();
-        const void *p[18];
+    for (x = 0; x < 19; x++) for (by = 1; by < 4; by++) {
+        attn_args a = x < 16 || x > 17 ? full() : ragged();
+        const void *p[19];
         char words[64];
         p[0] = a.out; p[1] = a.q; p[2] = a.k; p[3] = a.v; p[4] = a.mask; p[5] = a.bias; p[6] = a.alibi_slopes;
         p[7] = a.sinks; p[8] = a.weights; p[9] = a.lse; p[10] = a.q_pos_each; p[11] = a.q_lengths; p[12] = a.k_lengths;
         p[13] = a.k_starts; p[14] = a.k_map; p[15] = a.masked_rows; p[16] = a.q_cum; p[17] = a.k_cum;
+        p[18] = a.weights_heads = some_heads; a.n_weights_heads = 1;
         p[x] = (const char *)p[x] + by;
         a.out = (float *)(uintptr_t)p[0];
         a.q = (const float *)p[1];
@@ -674,6 +693,7 @@ static void alignment(void)
         a.q_pos_each = (const int *)p[10]; a.q_lengths = (const int *)p[11]; a.k_lengths = (const int *)p[12];
         a.k_starts = (const int *)p[13]; a.k_map = (const int *)p[14]; a.masked_rows = (size_t *)(uintptr_t)p[15];
         a.q_cum = (const int *)p[16]; a.k_cum = (const int *)p[17];
+        a.weights_heads = (const int *)p[18];
         snprintf(words, sizeof words, "%s aligned %d", names[x], by);
         refused(__LINE__, names[x], &a, ATTN_E_ALIGN, words);
     }
@@ -687,15 +707,16 @@ static void alignment(void)
 static void overlap_plain(void)
 {
     static const char *const names[] = { "q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "keep", "k_lengths",
-                                         "q_lengths", "k_starts", "q_pos_each", "k_map" };
+                                         "q_lengths", "k_starts", "q_pos_each", "k_map", "weights_heads" };
     static float arena[4096];
     int x, o, side;
-    for (x = 0; x < 13; x++) for (o = 0; o < 3; o++) for (side = 0; side < 6; side++) {
+    for (x = 0; x < 14; x++) for (o = 0; o < 3; o++) for (side = 0; side < 6; side++) {
         attn_args a = full();
         static const ptrdiff_t sizes[] = { Q_SIZE, K_SIZE, V_SIZE, N_Q * N_K, HEADS * N_Q * N_K, HEADS, HEADS,
-                                        N_Q * N_K / 4, BATCH, BATCH, BATCH, BATCH, BATCH };
+                                        N_Q * N_K / 4, BATCH, BATCH, BATCH, BATCH, BATCH, 1 };
         static const char *const outs[] = { "out", "weights", "lse" };
-        ptrdiff_t in = sizes[x], size = o == 0 ? OUT_SIZE : o == 1 ? WEIGHTS_SIZE : LSE_SIZE;
+        ptrdiff_t in = sizes[x], size = o == 0 ? OUT_SIZE : o == 2 ? LSE_SIZE : x == 13 ? WEIGHTS_SIZE / HEADS
+                                                               : WEIGHTS_SIZE;
         float *input = arena + 1000, *output;
         char words[64], how[96];
         int legal = side >= 4;
@@ -713,7 +734,8 @@ static void overlap_plain(void)
         case 9: a.q_lengths = (int *)input; break;
         case 10: a.k_starts = (int *)input; break;
         case 11: a.q_pos_each = (int *)input; break;
-        default: a.k_map = (int *)input; break;
+        case 12: a.k_map = (int *)input; break;
+        default: a.weights_heads = (int *)input, a.n_weights_heads = 1; break;
         }
         output = input + (side == 0 ? 0 : side == 1 ? in - 1 : side == 2 ? 1 - size : side == 3 ? (in - size) / 2 :
                           side == 4 ? in : -size);

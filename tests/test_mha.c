@@ -442,11 +442,14 @@ static void means(void)
         const int batch = rng_int(&r, 1, 3), n = rng_int(&r, 1, 20), stage = rng_int(&r, 0, 3);
         const size_t cells = (size_t)(batch * n * n);
         float *x, *out, *every, *mean;
+        int heads[64], n_heads = 0;
         layer l;
         attn_mha_opts o;
         size_t need;
         memset(&o, 0, sizeof o);
         layer_make(&l, &r, 0);
+        for (int h = 0; h < l.a.heads; h++) if (i % 2 == 0 || rng_int(&r, 0, 1)) heads[n_heads++] = h;
+        if (n_heads == 0) heads[n_heads++] = l.a.heads - 1;
         x = normal(&r, (size_t)(batch * n * l.a.d_model), 1.0);
         out = floats((size_t)(batch * n * l.a.d_model));
         every = floats(cells * (size_t)l.a.heads);
@@ -457,16 +460,18 @@ static void means(void)
         CHECK(attn_mha_self(&l.m, out, x, batch, n, &o) == ATTN_OK);
         o.attn.weights = mean;
         o.weights_mean = 1;
+        if (i % 2) o.attn.weights_heads = heads, o.attn.n_weights_heads = n_heads;     /* of some heads alone */
         need = attn_mha_workspace(&l.m, ATTN_MHA_SELF, batch, n, n, &o);
         o.attn.work = guard_alloc(need);
         o.attn.work_size = need;
         CHECK(attn_mha_self(&l.m, out, x, batch, n, &o) == ATTN_OK);
         for (int b = 0; b < batch; b++)
             for (int y = 0; y < n * n; y++) {
-                volatile float sum = every[(size_t)(b * l.a.heads * n * n + y)];
+                volatile float sum = every[(size_t)((b * l.a.heads + heads[0]) * n * n + y)];
                 float want, got = mean[b * n * n + y];
-                for (int h = 1; h < l.a.heads; h++) sum += every[(size_t)((b * l.a.heads + h) * n * n + y)];
-                want = sum / (float)l.a.heads + 0.0f;
+                for (int h = 1; h < n_heads; h++)
+                    sum += every[(size_t)((b * l.a.heads + heads[h]) * n * n + y)];
+                want = sum / (float)n_heads + 0.0f;
                 CHECKF(same_bits(&want, &got, 1), "batch %d cell %d: %g, not %g", b, y, (double)got, (double)want);
             }
         guard_free(o.attn.work);
@@ -838,8 +843,9 @@ static void overlaps(void)
                                            "w_gate",
                                            "b_gate",
                                            "q_factors",
-                                           "rope_pos"};
-    enum { WRITTEN = 6, READABLE = 33 };
+                                           "rope_pos",
+                                           "weights_heads"};
+    enum { WRITTEN = 6, READABLE = 34 };
     static union { double align; unsigned char byte[ROOM]; } room;
     static unsigned char before[ROOM];
     static unsigned char work[1 << 16];
@@ -924,6 +930,9 @@ static void overlaps(void)
                         case 30: la.w_gate = w, la.b_gate = to, bytes = SDM * 4; break;
                         case 31: la.q_factors = to, la.rope_positions = 8, bytes = 8 * 4; break;
                         case 32: s.o.rope_pos = to, bytes = SB * SN * 4; break;
+                        case 33: s.o.attn.weights_heads = to, s.o.attn.n_weights_heads = SHEADS, bytes = SHEADS * 4;
+                                 for (int k = 0; k < SHEADS; k++) ((int *)to)[k] = k;
+                                 s.o.attn.weights = weights; break;
                         default: s.o.attn.k_cum = to, bytes = (SB + 1) * 4; break;
                         }
                         if (b == 15 && !in_place) {                       /* the packed copy instead */
@@ -959,6 +968,7 @@ static void overlaps(void)
                         if (a == 5) {                                     /* where its panels really begin and end */
                             attn_kv *c = call == ATTN_MHA_SELF_STEP ? &s.own : &s.source;
                             if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;
+                            if (b == 33) for (int k = 0; k < SHEADS; k++) ((int *)to)[k] = k;
                             if (end ? (unsigned char *)c->memory > (unsigned char *)to + bytes - 1
                                     : (unsigned char *)c->memory + c->bytes <= (unsigned char *)to) {
                                 attn_mha_free(&s.m);
@@ -1134,6 +1144,7 @@ static void wrong_calls(void)
     rng r = rng_make(test_seed + 14);
     float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM],
           gate[2] = {1, 1}, weights[B * 2 * N * N];
+    static const int two[] = {0, 1, 2};
     attn_mha_args a = {0};
     attn_mha m, turning, wide, value_wide, zero, factored, q_only;
     attn_kv c, other, small, empty, grouped, narrow;
@@ -1273,6 +1284,12 @@ static void wrong_calls(void)
     WRONG((o.gate = out, o.gate_n = 1), ATTN_E_OVERLAP, "out overlaps gate");
     WRONG(o.gate_sigmoid = 2, ATTN_E_OPTION, "gate_sigmoid is 2");
     WRONG(o.weights_mean = -1, ATTN_E_OPTION, "weights_mean is -1");
+    WRONG((o.attn.weights_heads = two, o.attn.n_weights_heads = 2), ATTN_E_CONFLICT, "weights is NULL");
+    WRONG((o.attn.weights = weights, o.attn.n_weights_heads = 1), ATTN_E_NULL, "weights_heads is NULL");
+    WRONG((o.attn.weights = weights, o.attn.weights_heads = two, o.attn.n_weights_heads = 3), ATTN_E_SIZE,
+          "n_weights_heads is 3");
+    WRONG((o.attn.weights = weights, o.attn.weights_heads = two + 1, o.attn.n_weights_heads = 2), ATTN_E_OPTION,
+          "weights_heads[1] is 2");
     REFUSES(attn_mha_self(&m, behind(out, 1), x, B, N, NULL), ATTN_E_ALIGN, "out is not aligned");
     REFUSES(attn_mha_self(&m, out, behind(x, 2), B, N, NULL), ATTN_E_ALIGN, "x is not aligned");
     WRONG((o.gate = behind(gate, 3), o.gate_n = 1), ATTN_E_ALIGN, "gate is not aligned");

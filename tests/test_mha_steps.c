@@ -107,6 +107,29 @@ static void self_steps(void)
     }
 }
 
+/* Weights of one head of a step, and of none of the others: the plane and the output of a step that gives all. */
+static void one_plane(const layer *l, const attn_kv *c, const float *x, int batch, int n_q, attn_mha_opts o, int head)
+{
+    int n_k = 0;
+    for (int b = 0; b < batch; b++) {
+        const int n = c->lengths[o.attn.k_map ? o.attn.k_map[b] : b];
+        n_k = n > n_k ? n : n_k;
+    }
+    const size_t n = (size_t)(n_q * n_k), n_out = (size_t)(batch * n_q * l->a.d_model);
+    float *all = guard_floats((size_t)(batch * l->a.heads) * n), *one = guard_floats((size_t)batch * n);
+    float *want = floats(n_out), *got = floats(n_out);
+    o.attn.weights = all;
+    CHECK(attn_mha_cross_step(&l->m, want, x, batch, n_q, c, &o) == ATTN_OK);
+    o.attn.weights = one, o.attn.weights_heads = &head, o.attn.n_weights_heads = 1;
+    CHECK(attn_mha_cross_step(&l->m, got, x, batch, n_q, c, &o) == ATTN_OK);
+    CHECK(same_bits(got, want, n_out));
+    for (int b = 0; b < batch; b++)
+        CHECKF(same_bits(one + (size_t)b * n, all + (size_t)(b * l->a.heads + head) * n, n),
+               "entry %d head %d of %d", b, head, l->a.heads);
+    guard_free(all); guard_free(one);
+    free(want); free(got);
+}
+
 /* Memory projected once and kept, against projecting it in every call; also shared by several queries through k_map. */
 static void cross_steps(void)
 {
@@ -159,6 +182,7 @@ static void cross_steps(void)
         CHECK(attn_mha_cross_step(&l.m, got, x, batch, n_q, &c, &o) == ATTN_OK);
         CHECKF(same_bits(got, want, n_out), "seed %llu: filled once differs from projected again (batch %d of %d)",
                seed, batch, sources);
+        one_plane(&l, &c, x, batch, n_q, o, i % l.a.heads);
         for (int b = 0; b < batch; b++)                                    /* and row by row */
             for (int row = 0; row < n_q; row++) {
                 attn_mha_opts one;

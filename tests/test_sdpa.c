@@ -1,5 +1,6 @@
 /* test_sdpa.c: attn_sdpa of every backend against the double oracle, its workspace, and what must not matter.
  * The bound that every result is held to is derived in oracle.h, section 3. */
+#include "answer.h"
 #include "cases.h"
 
 enum { MOST_BACKENDS = 16 };
@@ -581,6 +582,46 @@ static void test_more_to_see(void)
     }
 }
 
+/* Weights of some heads: their planes and out have the bits of a call that gives all of them. */
+static void test_weights_heads(void)
+{
+    attn_backend backends[MOST_BACKENDS];
+    const int n_backends = test_all_backends(backends, MOST_BACKENDS);
+    rng r = rng_make(test_seed);
+    int tried = 0, left_out = 0;
+    while (tried < 400 * test_scale && !test_failed()) {
+        sdpa_case c;
+        int heads[64], n = 0;
+        case_random_upto(&r, &c, 60e3);
+        for (int h = 0; h < c.s.heads && h < 64; h++) if (rng_int(&r, 0, 2) == 0) heads[n++] = h;
+        if (n == 0) heads[n++] = c.s.heads - 1;
+        for (int b = 0; c.weights && b < n_backends; b++) {
+            const size_t plane = (size_t)c.s.n_q * (size_t)c.s.n_k;
+            answer all, some;
+            c.a.backend = backends[b];
+            c.a.exec = c.features & CASE_BIT(EXEC) ? &c.exec : NULL;
+            all = answer_of(&c.a);
+            c.a.weights_heads = heads, c.a.n_weights_heads = n;
+            some = answer_of(&c.a);
+            CHECKF(some.status == ATTN_OK, "%s; %s", attn_status_str(some.status), case_text(&c));
+            CHECKF(same_bits(all.out, some.out, all.n_out) && all.masked == some.masked &&
+                   (!all.lse || same_bits(all.lse, some.lse, all.n_lse)), "another out; %s", case_text(&c));
+            for (int e = 0; e < c.s.batch && some.status == ATTN_OK; e++)
+                for (int i = 0; i < n; i++)
+                    CHECKF(same_bits(some.weights + (size_t)(e * n + i) * plane,
+                                     all.weights + (size_t)(e * c.s.heads + heads[i]) * plane, plane),
+                           "entry %d head %d; %s", e, heads[i], case_text(&c));
+            c.a.weights_heads = NULL, c.a.n_weights_heads = 0;
+            left_out += n < c.s.heads;
+            tried++;
+            answer_free(&all);
+            answer_free(&some);
+        }
+        case_free(&c);
+    }
+    CHECK(test_failed() || left_out > tried / 4);
+}
+
 /* ---- level 2 --------------------------------------------------------------------------------------------- */
 
 static void test_level_2(void)
@@ -644,6 +685,7 @@ SUITE(sdpa) = {
     {"workspace", test_workspace, "a workspace query that is too small, alignment assumed, a short workspace accepted"},
     {"workspace_grows", test_workspace_grows, "a query that shrinks for larger sizes, or that reads contents"},
     {"more_to_see", test_more_to_see, "weights, lse or masked_rows computed on a path of their own"},
+    {"weights_heads", test_weights_heads, "weights of some heads alone: other bits, another head's, or more of them"},
     {"level_2", test_level_2, "attn_self or attn_cross meaning something else than the arguments they stand for"},
     {0}
 };

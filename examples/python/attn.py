@@ -45,8 +45,8 @@ _Args = _struct("attn_args", """
     q_stride:d*3 k_stride:d*3 v_stride:d*3 out_stride:d*3 scale:f softcap:f causal:i align:i q_pos:i q_pos_each:p
     window_left:i window_right:i q_lengths:p k_starts:p k_lengths:p q_cum:p k_cum:p k_map:p k_batch:i
     mask:p mask_shape:i*3 mask_stride:d*3 keep:p keep_shape:i*3 keep_stride:d*3 bias:p bias_shape:i*3 bias_stride:d*3
-    alibi_slopes:p sinks:p weights:p weights_stage:i lse:p masked_rows:p carry_in:p carry_out:p parts:i
-    work:p work_size:z user:p exec:p backend:i""")
+    alibi_slopes:p sinks:p weights:p weights_heads:p n_weights_heads:i weights_stage:i lse:p masked_rows:p
+    carry_in:p carry_out:p parts:i work:p work_size:z user:p exec:p backend:i""")
 _KvArgs = _struct("attn_kv_args", """
     batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p
     k_storage:i v_storage:i""")
@@ -220,7 +220,8 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
     window    keys that a row sees backwards, the own one counted (Mistral's window), or (backwards, forwards); 0: all
     kv        a Cache in place of k and v. k_map [batch]: which K/V entry each entry of q reads
     bias, alibi [heads], sinks [heads], scale, softcap, q_pos: as in attn_args of attn.h
-    weights, lse: True: returns (out, weights [batch][heads][n_q][n_k], lse [batch][heads][n_q]), those asked for
+    weights, lse: True: returns (out, weights [batch][heads][n_q][n_k], lse [batch][heads][n_q]), those asked for. weights may be
+              a rising list of heads: only theirs are made (Whisper's alignment_heads)
     """
     lib, a = library(), _Args()
     tensor = hasattr(q, "detach")
@@ -320,7 +321,11 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
     if layout == "bhsd" and not flat:
         out = np.empty((batch, heads, n_q, v_dim), np.float32).transpose(0, 2, 1, 3)
     a.out, a.out_stride = out.ctypes.data, (ctypes.c_ssize_t * 3)(*_rows(out)[1])
-    w = np.empty((batch, heads, n_q, n_k), np.float32) if weights else None
+    planes = heads
+    if not isinstance(weights, bool):
+        keep.append(_ints(weights, "weights", (len(weights),)))
+        a.weights_heads, a.n_weights_heads, planes, weights = keep[-1].ctypes.data, len(weights), len(weights), True
+    w = np.empty((batch, planes, n_q, n_k), np.float32) if weights else None
     s = np.empty((batch, heads, n_q), np.float32) if lse else None
     a.weights, a.lse = w.ctypes.data if weights else None, s.ctypes.data if lse else None
     status = lib.attn_sdpa(ctypes.byref(a))

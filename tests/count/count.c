@@ -184,6 +184,17 @@ static void added(void)
 
 static void want_lse(void) { call.lse = cells; }
 
+/* weights of all heads, and of one of them: what the others have to pay */
+static void want_weights(void) { call.weights = weights; }
+
+static void want_one_head(void)
+{
+    static const int head = 5;
+    call.weights = weights;
+    call.weights_heads = &head;
+    call.n_weights_heads = 1;
+}
+
 static void keep_some(void)
 {
     int j;
@@ -233,7 +244,14 @@ static const count_case cases[] = {
     { 512, 512, 2, 2, 64, ROW_HEAD, "keep: 16 documents", documents },
     { 512, 512, 2, 2, 64, ROW_HEAD, "mask: 16 documents", documents_added },
     { 512, 512, 2, 2, 64, ROW_HEAD, "mask: all visible", added },
-    { 512, 512, 2, 2, 64, ROW_HEAD, "causal, window of 16", window }
+    { 512, 512, 2, 2, 64, ROW_HEAD, "causal, window of 16", window },
+    { 8, 256, 8, 8, 64, ROW_HEAD, "weights of 1 head", want_one_head },
+    { 8, 256, 8, 8, 64, ROW_HEAD, "weights of all", want_weights },
+    { 1, 1500, 8, 8, 64, CACHE, "cache, weights of 1 head", want_one_head },
+    { 1, 1500, 8, 8, 64, CACHE, "cache, weights of all", want_weights },
+    { 100, 500, 8, 8, 64, ROW_HEAD, NULL, NULL },
+    { 100, 500, 8, 8, 64, ROW_HEAD, "weights of 1 head", want_one_head },
+    { 100, 500, 8, 8, 64, ROW_HEAD, "weights of all", want_weights }
 };
 
 static attn_status call_attention(void) { return attn_sdpa(&call); }

@@ -138,6 +138,21 @@ static float *additive(input *in, world *w, size_t n)
     return m;
 }
 
+/* how many heads have weights: all, or those of a list that rises, or is broken */
+static int planes(input *in, world *w, int heads)
+{
+    const unsigned which = u8(in);
+    int *list, h, n = 0;
+    if (which < 128 || heads > 64) return heads;
+    list = (int *)own(w, malloc((size_t)heads * sizeof(int)));
+    for (h = 0; h < heads; h++) if (which >> h % 7 & 1) list[n++] = h;
+    if (n == 0) list[n++] = heads - 1;
+    w->a.weights_heads = list, w->a.n_weights_heads = n;
+    if (which > 250) list[u8(in) % (unsigned)n] = odd_size(in), w->broken = 1;
+    if (which == 250) w->a.n_weights_heads = odd_size(in), w->broken = 1, w->insane |= w->a.n_weights_heads > n;
+    return n;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input in;
@@ -296,7 +311,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         k_size = room(&w, extent(s.k, k_batch, k_rows, s.kv_heads, s.head_dim));
         v_size = room(&w, extent(s.v, k_batch, k_rows, s.kv_heads, s.v_head_dim));
         w.n_out = room(&w, extent(s.out, q_batch, q_rows, s.heads, s.v_head_dim));
-        if (f2 & 128u) w.n_weights = room(&w, (double)a->batch * s.heads * s.n_q * s.n_k);
+        if (f2 & 128u) w.n_weights = room(&w, (double)a->batch * planes(&in, &w, s.heads) * s.n_q * s.n_k);
         w.n_lse = room(&w, (double)a->batch * s.heads * s.n_q);
     }
     a->q = q = (float *)own(&w, normals(&in, q_size));

@@ -140,6 +140,9 @@ flat = [x[0, :, 0] for x in (q, k, v)]
 out, weights, lse = attn.sdpa(*flat, causal=True, weights=True, lse=True)
 check("rows of one head", same(out, attn.sdpa(*(x[None, :, None] for x in flat), causal=True)[0, :, 0])
       and weights.shape == (5, 5) and lse.shape == (5,))
+some = attn.sdpa(q, k, v, causal=True, weights=[q.shape[2] - 1])
+check("weights of one head", same(some[1][:, 0], attn.sdpa(q, k, v, causal=True, weights=True)[1][:, -1]) and
+      same(some[0], attn.sdpa(q, k, v, causal=True)))
 check("no rows, no keys", attn.sdpa(floats(1, 0, 1, 4), floats(1, 3, 1, 4), floats(1, 3, 1, 4)).shape == (1, 0, 1, 4)
       and not attn.sdpa(floats(1, 2, 1, 4), floats(1, 0, 1, 4), floats(1, 0, 1, 4)).any())
 poison = k.copy()
