@@ -63,6 +63,7 @@
        nothing is left out                                                       340 KB    10 s
        ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    299        8
                               then all of x86 has the same bits
+       ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
        ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     265        7
        ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                291        9
        ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       265        8
@@ -112,7 +113,8 @@
 
    ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
    prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
-   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V). Exceptions:
+   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V, wasm_fma).
+   Exceptions:
      - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
      - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
        counted from the first key that exists.
@@ -402,7 +404,7 @@ typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul
 } attn_stage;
 typedef enum attn_backend {
     ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM,
-    ATTN_RVV
+    ATTN_RVV, ATTN_WASM_FMA
 } attn_backend;
 typedef struct attn_kv attn_kv;
 
@@ -2387,7 +2389,10 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 64 bits               none: NEON
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
- *     WebAssembly                -msimd128
+ *     WebAssembly                -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) there
+ *                                is ATTN_WASM_FMA, too, and is used where the engine's relaxed_madd
+ *                                rounds once, as it does on processors with fma. Engines without
+ *                                relaxed SIMD refuse such a module as a whole
  *     RISC-V, 64 bits            clang 19 or later, for Linux: none. Vectors of the extension V 1.0
  *                                (128 bits or more) are used where the kernel, 6.5 or later, offers
  *                                them. Other systems: -march=rv64gcv. With -march=rv64gcv_zvl256b 8
@@ -2404,6 +2409,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #define ATTN__NEON
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
+#if defined(__wasm_relaxed_simd__) && defined(__clang__) && __clang_major__ >= 16
+#define ATTN__WASM_FMA
+#endif
 #elif defined(__riscv_flen) && defined(__clang__) && \
     (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
 #define ATTN__RVV
@@ -2505,7 +2513,54 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 }
 #endif
 
-#if defined(ATTN__X86) || defined(ATTN__RVV)
+#ifdef ATTN__WASM
+typedef float attn__wasm_floats __attribute__((vector_size(16)));
+#endif
+#ifdef ATTN__WASM_FMA
+/* a * b + c: in one engine rounded once, in another twice. */
+ATTN__INLINE v128_t attn__wasm_madd(v128_t a, v128_t b, v128_t c)
+{
+    return (v128_t)__builtin_wasm_relaxed_madd_f32x4((attn__wasm_floats)a, (attn__wasm_floats)b,
+                                                     (attn__wasm_floats)c);
+}
+
+/* Does this engine round once? Four cases in each of the four lanes; the standard has an engine
+   choose once, for all of them. */
+static ATTN__NOINLINE int attn__wasm_rounds_once(void)
+{
+    /* a, b, c and a * b + c. Rounded twice the first is 1 + 2^-11 (and so it is when the first of
+       two roundings is to double), the second 0, the third Inf, the last 2^-149. */
+    static const float cases[4][7] = {
+        { 1.000244140625f, 1.000244140625f, 3.402823466e38f, 2.6469779601696886e-23f,
+          1.000244140625f, 1.000244140625f, 3.402823466e38f },
+        { 1.000244140625f, 1.000244140625f, 2.0f, 2.6469779601696886e-23f,
+          1.000244140625f, 1.000244140625f, 2.0f },
+        { 8.673617379884035e-19f, -1.00048828125f, -3.402823466e38f, 1.401298464324817e-45f,
+          8.673617379884035e-19f, -1.00048828125f, -3.402823466e38f },
+        { 1.0004884004592896f, 5.9604644775390625e-8f, 3.402823466e38f, 2.802596928649634e-45f,
+          1.0004884004592896f, 5.9604644775390625e-8f, 3.402823466e38f }
+    };
+    const float (*x)[7] = cases;
+    v128_t wrong = wasm_i32x4_splat(0);
+    int i;
+    __asm__("" : "+r"(x));                          /* the compiler is to compute none of it */
+    for (i = 0; i < 4; i++) {
+        const v128_t y = attn__wasm_madd(wasm_v128_load(x[0] + i), wasm_v128_load(x[1] + i),
+                                         wasm_v128_load(x[2] + i));
+        wrong = wasm_v128_or(wrong, wasm_i32x4_ne(y, wasm_v128_load(x[3] + i)));
+    }
+    return !wasm_v128_any_true(wrong);
+}
+
+/* Asked by every call, 5 ns, and kept nowhere: memory may be a snapshot that was taken in another
+   engine, and an engine that changes its mind against the standard is noticed by the next call. */
+static unsigned attn__cpu(void)
+{
+    unsigned word = 1u << ATTN_WASM;
+    if (attn__wasm_rounds_once()) word |= 1u << ATTN_WASM_FMA;
+    return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
+}
+#elif defined(ATTN__X86) || defined(ATTN__RVV)
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -2547,8 +2602,14 @@ static unsigned attn__cpu(void) { return ~0u; }
 #define ATTN__ISA 5
 #include ATTN_SELF
 #elif defined(ATTN__WASM)
+#ifndef ATTN_NO_WASM
 #define ATTN__ISA 6
 #include ATTN_SELF
+#endif
+#ifdef ATTN__WASM_FMA
+#define ATTN__ISA 8
+#include ATTN_SELF
+#endif
 #elif defined(ATTN__RVV)
 #define ATTN__ISA 7
 #include ATTN_SELF
@@ -2557,7 +2618,7 @@ static unsigned attn__cpu(void) { return ~0u; }
 /* ---- dispatch -------------------------------------------------------------------------------- */
 /* indexed by attn_backend: one name for each there is */
 static const char *const attn__backend_names[] = { "auto", "scalar", "sse2", "avx2", "avx512",
-    "neon", "wasm", "rvv" };
+    "neon", "wasm", "rvv", "wasm_fma" };
 enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend_names) };
 
 /* those that are compiled here, the best first */
@@ -2573,7 +2634,12 @@ static const attn__kernels *const attn__tables[] = {
 #elif defined(ATTN__NEON)
     &attn__kernels_neon,
 #elif defined(ATTN__WASM)
+#ifdef ATTN__WASM_FMA
+    &attn__kernels_wasm_fma,
+#endif
+#ifndef ATTN_NO_WASM
     &attn__kernels_wasm,
+#endif
 #elif defined(ATTN__RVV)
     &attn__kernels_rvv,
 #endif
@@ -9166,7 +9232,8 @@ static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l
 {
     if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
     return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
-           (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM);
+           (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM) |
+               (kernels->backend == ATTN_WASM_FMA);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
@@ -12182,10 +12249,15 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
-#elif ATTN__ISA == 6
+#elif ATTN__ISA == 6 || ATTN__ISA == 8
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
-/* No fma with a defined result: the same bits as SSE2. */
+/* Two blocks in one. 6 has no fma with a defined result: the same bits as SSE2. 8 has the multiply-
+   add of relaxed SIMD, and is used where that rounds once: the bits of all machines with fma. */
+#if ATTN__ISA == 6
 #define ATTN__FN(name) attn__##name##_wasm
+#else
+#define ATTN__FN(name) attn__##name##_wasm_fma
+#endif
 #define ATTN__TARGET
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
@@ -12205,8 +12277,13 @@ ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(
 ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
-    /* Not the relaxed fma: it may round once or twice. */
-    return wasm_f32x4_add(wasm_f32x4_mul(a, b), c);
+#if ATTN__ISA == 8
+    return attn__wasm_madd(a, b, c);
+#else
+    /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
+#pragma clang fp contract(off)
+    return (v128_t)((attn__wasm_floats)a * (attn__wasm_floats)b + (attn__wasm_floats)c);
+#endif
 }
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return wasm_i32x4_shl(t, 23); }
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return wasm_f32x4_lt(a, b); }

@@ -10,13 +10,15 @@
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
 # hash over all results must be the same everywhere. x87 in gnu modes has excess precision by design: its own bits too.
+# wasm-relaxed has a multiply-add that its engine rounds once here; wasm-unfused is the same program in an engine that is
+# told to round twice, and must find that out.
 # riscv64-v128 and -v256 have vectors of so many bits, and run compiled for them and without a flag; riscv64-asks has them,
 # too, and finds out by itself; riscv64 has none, and must find that out.
 # On Debian: gcc-{aarch64,s390x,riscv64,powerpc64le,i686}-linux-gnu gcc-arm-linux-gnueabihf gcc-mingw-w64-x86-64 wine64
 # qemu-user musl-tools tcc clang-19 clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
 cd "$(dirname "$0")/.." || exit 1
 all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 riscv64-v128
-     riscv64-v256 riscv64-asks s390x ppc64le wasm wasm-scalar win64 msvc clang-cl'
+     riscv64-v256 riscv64-asks s390x ppc64le wasm wasm-relaxed wasm-unfused wasm-scalar win64 msvc clang-cl'
 few='masks torch level_2 visible hostile environment'      # tests for the quick form
 out=build/cross
 mkdir -p $out
@@ -68,11 +70,24 @@ target()
         esac ;;
     s390x) cross s390x-linux-gnu; exactly=1 ;;
     ppc64le) cross powerpc64le-linux-gnu ppc64le; exactly=1 ;;
-    wasm|wasm-scalar) package='clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs' exactly=1
-        run='node --no-warnings tests/cross/wasi.js' link='-lwasi-emulated-signal -lwasi-emulated-process-clocks'
+    wasm|wasm-relaxed|wasm-unfused|wasm-scalar) package='clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs' exactly=1
+        run='node --no-warnings' link='-lwasi-emulated-signal -lwasi-emulated-process-clocks'
         builds='clang-16 --target=wasm32-wasi -Wl,-z,stack-size=1048576 -std=c99 -O2'
         more='-D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_PROCESS_CLOCKS -Wno-deprecated-declarations -DATTN_NO_STDIO'
-        if [ $name = wasm ]; then builds="$builds -msimd128" want='wasm scalar' tests=; fi ;;
+        case $name in
+        wasm) builds="$builds -msimd128" want='wasm scalar' tests= ;;
+        wasm-relaxed|wasm-unfused)
+            builds="$builds -msimd128 -mrelaxed-simd" want='wasm scalar'
+            # node 20 has it when asked, later ones have it
+            node --v8-options 2> /dev/null | grep -q experimental-wasm-relaxed-simd && run="$run --experimental-wasm-relaxed-simd"
+            if [ $name = wasm-unfused ]; then run="$run --no-enable-fma3"
+            else
+                builds="$builds|$(echo "$builds" | sed 's/-std=c99 -O2/-std=gnu11 -O3 -ffp-contract=fast/')" tests=
+                grep -qwE 'fma|asimd' /proc/cpuinfo && want="wasm_fma $want"
+            fi
+            [ "$(uname -m)" != aarch64 ] || want='wasm_fma wasm scalar' ;;      # it has no other multiply-add
+        esac
+        run="$run tests/cross/wasi.js" ;;
     win64) ext=.exe package='gcc-mingw-w64-x86-64 wine64' want='sse2 scalar' tests=
         run="env WINEDEBUG=-all WINEPREFIX=$PWD/$out/wine $(command -v wine || command -v wine64 || echo wine64)"
         builds='x86_64-w64-mingw32-gcc -static -std=c99 -O2|x86_64-w64-mingw32-gcc -static -std=gnu11 -O3 -Wall -Wextra -Werror' ;;

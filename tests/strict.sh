@@ -132,7 +132,34 @@ if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
     done
     compile 'g++ -DATTN_THREADS' g++ -std=c++11 -O2 -pthread -DATTN_THREADS -DATTN_NO_SIMD
 fi
+for left in '' -mrelaxed-simd '-mrelaxed-simd -DATTN_NO_WASM' -DATTN_NO_WASM; do
+    for cc in clang-16 clang++-16; do
+        std=c99; [ $cc = clang-16 ] || std=c++11
+        check "$cc, WebAssembly $left" <<SH
+need $cc
+[ -d /usr/include/wasm32-wasi ] || skip 'no wasi-libc here'
+implementation > impl.c
+harsh=\$HARSH_C; [ $cc = clang-16 ] || harsh="-x c++ -nostdinc++ \$HARSH_CXX"
+$cc --target=wasm32-wasi -std=$std -fsyntax-only -msimd128 $left \$harsh -I"\$ROOT" impl.c
+SH
+    done
+done
 compile 'mingw' x86_64-w64-mingw32-gcc -std=c99 ${QUICK:+-fsyntax-only} -O2
+# Windows by Microsoft's rules: clang as clang-cl, and with its branches of cl, over headers that stand in for the SDK's.
+# cross.sh runs the objects for x86-64; these are all three processors, also as C++.
+for machine in x86_64 i686 aarch64; do
+    for kind in clang-cl cl; do
+        check "$machine-windows-msvc as $kind" <<SH
+need clang-16
+as=; [ $kind = clang-cl ] || as='-U__clang__ -D__cdecl= -Wno-builtin-macro-redefined -Wno-language-extension-token -DATTN_SELF="pass.h"'
+for x in c c++; do
+    harsh=\$HARSH_C; [ \$x = c ] || harsh=\$HARSH_CXX
+    clang-16 -x \$x --target=$machine-pc-windows-msvc -fms-compatibility-version=19.30 -fsyntax-only \$harsh \$as \\
+        -I"\$ROOT"/tests/cross/msvc -I"\$ROOT" "\$ROOT"/tests/cross/msvc.c
+done
+SH
+    done
+done
 check 'tcc' <<'SH'
 need tcc
 program '#include "attn.h"' > main.c

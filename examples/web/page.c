@@ -1,7 +1,7 @@
 /* page.c: what the page computes, as functions for JavaScript. No mask and no attention is computed anywhere else.
 
-   Built by examples/web/build.sh with clang --target=wasm32-wasi; nothing is imported from the host. JavaScript
-   writes sizes and token numbers into the buffers below and reads matrices back from them. */
+   Built by examples/web/build.sh with clang --target=wasm32-wasi, without and with relaxed SIMD; nothing is imported
+   from the host. JavaScript writes sizes and token numbers into the buffers below and reads matrices back from them. */
 #define ATTN_NO_STDIO
 #define ATTN_STATIC
 #define NDEBUG

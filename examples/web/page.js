@@ -3,6 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const began = performance.now();
 let wasm = null; // the exported functions of page.c
+let fused = ""; // "yes", or why this engine's multiply-add is not used: "missing", "rounds twice"
 
 // An element: el("td", { class: "see", text: "0" }, child, ...)
 function el(name, with_ = {}, ...children) {
@@ -57,6 +58,25 @@ const simd_probe = [
     0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65, 0, 253, 15, 11
 ];
 
+// (module (func (param v128 v128 v128) (result v128) ... f32x4.relaxed_madd)): is refused without relaxed SIMD
+const relaxed_probe = [
+    0, 97, 115, 109, 1, 0, 0, 0, 1, 8, 1, 96, 3, 123, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32,
+    2, 253, 133, 2, 11
+];
+
+// The module with relaxed SIMD where its multiply-add rounds once, which attn.h finds out; else the one without
+async function instance() {
+    const code = from_base64("wasm-fma"),
+        plain = from_base64("wasm");
+    $("wasm-size").textContent = size_text(code.length + plain.length);
+    fused = "missing";
+    if (WebAssembly.validate(new Uint8Array(relaxed_probe))) {
+        wasm = (await WebAssembly.instantiate(code, {})).instance.exports;
+        fused = text(wasm.backend(0)) === "wasm_fma" ? "yes" : "rounds twice";
+    }
+    if (fused !== "yes") wasm = (await WebAssembly.instantiate(plain, {})).instance.exports;
+}
+
 async function load() {
     if (typeof WebAssembly !== "object")
         return "This browser runs no WebAssembly, so nothing can be computed here. Any browser from 2021 on does.";
@@ -66,10 +86,8 @@ async function load() {
             "Firefox 89, " +
             "Chrome 91, Safari 16.4 and all later ones have them."
         );
-    const code = from_base64("wasm");
-    $("wasm-size").textContent = size_text(code.length);
     try {
-        wasm = (await WebAssembly.instantiate(code, {})).instance.exports;
+        await instance();
     } catch (e) {
         return `The compiled C in this file cannot be run: ${e.message}. Is the file whole?`;
     }

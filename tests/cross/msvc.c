@@ -2,7 +2,8 @@
 #define ATTN_NO_STDIO
 #define ATTN_THREADS
 #define ATTN_IMPLEMENTATION
-#if defined(_MSC_VER) && !defined(__clang__) /* as cl: words of all instruction sets, whatever it is compiled for */
+/* as cl: words of all instruction sets, whatever it is compiled for */
+#if (defined(_M_X64) || defined(_M_IX86)) && !defined(__clang__)
 #define __SSE3__
 #define __SSSE3__
 #define __SSE4_1__

@@ -4,8 +4,8 @@ const fs = require("node:fs"),
     os = require("node:os"),
     path = require("node:path");
 
-// Starts the browser `program`; close() ends it and removes its profile.
-async function start(program) {
+// Starts the browser `program`, with more flags; close() ends it and removes its profile.
+async function start(program, ...more) {
     const profile = fs.mkdtempSync(path.join(os.tmpdir(), "page-"));
     const flags = [
         "--headless",
@@ -22,6 +22,7 @@ async function start(program) {
         "--force-color-profile=srgb",
         "--host-resolver-rules=MAP * ~NOTFOUND",
         "--remote-debugging-pipe",
+        ...more,
         `--user-data-dir=${profile}`,
         "about:blank"
     ];

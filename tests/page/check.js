@@ -432,8 +432,15 @@ async function broken(p) {
     }
 }
 
-// ---- same bits ----
-async function same_bits(p) {
+// ---- same bits: with fused multiply-add where the engine has it, which is the native hash, and the page says so ----
+const native_hash = /scalar: "(\w+)"/.exec(fs.readFileSync(path.join(root, "examples/web/bits.js"), "utf8"))[1];
+async function same_bits(p, fused) {
+    const says = { yes: /rounds once, so/, "rounds twice": /it rounds twice/, missing: /has none, so/ }[fused];
+    check(
+        `the page does not say that multiply-add is: ${fused}`,
+        says.test(await p.eval(`$("bits-note").textContent`)),
+        await p.eval(`fused`)
+    );
     await p.eval(`$("bits-run").click()`);
     await p.until(`/what C says/.test($("bits-said").textContent)`, "hashes");
     check(
@@ -441,6 +448,28 @@ async function same_bits(p) {
         (await p.eval(`document.querySelectorAll("#bits-table td.same").length`)) === 10,
         await p.eval(`$("bits-table").innerText`)
     );
+    const first = await p.eval(`document.querySelector("#bits-table tbody td").textContent`);
+    check(`${first} is not the hash of code that has fused multiply-add: ${fused}`, (first === native_hash) === (fused === "yes"));
+}
+
+// Engines of other kinds: one whose multiply-add rounds twice, one that has none
+async function engines() {
+    const browser = await start(chromium, "--js-flags=--no-enable-fma3");
+    try {
+        const p = await browser.tab();
+        for (const [name, fused] of [
+            [built, process.arch === "arm64" ? "yes" : "rounds twice"],
+            [path.join(out, "missing.html"), "missing"]
+        ]) {
+            if (fused === "missing")
+                fs.writeFileSync(name, fs.readFileSync(built, "utf8").replace("relaxed_probe = [", "relaxed_probe = [1,"));
+            await p.open(`file://${name}`);
+            await p.until("document.documentElement.dataset.ready", "the page");
+            await same_bits(p, fused);
+        }
+    } finally {
+        await browser.close();
+    }
 }
 
 // ---- a browser without SIMD, a damaged file: a sentence, not a blank ----
@@ -465,7 +494,14 @@ async function trouble(p) {
         first.slice(0, 150) + (first[150] === "A" ? "B" : "A") + first.slice(151),
         /checksum/
     );
-    await damaged("damaged wasm", 'id="wasm">\nAGFzbQEAAAAB', 'id="wasm">\nAGFzbQEAAAAC', /cannot be run/);
+    const found = await p.eval("fused");
+    for (const [id, unused] of [
+        ["wasm", "yes"],
+        ["wasm-fma", "missing"]
+    ]) {
+        const begins = `id="${id}">\nAGFzbQEAAAAB`;
+        await damaged(`damaged ${id}`, begins, begins.replace(/B$/, "C"), found === unused ? /^$/ : /cannot be run/);
+    }
 }
 
 async function main() {
@@ -494,7 +530,8 @@ async function main() {
             german = await typing(p, "german", "Hund läuft.");
         });
         const took = await p.eval(`$("took").innerText`);
-        await part("same bits", () => same_bits(p));
+        const fma = process.arch === "arm64" || / fma /.test(fs.readFileSync("/proc/cpuinfo", "utf8"));
+        await part("same bits", () => same_bits(p, fma ? "yes" : "rounds twice"));
         const load = await p.eval(`$("ready-time").textContent`);
         for (const [name, w, h, mobile] of [
             ["desktop", 1280, 900, false],
@@ -523,6 +560,7 @@ async function main() {
         check("complaints on the console", p.complaints.length === 0, p.complaints.slice(0, 3).join("\n    "));
         const other = await browser.tab();
         await part("sentences for what is wrong", () => trouble(other));
+        await part("engines", engines);
         const bytes = fs.statSync(built).size;
         check("5 MB or more", bytes < 5e6);
         console.log(
