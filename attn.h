@@ -680,6 +680,13 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    filled, is copied when somebody writes to it; whole pages of old keys can be given back
    (attn_kv_forget). No bit of any result depends on where a key lies.
 
+   v_in_k: where V is the front of K, keys alone are given (v NULL) and kept. Everything else, every
+   bit of every result too, is that of a cache to which these keys were appended with their first
+   v_head_dim numbers as values. v_head_dim is at most head_dim; keys and values are stored alike,
+   and ATTN_Q8 must cut both into the same blocks: v_head_dim is head_dim or a multiple of 32. Meant
+   for many query heads on one K/V head: for these a chunk of keys is packed as it is read. Layers
+   make values of their own and refuse such a cache.
+
    attn_kv is yours to place; the memory behind it is the cache's.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
    attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
@@ -700,6 +707,8 @@ typedef struct attn_kv_args {
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     attn_storage k_storage, v_storage;    /* of keys, and of values, where they differ: keys are the
                                              more sensitive ones. 0: as storage says */
+    int v_in_k;                           /* 1: a value is the first v_head_dim numbers of its key
+                                             (DeepSeek's MLA), and takes no memory. 0: it is not */
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only; v_head_dim, pages, k_storage and
@@ -727,20 +736,23 @@ struct attn_kv {
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
 /* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so
-   attn_kv_free is fine. Errors: NULL, SIZE, OVERFLOW, WORK (mem_size too small), MEMORY. */
+   attn_kv_free is fine. Errors: NULL, SIZE, OPTION, CONFLICT (v_in_k with another v_storage),
+   OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
 /* Adds rows after those that are there; k and v are copied. The cost does not depend on how many
    are there.
-   k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0
+   k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0;
+               with v_in_k v is always NULL
    counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
    row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i of entry b
                begins at (b * n + i) * row_stride. A packed [q | k | v] needs no copy, with
                D = heads*head_dim and G = kv_heads*head_dim:
                attn_kv_append(&c, qkv + D, qkv + D + G, n, NULL, D + 2*G)
    Errors: FULL (an entry or the pool has no room: none grows), LENGTHS (a count), STRIDE (shorter
-   than a row), OVERLAP (with the memory of c), NULL, SIZE, OVERFLOW, ALIGN. */
+   than a row), OVERLAP (with the memory of c), CONFLICT (v beside v_in_k), NULL, SIZE, OVERFLOW,
+   ALIGN. */
 ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
                                    const int *counts, ptrdiff_t row_stride);
 
@@ -749,6 +761,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
    that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
    attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
+                        (with v_in_k k alone; v is NULL)
    batch                that of c. heads is needed; kv_heads, head_dim, v_head_dim: 0, or those of c
    q_lengths or q_cum   fewer rows for some entries, of q, k, v and out alike
    n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
@@ -1468,7 +1481,8 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
    are rows, because a row is a few cache lines, and its components one by one are each a line of
    their own. When its 16th key arrives it is turned into place. V stays rows: a few queries read
    them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
-   zeros. */
+   zeros. With v_in_k there is V alone, whose rows are those of K, as wide as the wider of the two
+   (attn__kv_v_width); no panel is ever finished, and the driver reads K as it reads plain rows. */
 enum { ATTN__GROWING_DIM = 512, ATTN__GROWING_Q8 = 256 }; /* wider keys take their lanes at once */
 
 /* The page that holds a key which is there. */
@@ -1479,15 +1493,23 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-/* Bytes of a row of K, and of V. */
-ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
+/* Values of a row of V as it lies there. */
+ATTN__INLINE size_t attn__kv_v_width(const attn_kv_args *s)
 {
-    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.k_storage);
+    const size_t width = attn__up((size_t)s->v_head_dim, 16), k = (size_t)s->head_dim;
+    return s->v_in_k && k > width ? k : width;
 }
 
+/* Bytes of a row of V, and of K. */
 ATTN__INLINE size_t attn__kv_v_row(const attn_kv *c)
 {
-    return attn__row_bytes(attn__up((size_t)c->shape.v_head_dim, 16), c->shape.v_storage);
+    return attn__row_bytes(attn__kv_v_width(&c->shape), c->shape.v_storage);
+}
+
+ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
+{
+    if (c->shape.v_in_k) return attn__kv_v_row(c);
+    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.k_storage);
 }
 
 /* Byte number i of a page. */
@@ -3795,7 +3817,7 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
         (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
         return status;
-    for (i = 1; i < (a->kv && !appends ? 2 : 4); i++)
+    for (i = 1; i < (!a->kv ? 4 : !appends ? 2 : a->kv->shape.v_in_k ? 3 : 4); i++)
         if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
@@ -4544,6 +4566,21 @@ static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, attn_st
            attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
 }
 
+/* Can V be the front of K? Their stored bits must be the same. */
+static attn_status attn__check_v_in_k(attn__why *why, const attn_kv_args *s)
+{
+    if (s->v_head_dim > s->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is # but head_dim is #: with v_in_k it "
+                          "cannot be more", "", s->v_head_dim, s->head_dim, 0);
+    if (s->k_storage != s->v_storage)
+        return attn__fail(why, ATTN_E_CONFLICT, "v_storage is # but k_storage is #: with v_in_k "
+                          "they are the same", "", (int)s->v_storage, (int)s->k_storage, 0);
+    if (s->v_storage == ATTN_Q8 && s->v_head_dim % 32 && s->v_head_dim != s->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is #: with v_in_k and ATTN_Q8 it is "
+                          "head_dim, #, or a multiple of 32", "", s->v_head_dim, s->head_dim, 0);
+    return ATTN_OK;
+}
+
 /* Fills in the sizes of a cache of this shape, up to its bytes; nothing else of *c. */
 static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
 {
@@ -4552,10 +4589,11 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
-    const attn_status status = attn__check_all(why, size, 6);
+    attn_status status = attn__check_all(why, size, 6);
     size_t v, ints, lists;
     if (status != ATTN_OK) return status;
-    if (attn__check_storage(why, "storage", a->storage) != ATTN_OK ||
+    if (attn__check_option(why, "v_in_k", a->v_in_k, 1) != ATTN_OK ||
+        attn__check_storage(why, "storage", a->storage) != ATTN_OK ||
         attn__check_storage(why, "k_storage", a->k_storage) != ATTN_OK ||
         attn__check_storage(why, "v_storage", a->v_storage) != ATTN_OK)
         return ATTN_E_OPTION;
@@ -4563,6 +4601,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!s->k_storage) s->k_storage = s->storage;
     if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
+    if (s->v_in_k && (status = attn__check_v_in_k(why, s)) != ATTN_OK) return status;
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
@@ -4570,9 +4609,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         return attn__fail_kv_size(why, s);
     if (!s->pages) s->pages = s->batch * c->entry_pages;
     /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__kv_part(s, c->page_keys, (size_t)s->head_dim, s->k_storage, &c->page_v) ||
-        attn__kv_part(s, c->page_keys, attn__up((size_t)s->v_head_dim, ATTN__PANEL), s->v_storage,
-                      &v) ||
+    if (attn__kv_part(s, c->page_keys, s->v_in_k ? 0 : (size_t)s->head_dim, s->k_storage,
+                      &c->page_v) ||
+        attn__kv_part(s, c->page_keys, attn__kv_v_width(s), s->v_storage, &v) ||
         attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_size = c->page_v + v;
@@ -4671,7 +4710,8 @@ static int attn__kv_last(const attn_kv *c, int b)
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t k = (size_t)whole * attn__kv_k_row(c), v = (size_t)keys * attn__kv_v_row(c);
+    const size_t k = c->shape.v_in_k ? 0 : (size_t)whole * attn__kv_k_row(c);
+    const size_t v = (size_t)keys * attn__kv_v_row(c);
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
@@ -4699,7 +4739,7 @@ static void attn__kv_grow(attn_kv *c, int b, int count)
 /* New rows for a cache: where they are, and how many each entry gets. */
 typedef struct attn__kv_rows {
     attn_kv *to;
-    const float *k, *v;                   /* row 0, head 0 of entry 0 */
+    const float *k, *v;                   /* row 0, head 0 of entry 0; v_in_k: v is k */
     int n;                                /* rows of each entry, as far as the strides go, */
     const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
                                           /* one long entry. NULL: not so */
@@ -4714,13 +4754,13 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     attn__kv_rows rows;
     rows.to = to;
     rows.k = k;
-    rows.v = v;
+    rows.v = to->shape.v_in_k ? k : v;
     rows.n = n;
     rows.counts = counts;
     rows.cum = cum;
     /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
-    rows.v_stride[2] = to->shape.v_head_dim;
+    rows.v_stride[2] = to->shape.v_in_k ? to->shape.head_dim : to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
     rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
     /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
@@ -4816,11 +4856,13 @@ static int attn__kv_wide(const attn_kv *c)
 }
 
 /* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
-   Panels after the one that is written to first begin anew, whatever was in them. */
+   (With v_in_k none.) Panels after the one that is written to first begin anew, whatever was in
+   them. */
 static int attn__page_finished(const attn_kv *c, int page, int at, int n)
 {
     const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
     const int kept = attn__min(c->finished[page], panel);
+    if (c->shape.v_in_k) return 0;
     if (attn__kv_wide(c)) return (int)attn__up((size_t)end, ATTN__PANEL);
     return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
 }
@@ -4871,16 +4913,17 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     }
 }
 
-/* The same for values: rows, filled up with zeros, since kernels read whole panels. */
+/* The same for values: rows, filled up with zeros, since kernels read whole panels. With v_in_k a
+   row is a key. */
 static void attn__page_put_values(const attn_kv *c, int page, int head, const float *v,
                                   ptrdiff_t row, int n, int at)
 {
-    const int v_head_dim = c->shape.v_head_dim;
+    const int width = c->shape.v_in_k ? c->shape.head_dim : c->shape.v_head_dim;
     const attn_storage storage = c->shape.v_storage;
-    const size_t used = attn__row_bytes((size_t)v_head_dim, storage), all = attn__kv_v_row(c);
+    const size_t used = attn__row_bytes((size_t)width, storage), all = attn__kv_v_row(c);
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
-        attn__put_row(to, v, v_head_dim, storage);
+        attn__put_row(to, v, width, storage);
         memset(to + used, 0, all - used);
     }
 }
@@ -4900,7 +4943,7 @@ static void attn__kv_put(void *arg, int task)
     for (; left > 0; left -= n, key += n) {
         const int page = attn__kv_page(c, b, key), at = key % ATTN__CHUNK;
         n = attn__min(left, ATTN__CHUNK - at);
-        attn__page_put_keys(c, page, head, k, rows->k_stride[1], n, at);
+        if (!c->shape.v_in_k) attn__page_put_keys(c, page, head, k, rows->k_stride[1], n, at);
         attn__page_put_values(c, page, head, v, rows->v_stride[1], n, at);
         k += n * rows->k_stride[1];
         v += n * rows->v_stride[1];
@@ -5005,13 +5048,17 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     /* counts are read to see whether there is room; the rows are not looked at before that. */
     status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
     if (status != ATTN_OK) return status;
+    if (v && c->shape.v_in_k)
+        return attn__fail(&why, ATTN_E_CONFLICT, "v is set, but c has v_in_k: its values are the "
+                          "front of k", "", 0, 0, 0);
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
     if ((status = attn__kv_room(&why, &rows, "counts")) != ATTN_OK || n == 0) return status;
     kv_heads = (size_t)c->shape.kv_heads;
     if ((status = attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
                                       kv_heads * (size_t)c->shape.head_dim)) != ATTN_OK ||
-        (status = attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
-                                      kv_heads * (size_t)c->shape.v_head_dim)) != ATTN_OK ||
+        (!c->shape.v_in_k &&
+         (status = attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
+                                       kv_heads * (size_t)c->shape.v_head_dim)) != ATTN_OK) ||
         (status = attn__check_kv_apart(&why, c, "counts", counts,
                                        (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
         return status;
@@ -5351,8 +5398,8 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
    The checksum is of all other words in their order. Version 2 is for V that is not stored as K is:
-   12 is the storage of K, and 40 that of V. */
-enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_VERSION = 2 };
+   12 is the storage of K, and 40 that of V. Version 3 is for v_in_k: no V stands after K. */
+enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_V_IN_K = 3 };
 
 static void attn__put_word(unsigned char *to, unsigned word)
 {
@@ -5385,7 +5432,8 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
     const int *gap = c->gaps + 2 * (ptrdiff_t)b;
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
-    attn__put_word(to + 8, c->shape.k_storage == c->shape.v_storage ? 1 : 2);
+    attn__put_word(to + 8, c->shape.v_in_k ? (unsigned)ATTN__SAVED_V_IN_K
+                                           : c->shape.k_storage == c->shape.v_storage ? 1 : 2);
     attn__put_word(to + 12, (unsigned)c->shape.k_storage);
     if (c->shape.k_storage != c->shape.v_storage)
         attn__put_word(to + 40, (unsigned)c->shape.v_storage);
@@ -5400,8 +5448,10 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 /* Bytes of one key with its value, all heads. */
 static size_t attn__saved_row(const attn_kv *c)
 {
-    return (size_t)c->shape.kv_heads * (attn__kv_k_row(c) +
-           attn__row_bytes((size_t)c->shape.v_head_dim, c->shape.v_storage));
+    const attn_kv_args *s = &c->shape;
+    return (size_t)s->kv_heads *
+           (attn__row_bytes((size_t)s->head_dim, s->k_storage) +
+            (s->v_in_k ? 0 : attn__row_bytes((size_t)s->v_head_dim, s->v_storage)));
 }
 
 static size_t attn__saved_size(const attn_kv *c, int b)
@@ -5481,7 +5531,7 @@ static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned ch
             void *k = attn__page_key(c, page, head, j, &lane);
             at = attn__saved_values(k, lane, s->head_dim, s->k_storage, save, load, at);
         }
-        for (head = 0; head < s->kv_heads; head++) {
+        for (head = 0; head < s->kv_heads && !s->v_in_k; head++) {
             void *v = attn__page_value(c, page, head, j);
             at = attn__saved_values(v, -1, s->v_head_dim, s->v_storage, save, load, at);
         }
@@ -5545,20 +5595,20 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
     version = attn__get_word(from + 8);
-    if (version < 1 || version > ATTN__SAVED_VERSION)
+    if (version < 1 || version > ATTN__SAVED_V_IN_K)
         return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but 1..# are known", "",
-                          version, ATTN__SAVED_VERSION, 0);
+                          version, ATTN__SAVED_V_IN_K, 0);
     sum = attn__saved_sum(from, size / 4 * 4);
     if (size % 4 || attn__get_word(from + ATTN__SAVED_SUM) != (unsigned)(sum & 0xffffffffu) ||
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
     v_storage = attn__get_word(from + 40);
-    if ((version == 1 && v_storage) | attn__get_word(from + 44) | attn__get_word(from + 48) |
+    if ((version != 2 && v_storage) | attn__get_word(from + 44) | attn__get_word(from + 48) |
         attn__get_word(from + 52))
         return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
                           version, 0, 0);
-    if (version == 1) v_storage = attn__get_word(from + 12);
+    if (version != 2) v_storage = attn__get_word(from + 12);
     else if (v_storage == attn__get_word(from + 12))
         return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version # cannot say",
                           "", version, 0, 0);
@@ -5569,6 +5619,9 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     if (v_storage != (unsigned)s->v_storage)
         return attn__fail(why, ATTN_E_SIZE, "v_storage is # in the bytes but # in the cache", "",
                           v_storage, (int)s->v_storage, 0);
+    if ((version == ATTN__SAVED_V_IN_K) != s->v_in_k)
+        return attn__fail(why, ATTN_E_SIZE, "v_in_k is # in the bytes but # in the cache", "",
+                          version == ATTN__SAVED_V_IN_K, s->v_in_k, 0);
     for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
@@ -5808,10 +5861,15 @@ ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long l
     return (size_t)here;
 }
 
+/* Does K lie in panels, as nearly all caches keep it? Else it lies in rows: plain ones, or those of
+   a cache with v_in_k. */
+ATTN__INLINE int attn__k_in_panels(const attn_args *a) { return a->kv && !a->kv->shape.v_in_k; }
+
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
-   floats first. */
+   floats first. With v_in_k for any number: once for K and V. */
 static int attn__stored_rows(const attn_args *a)
 {
+    if (a->kv && a->kv->shape.v_in_k && a->kv->shape.v_storage != ATTN_F32) return 0;
     return attn__min(attn__formats[attn__keys_stored(a)].rows,
                      attn__formats[attn__values_stored(a)].rows);
 }
@@ -5830,7 +5888,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
-    const int widened = cut->per_head > attn__stored_rows(a);
+    const int widened = cut->per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
     cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
@@ -5844,12 +5902,12 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     cut->view = attn__reserve(&at, 1, ATTN__VIEW_FLOATS);
     /* What a block does not need begins here, too, and is never touched. */
     cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
-    if (a->kv) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
+    if (panels) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
     cut->chains = attn__reserve(&at, band, v_width);
     if (widened)
-        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, v_width * (unsigned)attn__clamp(
-            ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if (a->kv ? widened : cut->per_head > ATTN__K_IN_PLACE)
+        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
+            (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
+    if (panels ? widened : cut->per_head > ATTN__K_IN_PLACE)
         cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
     cut->k_head = (size_t)keys * (size_t)s->head_dim;
     cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
@@ -5892,8 +5950,8 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
     const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
     int fit, split;
 
-    if (a->kv && all <= attn__stored_rows(a)) fit = most;          /* panels, as they are */
-    else if (a->kv) fit = ATTN__WIDENED_WIDTH / s->head_dim;       /* they become floats before */
+    if (all > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
+    else if (attn__k_in_panels(a)) fit = most;                     /* as they are */
     else if (all <= ATTN__K_IN_PLACE) fit = ATTN__BAND / all;      /* heads share one band */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = attn__min(all, ATTN__THIN);
@@ -6102,7 +6160,7 @@ typedef struct attn__block {
                                              written here */
     const struct attn__way *way;          /* in which it goes through a chunk */
     int thin;                             /* V is read where it lies */
-    int k_in_place;                       /* K is, too (not with a cache) */
+    int k_in_place;                       /* K is, too, where it lies in rows */
     int band;                             /* rows of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int shows;                            /* some of its heads have weights */
@@ -6325,7 +6383,7 @@ static void attn__block_way(attn__block *block)
     block->way = attn__way_of(block->per_head);
     block->thin = block->way == attn__ways;
     block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
-                    !block->w->a->kv;
+                    !attn__k_in_panels(block->w->a);
     block->band = block->thin ? ATTN__BAND : 4 * block->w->kernels->rows;
 }
 
@@ -6443,6 +6501,7 @@ typedef struct attn__kv_source {
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
+    ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
     int chunk;                            /* its number among those that are there */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
@@ -6777,7 +6836,7 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     }
     /* Rows of different heads lie side by side: slices read memory from end to end. */
     view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
-    view->v_slices = block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
+    view->v_slices = !a->kv && block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
                      s->v[2] < s->v[1];
     return view->score_lo < view->score_hi;
 }
@@ -6787,6 +6846,18 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
                                 int local, int key)
 {
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
+}
+
+/* K and V of one K/V head are plain rows. */
+ATTN__INLINE void attn__plain_source(const attn__block *block, attn__chunk_view *view, int local)
+{
+    const attn__shape *s = block->w->s;
+    attn__kv_source *source = view->source + local;
+    source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
+    view->k_step = s->k[1];
+    source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
+    source->v_step = s->v[1];
+    source->k_stored = source->v_stored = ATTN_F32;
 }
 
 /* Keys lo .. hi - 1 of a cache become floats: panels, and after them rows of one that grows. */
@@ -6804,45 +6875,52 @@ static void attn__widen_keys(const attn__kernels *kernels, float *to,
     }
 }
 
-/* K and V of a cache become floats, once for many rows. */
+/* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int head_dim = block->w->s->head_dim, v_width = block->w->plan->v_width;
+    const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
+    const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
     const int hi = view->score_hi > view->finished ? view->keys
                  : (int)attn__up((size_t)view->score_hi, 16);
+    const int from = v_in_k ? view->score_lo / 16 * 16 : view->lo;
+    const int to = v_in_k ? view->score_hi : view->hi;
     int local, j;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->cut->k_head;
-        float *v = block->v_rows + (size_t)local * ATTN__CHUNK * (size_t)v_width;
-        if (source->k_stored != ATTN_F32) {
+        float *v = block->v_rows + local * ATTN__CHUNK * v_width;
+        if (!v_in_k && source->k_stored != ATTN_F32) {
             attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi,
                              view->finished);
             source->k = k;
             source->k_stored = ATTN_F32;
         }
         if (source->v_stored == ATTN_F32) continue;
-        for (j = view->lo; j < view->hi; j++)
-            kernels->widen(v + (ptrdiff_t)j * v_width,
+        for (j = from; j < to; j++)
+            kernels->widen(v + j * v_width,
                            attn__stored_at(source->v, j * source->v_step, source->v_stored),
                            (size_t)v_width, source->v_stored);
         source->v = v;
         source->v_step = v_width;
         source->v_stored = ATTN_F32;
+        if (!v_in_k) continue;
+        source->k = v;
+        source->k_stored = ATTN_F32;
+        view->k_step = v_width;
     }
 }
 
-/* Panels of a cache are read as they are. Whether V is finite is looked at when it matters. */
+/* A cache is read as it is: panels of K, or with v_in_k rows. Whether V is finite is looked at when
+   it matters. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
-    const int v_width = block->w->plan->v_width;
     const int page = attn__kv_page(kv, block->entry.kv, view->first);
     const int next = attn__chunk_key(&block->entry, view->chunk + 1);
     int local;
     ATTN__COUNT(CACHE);
-    view->finished = kv->finished[page];
+    if (!kv->shape.v_in_k) view->finished = kv->finished[page];
     view->next = NULL;
     if (next < block->entry.end)
         view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
@@ -6852,9 +6930,10 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->v_stored = kv->shape.v_storage;
         source->k = attn__page_k(kv, page, block->kv_head + local);
         source->v = attn__page_v(kv, page, block->kv_head + local);
-        source->v_step = (ptrdiff_t)attn__cells((size_t)v_width, source->v_stored);
+        source->v_step = (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), source->v_stored);
+        view->k_step = source->v_step;            /* v_in_k; panels have none */
         source->v_panel = 16;
-        source->panels = v_width / 16;
+        source->panels = block->w->plan->v_width / 16;
         source->v_tail = NULL;
         source->last_columns = 0;
         source->not_finite = -1;
@@ -6867,22 +6946,24 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         attn__widen_sources(block, view);
 }
 
-/* Packs K of the chunk for every K/V head of the block, from the first panel with a key that is
-   wanted. */
-static void attn__pack_k(const attn__block *block, const attn__chunk_view *view)
+/* Packs K of the chunk, which lies in rows, for every K/V head of the block, from the first panel
+   with a key that is wanted. */
+static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 {
-    const attn__shape *s = block->w->s;
+    const ptrdiff_t head_dim = block->w->s->head_dim;
     const int most = view->k_slices || view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     int local, j, n;
     for (j = view->score_lo / 16 * 16; j < view->score_hi; j += n) {
         n = attn__min(most, view->score_hi - j);
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
-        for (local = 0; local < block->kv_heads; local++)
-            block->w->kernels->pack_k(
-                block->k + (size_t)local * block->cut->k_head + (size_t)j * (size_t)s->head_dim,
-                attn__plain(block->entry.k, s->k, block, local, view->first + j), s->k[1], n,
-                s->head_dim);
+        for (local = 0; local < block->kv_heads; local++) {
+            float *to = block->k + (size_t)local * block->cut->k_head + j * head_dim;
+            block->w->kernels->pack_k(to, (const float *)view->source[local].k + j * view->k_step,
+                                      view->k_step, n, (int)head_dim);
+        }
     }
+    for (local = 0; local < block->kv_heads; local++)
+        view->source[local].k = block->k + (size_t)local * block->cut->k_head;
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
@@ -7261,8 +7342,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
 
 /* ---- thick: K and V packed, one K/V head ----------------------------------------------------- */
 
-/* Packs K and V of the chunk; K of a cache is packed already. V of keys that no row needs is not
-   read: it is 0. */
+/* Packs K and V of the chunk; K of most caches is packed already. V of keys that no row needs is
+   not read: it is 0. */
 static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -7271,16 +7352,12 @@ static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
     const int v_width = block->w->plan->v_width;
     attn__kv_source *source = view->source;
     int run_lo, run_hi;
-    if (block->w->a->kv) {
-        attn__cache_sources(block, view);
-    } else {
+    if (block->w->a->kv) attn__cache_sources(block, view);
+    else {
         ATTN__COUNT(PACKED);
-        attn__pack_k(block, view);
-        source->k = block->k;
-        source->v = attn__plain(block->entry.v, s->v, block, 0, view->first);
-        source->v_step = s->v[1];
-        source->k_stored = source->v_stored = ATTN_F32;
+        attn__plain_source(block, view, 0);
     }
+    if (!attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
     source->not_finite = 0;
     for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
         const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
@@ -7437,16 +7514,14 @@ static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int whole = s->v_head_dim / 16 * 16, lo = view->lo;
+    const int heads = block->w->a->kv ? 0 : block->kv_heads;
     int local;
-    if (block->w->a->kv) { attn__cache_sources(block, view); return; }
-    for (local = 0; local < block->kv_heads; local++) {
+    if (block->w->a->kv) attn__cache_sources(block, view);
+    for (local = 0; local < heads; local++) {
         attn__kv_source *source = view->source + local;
         float *tail = block->v + (size_t)local * block->cut->v_head;
         ATTN__COUNT(ROWS);
-        source->k = block->k_in_place ? attn__plain(block->entry.k, s->k, block, local, view->first)
-                                  : block->k + (size_t)local * block->cut->k_head;
-        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
-        source->v_step = s->v[1];
+        attn__plain_source(block, view, local);
         source->v_panel = 16;
         source->panels = whole / 16;
         source->v_tail = NULL;
@@ -7458,13 +7533,12 @@ static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
             source->v_tail = tail;
         }
         source->not_finite = -1;
-        source->k_stored = source->v_stored = ATTN_F32;
         if (source->v_tail)
             (void)block->w->kernels->pack_v(tail + lo * 16,
                                             (const float *)source->v + lo * s->v[1] + whole,
                                             s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
     }
-    if (!block->k_in_place) attn__pack_k(block, view);
+    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
 }
 
 /* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by
@@ -7474,14 +7548,17 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     const attn__shape *s = block->w->s;
     const ptrdiff_t q_row = block->w->plan->q_row;
     const int most = view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
-    const int keys = block->entry.end - block->entry.start, end = view->score_hi;
+    const int end = view->score_hi, keys = block->w->a->kv ? view->keys /* of its page */
+                                         : block->entry.end - block->entry.start - view->first;
     const float *k = (const float *)view->source->k;
+    const ptrdiff_t head =
+        block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
     attn__gemm g;
     int j, n;
     memset(&g, 0, sizeof g);
     g.a = block->q;
     g.a_row = q_row;
-    g.b_step = s->k[1];
+    g.b_step = view->k_step;
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
@@ -7491,20 +7568,20 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
         while (attn__next_run(view->panels, &lo, &hi))
             for (j = 0; j < block->rows; j++)
                 memset(block->scores + j * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
-        g.b = k + view->lo * s->k[1];
+        g.b = k + view->lo * g.b_step;
         g.c = block->scores + view->lo;
         block->w->kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads,
-                                      block->per_head * q_row, s->k[2],
+                                      block->per_head * q_row, head,
                                       (ptrdiff_t)block->per_head * ATTN__CHUNK);
         return;
     }
     for (j = view->score_lo / 16 * 16; j < end; j += n) {
         n = attn__min(most, end - j);
         if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
-        g.b = k + j * s->k[1];
+        g.b = k + j * g.b_step;
         g.c = block->scores + j;
-        block->w->kernels->scores(&g, n, keys - view->first - j - n, block->kv_heads,
-                                  block->per_head * q_row, s->k[2],
+        block->w->kernels->scores(&g, n, keys - j - n, block->kv_heads,
+                                  block->per_head * q_row, head,
                                   (ptrdiff_t)block->per_head * ATTN__CHUNK);
     }
 }
@@ -8617,6 +8694,9 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     if (a->batch != c->shape.batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
                           c->shape.batch, 0);
+    if (c->shape.v_in_k && (a->v || a->v_stride[0] || a->v_stride[1] || a->v_stride[2]))
+        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c has v_in_k: its values are the "
+                          "front of k", a->v ? "v" : "v_stride", 0, 0, 0);
     return ATTN_OK;
 }
 
@@ -8626,12 +8706,12 @@ static attn__kv_rows attn__step_rows(attn_kv *c, const attn_args *step, const at
     attn__kv_rows rows;
     rows.to = c;
     rows.k = step->k;
-    rows.v = step->v;
+    rows.v = c->shape.v_in_k ? step->k : step->v;
     rows.n = s->n_q;
     rows.counts = step->q_lengths;
     rows.cum = step->q_cum;
     memcpy(rows.k_stride, s->k, sizeof s->k);
-    memcpy(rows.v_stride, s->v, sizeof s->v);
+    memcpy(rows.v_stride, c->shape.v_in_k ? s->k : s->v, sizeof s->v);
     return rows;
 }
 
@@ -11155,6 +11235,18 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn_mha *m, attn_mha_
     return status;
 }
 
+/* Can a layer use this cache? */
+static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
+{
+    if (!attn__kv_live(c))
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
+                          0);
+    if (c->shape.v_in_k)
+        return attn__fail(why, ATTN_E_CONFLICT, "c has v_in_k, but a layer makes values of its "
+                          "own", "", 0, 0, 0);
+    return ATTN_OK;
+}
+
 /* Five of the six calls. `to` is the cache that is appended to, `cache` the one that is read. */
 static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
                                       float *out, const attn__mha_source *in, attn_kv *to,
@@ -11165,9 +11257,9 @@ static attn_status attn__mha_run_call(const char *function, const attn_mha *m, a
     attn_status status;
     attn__why_open(&why, function, o ? o->attn.user : NULL);
     if (call != ATTN_MHA_CROSS && call != ATTN_MHA_CROSS_STEP) why.n = "n";
-    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS && !attn__kv_live(cache))
-        return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
-                          0, 0);
+    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS &&
+        (status = attn__mha_check_kv(&why, cache)) != ATTN_OK)
+        return status;
     status = attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why);
     if (status != ATTN_OK) return status;
     status = attn__mha_compute(r, out, in->x, in->memory, &why);
@@ -11290,9 +11382,7 @@ static ATTN__NOINLINE attn_status attn__mha_fill_prepare(const attn_mha *m, cons
     attn__why_open(&why, "attn_mha_cross_fill", own.attn.user);
     status = attn__mha_begin(&r, m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, &own, 0, &why);
     if (status != ATTN_OK) return status;
-    if (!attn__kv_live(c))
-        return attn__fail(&why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0,
-                          0, 0);
+    if ((status = attn__mha_check_kv(&why, c)) != ATTN_OK) return status;
     r.k_to = source_lengths;
     if ((status = attn__mha_fill_check(&r, c, memory, source_lengths, &why)) != ATTN_OK ||
         (status = attn__mha_memory(&r, &why)) != ATTN_OK)

@@ -244,17 +244,19 @@ KV_MODEL void look_poison(attn_kv *c)
     const size_t head_dim = (size_t)c->shape.head_dim, keys = (size_t)c->page_keys;
     const size_t v_width = ((size_t)c->shape.v_head_dim + 15) / 16 * 16;
     const size_t cell = c->shape.storage == ATTN_F32 ? 4 : 2;
+    const size_t width = c->shape.v_in_k && head_dim > v_width ? head_dim : v_width;
     for (int page = 0; page < c->shape.pages; page++) {
         const size_t n = (size_t)look_keys_in(c, page);
         const size_t finished = n ? (size_t)c->finished[page] : 0;
         for (int head = 0; head < c->shape.kv_heads; head++) {
             const size_t k = (size_t)page * c->page_size / cell + (size_t)head * keys * head_dim;
-            const size_t v = ((size_t)page * c->page_size + c->page_v) / cell + (size_t)head * keys * v_width;
+            const size_t v = ((size_t)page * c->page_size + c->page_v) / cell + (size_t)head * keys * width;
             for (size_t j = n; j < keys; j++) {
+                look_spoil(c, v + j * width, width);
+                if (c->shape.v_in_k) continue;
                 for (size_t i = 0; j < finished && i < head_dim; i++)
                     look_spoil(c, k + j / 16 * 16 * head_dim + i * 16 + j % 16, 1);
                 if (j >= finished) look_spoil(c, k + j * head_dim, head_dim);
-                look_spoil(c, v + j * v_width, v_width);
             }
         }
     }
@@ -291,6 +293,10 @@ KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
         if (!named) continue;
         if (c->finished[page] % 16 || c->finished[page] < 0 || c->finished[page] > c->page_keys)
             return "finished is no number of panels";
+        if (c->shape.v_in_k) {
+            if (c->finished[page]) return "panels where K is rows";
+            continue;
+        }
         if (c->finished[page] < (wide ? (keys + 15) / 16 * 16 : keys / 16 * 16))
             return "a full panel that is not finished";
     }
@@ -329,12 +335,13 @@ KV_MODEL snapshot snapshot_take(attn_kv *c)
 /* The structs without the bytes of padding between their members. */
 KV_MODEL int snapshot_struct_same(const attn_kv *x, const attn_kv *y)
 {
-    static const size_t runs[3][2] = {
+    static const size_t runs[4][2] = {
         {offsetof(attn_kv, shape.batch), offsetof(attn_kv, shape.pages) + sizeof(int)},
-        {offsetof(attn_kv, shape.mem), offsetof(attn_kv, entry_pages) + sizeof(int)},
+        {offsetof(attn_kv, shape.mem), offsetof(attn_kv, shape.v_in_k) + sizeof(int)},
+        {offsetof(attn_kv, lengths), offsetof(attn_kv, entry_pages) + sizeof(int)},
         {offsetof(attn_kv, page_size), offsetof(attn_kv, own) + sizeof(void *)}
     };
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (memcmp((const char *)x + runs[i][0], (const char *)y + runs[i][0], runs[i][1] - runs[i][0])) return 0;
     return 1;
 }

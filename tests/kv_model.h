@@ -215,6 +215,14 @@ KV_MODEL attn_status kv_model_reserve(kv_model *m, int n, const int *counts)
     return used > m->shape.pages ? ATTN_E_FULL : ATTN_OK;
 }
 
+/* With v_in_k the value of a key is its front, head by head: the stored numbers. */
+KV_MODEL void kv_model_fronts(const kv_model *m, int b, int j)
+{
+    const size_t k_dim = (size_t)m->shape.head_dim, v_dim = (size_t)m->shape.v_head_dim;
+    for (size_t h = 0; h < (size_t)m->shape.kv_heads; h++)
+        memcpy(kv_model_v(m, b, j) + h * v_dim, kv_model_k(m, b, j) + h * k_dim, v_dim * sizeof(float));
+}
+
 /* A value is rounded once, when it is stored; what the rounding is the suite of storage knows. */
 KV_MODEL void kv_model_store(const kv_model *m, float *to, const float *from, size_t n)
 {
@@ -232,10 +240,12 @@ KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v
 {
     const size_t k_step = row_stride ? (size_t)row_stride : m->k_row,
                  v_step = row_stride ? (size_t)row_stride : m->v_row;
-    const int short_rows = n > 0 && (k_step < m->k_row || v_step < m->v_row);
+    const int v_in_k = m->shape.v_in_k;
+    const int short_rows = n > 0 && (k_step < m->k_row || (!v_in_k && v_step < m->v_row));
     attn_status status;
     if (n < 0) return ATTN_E_SIZE;
     if (row_stride < 0) return ATTN_E_STRIDE;
+    if (v_in_k && v) abort();             /* nor that */
     for (int b = 0; counts && b < m->shape.batch; b++)
         if (counts[b] < 0 || counts[b] > n) return ATTN_E_LENGTHS;
     if (short_rows) abort();              /* nobody asks the model that */
@@ -246,7 +256,8 @@ KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v
         for (int i = 0; i < (counts ? counts[b] : n); i++, m->length[b]++) {
             const size_t row = (size_t)b * (size_t)n + (size_t)i;
             kv_model_store(m, kv_model_k(m, b, m->length[b]), k + row * k_step, m->k_row);
-            kv_model_store(m, kv_model_v(m, b, m->length[b]), v + row * v_step, m->v_row);
+            if (v_in_k) kv_model_fronts(m, b, m->length[b]);
+            else kv_model_store(m, kv_model_v(m, b, m->length[b]), v + row * v_step, m->v_row);
         }
     }
     return ATTN_OK;
@@ -378,7 +389,8 @@ KV_MODEL attn_status kv_model_reorder(kv_model *m, const int *map)
 KV_MODEL size_t kv_model_saved(const kv_model *m, int entry)
 {
     const size_t size = m->shape.storage == ATTN_F32 ? 4 : 2;
-    return 64 + ((size_t)kv_model_keys(m, entry) * (m->k_row + m->v_row) * size + 3) / 4 * 4;
+    const size_t row = m->k_row + (m->shape.v_in_k ? 0 : m->v_row);
+    return 64 + ((size_t)kv_model_keys(m, entry) * row * size + 3) / 4 * 4;
 }
 
 /* Entry `to` becomes what was saved of an entry of another model, or of this one. */
@@ -390,7 +402,8 @@ KV_MODEL attn_status kv_model_load(kv_model *m, int to, const kv_model *from, in
     m->missing = 0;
     if (to < 0 || to >= m->shape.batch) return ATTN_E_MAP;
     if (m->shape.kv_heads != from->shape.kv_heads || m->shape.head_dim != from->shape.head_dim ||
-        m->shape.v_head_dim != from->shape.v_head_dim || m->shape.storage != from->shape.storage)
+        m->shape.v_head_dim != from->shape.v_head_dim || m->shape.storage != from->shape.storage ||
+        m->shape.v_in_k != from->shape.v_in_k)
         return ATTN_E_SIZE;
     if (keys > m->shape.capacity) return ATTN_E_FULL;
     without.length[to] = 0;

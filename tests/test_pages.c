@@ -26,6 +26,8 @@ static attn_kv_args shape_draw(rng *r)
         a.capacity = a.capacity > 300 ? 140 : a.capacity;
     }
     a.storage = (attn_storage)(rng_int(r, 0, 1) ? 0 : rng_int(r, 0, 2));
+    a.v_in_k = !rng_int(r, 0, 2);
+    if (a.v_in_k && a.v_head_dim > a.head_dim) a.v_head_dim = rng_int(r, 1, a.head_dim);
     if (rng_int(r, 0, 2)) a.pages = rng_int(r, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     return a;
 }
@@ -63,15 +65,16 @@ static void append_both(pair *p, int most, rng *r)
     const size_t rows = (size_t)m->shape.batch * (size_t)n;
     const size_t row = m->k_row + m->v_row + (size_t)(side ? rng_int(r, 0, 5) : 0);
     float *x = guard_floats(rows * row), *v = side ? x + m->k_row : x + rows * m->k_row;
+    const float *given = m->shape.v_in_k ? NULL : v;
     int counts[MOST_BATCH];
     attn_status want, got;
     snapshot before;
     rng_fill(r, x, rows * row);
     for (int b = 0; b < m->shape.batch; b++) counts[b] = rng_int(r, 0, 2) ? rng_int(r, 0, n) : 0;
     before = snapshot_take(&p->c);
-    want = kv_model_append(m, x, v, n, all ? NULL : counts, side ? (ptrdiff_t)row : 0);
+    want = kv_model_append(m, x, given, n, all ? NULL : counts, side ? (ptrdiff_t)row : 0);
     refusal_clear();
-    got = attn_kv_append(&p->c, x, v, n, all ? NULL : counts, side ? (ptrdiff_t)row : 0);
+    got = attn_kv_append(&p->c, x, given, n, all ? NULL : counts, side ? (ptrdiff_t)row : 0);
     CHECKF(got == want, "append of %d rows says %d, not %d", n, (int)got, (int)want);
     missing_told(m, want);
     if (want == ATTN_OK) free(before.memory);
@@ -101,12 +104,12 @@ static void step_both(pair *p, rng *r)
     memset(out, 0x77, 2 * n_out * sizeof(float));
     for (int b = 0; b < s->batch; b++) counts[b] = all ? n : rng_int(r, 0, n);
     a.batch = s->batch, a.n_q = n, a.heads = heads;
-    a.q = q, a.k = k, a.v = v, a.out = out;
+    a.q = q, a.k = k, a.v = s->v_in_k ? NULL : v, a.out = out;
     a.q_lengths = all ? NULL : counts;
     a.exec = rng_int(r, 0, 1) ? &exec : NULL;
     a.window_left = rng_int(r, 0, 1) ? 0 : rng_int(r, 1, 200);
     before = snapshot_take(&p->c);
-    want = kv_model_append(m, k, v, n, counts, 0);
+    want = kv_model_append(m, k, a.v, n, counts, 0);
     refusal_clear();
     got = attn_self_step(&p->c, &a);
     CHECKF(got == want, "a step of %d rows says %d, not %d", n, (int)got, (int)want);
@@ -348,6 +351,7 @@ static void history(unsigned long long seed)
     attn_kv_args a = shape_draw(&r), b = a;
     pair p[2];
     b.batch = rng_int(&r, 1, MOST_BATCH);
+    if (!rng_int(&r, 0, 9) && (b.v_head_dim ? b.v_head_dim : b.head_dim) <= b.head_dim) b.v_in_k = !a.v_in_k;
     b.capacity = rng_int(&r, 1, 300);
     b.pages = rng_int(&r, 0, b.batch * ((b.capacity - 1) / 128 + 1));
     pair_make(&p[0], a, &r);
@@ -362,8 +366,9 @@ static void history(unsigned long long seed)
         CHECKF(look_at(&p[which].c, &p[which].m, &how, &r),
                "the cache is not what was put in: %s", look_words(&how));
         CHECKF(!test_failed(), "seed %llu op %d (kind %d), cache %d: batch %d, %d heads, head_dim "
-               "%d/%d, storage %d, capacity %d, pages %d", seed, op, what, which, p[which].c.shape.batch,
-               a.kv_heads, a.head_dim, a.v_head_dim, (int)a.storage, p[which].c.shape.capacity,
+               "%d/%d%s, storage %d, capacity %d, pages %d", seed, op, what, which, p[which].c.shape.batch,
+               a.kv_heads, a.head_dim, a.v_head_dim, p[which].m.shape.v_in_k ? " in K" : "",
+               (int)a.storage, p[which].c.shape.capacity,
                p[which].c.shape.pages);
     }
     pair_free(&p[0]);

@@ -237,9 +237,10 @@ static void hostile(void)
     static const struct { int at; uint32_t word; attn_status status; const char *words; } wrong[] = {
         {0, 0x41747461u, ATTN_E_BYTES, "bytes are not an entry that attn_kv_save has written"},
         {4, 0x01766B2Eu, ATTN_E_BYTES, "bytes are not an entry"},
-        {8, 0u, ATTN_E_BYTES, "the bytes are of version 0 but 1..2 are known"},
+        {8, 0u, ATTN_E_BYTES, "the bytes are of version 0 but 1..3 are known"},
         {8, 2u, ATTN_E_BYTES, "K and V are stored alike, which version 2 cannot say"},
-        {8, 3u, ATTN_E_BYTES, "the bytes are of version 3 but 1..2 are known"},
+        {8, 3u, ATTN_E_SIZE, "v_in_k is 1 in the bytes but 0 in the cache"},
+        {8, 4u, ATTN_E_BYTES, "the bytes are of version 4 but 1..3 are known"},
         {8, 0x01000000u, ATTN_E_BYTES, "the bytes are of version 16777216 but"},   /* big-endian */
         {12, 1u, ATTN_E_SIZE, "storage is 1 in the bytes but 0 in the cache"},
         {12, 0xFFFFFFFFu, ATTN_E_SIZE, "storage is 4294967295 in"},

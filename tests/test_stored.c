@@ -26,10 +26,17 @@ static void pair_make(pair *p, rng *r)
     a.storage = (attn_storage)rng_int(r, 1, 3);
     if (rng_int(r, 0, 2) == 0) a.k_storage = (attn_storage)rng_int(r, 0, 3);
     if (rng_int(r, 0, 2) == 0) a.v_storage = (attn_storage)rng_int(r, 0, 3);
+    if (rng_int(r, 0, 2) == 0) {
+        a.v_in_k = 1;
+        a.k_storage = a.v_storage = a.storage = (attn_storage)rng_int(r, 0, 3);
+        if (a.v_head_dim > a.head_dim) a.v_head_dim = rng_int(r, 1, a.head_dim);
+        if (a.storage == ATTN_Q8) a.v_head_dim = a.head_dim < 32 || rng_int(r, 0, 1) ? 0 : a.head_dim / 32 * 32;
+    }
     p->shape = a;
     CHECK(attn_kv_init(&p->stored, &a) == ATTN_OK);
     p->shape = p->stored.shape;
     a.storage = a.k_storage = a.v_storage = ATTN_F32;
+    a.v_in_k = 0;
     CHECK(attn_kv_init(&p->floats, &a) == ATTN_OK);
     p->k_row = (size_t)a.kv_heads * (size_t)a.head_dim;
     p->v_row = (size_t)a.kv_heads * (size_t)p->stored.shape.v_head_dim;
@@ -65,17 +72,26 @@ static void round_all(float *x, size_t n, int row, attn_storage storage)
     free(narrow);
 }
 
+/* V of n rows is the front of K, head by head. */
+static void fronts(pair *p, size_t n)
+{
+    const size_t k_dim = (size_t)p->shape.head_dim, v_dim = (size_t)p->shape.v_head_dim;
+    for (size_t i = 0; i < n * (size_t)p->shape.kv_heads; i++)
+        memcpy(p->v + i * v_dim, p->k + i * k_dim, v_dim * sizeof *p->v);
+}
+
 static void pair_append(pair *p, rng *r, int wild)
 {
     const int batch = p->shape.batch;
     int n = rng_int(r, 0, 3) ? rng_int(r, 1, 5) : rng_int(r, 1, MOST_ROWS), counts[3], b;
     const size_t ks = (size_t)batch * (size_t)n * p->k_row, vs = (size_t)batch * (size_t)n * p->v_row;
     for (b = 0; b < batch; b++) counts[b] = rng_int(r, 0, n);
-    fill_wild(r, p->k, ks, 0);
+    fill_wild(r, p->k, ks, p->shape.v_in_k && wild && rng_int(r, 0, 3) == 0);
     fill_wild(r, p->v, vs, wild);
-    const attn_status status = attn_kv_append(&p->stored, p->k, p->v, n, counts, 0);
+    const attn_status status = attn_kv_append(&p->stored, p->k, p->shape.v_in_k ? NULL : p->v, n, counts, 0);
     round_all(p->k, ks, p->shape.head_dim, p->shape.k_storage);
-    round_all(p->v, vs, p->shape.v_head_dim, p->shape.v_storage);
+    if (p->shape.v_in_k) fronts(p, (size_t)batch * (size_t)n);
+    else round_all(p->v, vs, p->shape.v_head_dim, p->shape.v_storage);
     CHECK(attn_kv_append(&p->floats, p->k, p->v, n, counts, 0) == status);
 }
 
@@ -175,8 +191,9 @@ static void histories(void)
             pair_operate(&p, &r, what, wild);
             CHECKF(same_inside(&p), "seed %llu op %d (kind %d): rows read back differ", seed, op, what);
             CHECKF(same_attention(&p, &r, words, sizeof words),
-                   "seed %llu op %d (kind %d): storage %d/%d, batch %d, %d heads, head_dim %d/%d, capacity %d: %s",
-                   seed, op, what, p.shape.k_storage, p.shape.v_storage, p.shape.batch, p.shape.kv_heads,
+                   "seed %llu op %d (kind %d): storage %d/%d%s, batch %d, %d heads, head_dim %d/%d, capacity %d: %s",
+                   seed, op, what, p.shape.k_storage, p.shape.v_storage, p.shape.v_in_k ? " in K" : "",
+                   p.shape.batch, p.shape.kv_heads,
                    p.shape.head_dim, p.shape.v_head_dim, p.shape.capacity, words);
         }
         pair_free(&p);
@@ -199,7 +216,7 @@ static void saved(void)
             if (!bytes || !again) abort();
             const size_t row = (size_t)p.shape.kv_heads *
                 (attn_stored_bytes((size_t)p.shape.head_dim, p.shape.k_storage) +
-                 attn_stored_bytes((size_t)p.shape.v_head_dim, p.shape.v_storage));
+                 (p.shape.v_in_k ? 0 : attn_stored_bytes((size_t)p.shape.v_head_dim, p.shape.v_storage)));
             const size_t keys = (wide - 64) / ((p.k_row + p.v_row) * sizeof(float));
             CHECK(size == 64 + (keys * row + 3) / 4 * 4);
             CHECK(attn_kv_save(&p.stored, b, bytes, size) == ATTN_OK);
@@ -207,6 +224,9 @@ static void saved(void)
                 REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: storage is ");
             else if (p.shape.v_storage)
                 REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: v_storage is ");
+            else if (p.shape.v_in_k)
+                REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE,
+                        "attn_kv_load: v_in_k is 1 in the bytes but 0 in the cache");
             a = p.shape;
             a.capacity = p.stored.lengths[b] > 0 ? p.stored.lengths[b] : 1;
             CHECK(attn_kv_init(&other, &a) == ATTN_OK && attn_kv_load(&other, b, bytes, size) == ATTN_OK);

@@ -49,7 +49,7 @@ _Args = _struct("attn_args", """
     carry_in:p carry_out:p parts:i work:p work_size:z user:p exec:p backend:i""")
 _KvArgs = _struct("attn_kv_args", """
     batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p
-    k_storage:i v_storage:i""")
+    k_storage:i v_storage:i v_in_k:i""")
 _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z gaps:p table:p holders:p finished:p
     idle:p scratch:p memory:p bytes:z own:p""")
