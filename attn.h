@@ -5628,6 +5628,7 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         saved[1] + (saved[2] > 0) > saved[2] ||       /* from < to, or both are 0 */
         saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK ||
         attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
+        payload > size - ATTN__SAVED_HEADER ||        /* so that rounding it up cannot wrap */
         attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
         attn__saved_padding(from + ATTN__SAVED_HEADER, payload))
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "

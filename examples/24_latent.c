@@ -6,17 +6,17 @@
    head are made of the latent row by two matrices (kv_b_proj): W_k and W_v. As it stands, that is 16 heads of 192 and
    128 numbers for every token that is looked at. But q . (W_k c) = (W_k^T q) . c, so the query may go through W_k once;
    then the latent rows are the keys, their first 512 numbers are the values too, and the result goes through W_v once.
-   This is called absorbed. attn_sdpa needs no field for it: k and v are the same rows, one K/V head, v_head_dim less
-   than head_dim.
+   This is called absorbed. A cache with v_in_k keeps each row once: half of what an ordinary one takes. Without a
+   cache no field is needed: k and v are the same rows, one K/V head, v_head_dim less than head_dim.
 
    Where people go wrong: the scale. It is that of the heads, 1/sqrt(128 + 64), and not of rows of 576.
 
    Further reading: DeepSeek-AI, DeepSeek-V2, arxiv.org/abs/2405.04434, section 2.1.
 
    Output:
-       a token leaves 2304 bytes; keys and values of all heads would take 20480
+       a token leaves 2304 bytes in the cache; keys and values of all heads would take 20480
        64 tokens one by one, absorbed and not: outputs of size 1 differ by less than 1e-5
-       the same 64 tokens in one call: the same bits
+       the same 64 tokens in one call, from the cache or from plain rows: the same bits
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -41,15 +41,16 @@ static void fill(float *x, int n, float size, unsigned seed)
     }
 }
 
-/* Token t looks at all tokens so far: n rows from t on, at once. */
-static void look(float *out, int t, int n)
+/* Token t looks at all tokens so far: n rows from t on, at once. c: the cache that has them; NULL: plain rows */
+static void look(float *out, const attn_kv *c, int t, int n)
 {
-    attn_args a = attn_args_for(1, n, t + n, HEADS, ROW);
+    attn_args a = attn_args_for(1, n, c ? 0 : t + n, HEADS, ROW);
     a.kv_heads = 1;
     a.v_head_dim = LATENT;
     a.q = absorbed[t][0];
-    a.k = a.v = rows[0];                                         /* V is the front of K */
-    a.k_stride[1] = a.v_stride[1] = ROW;
+    a.kv = c;
+    if (!c) a.k = a.v = rows[0];                                 /* V is the front of K */
+    if (!c) a.k_stride[1] = a.v_stride[1] = ROW;
     a.scale = 0.0721687836f;                                     /* 1/sqrt(QK) */
     a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     a.out = out;
@@ -58,8 +59,12 @@ static void look(float *out, int t, int n)
 
 int main(void)
 {
-    static float one[HEADS][LATENT], plain[HEADS][V], again[N][HEADS][LATENT];
+    static float one[HEADS][LATENT], plain[HEADS][V], again[N][HEADS][LATENT], plain_rows[N][HEADS][LATENT];
+    const attn_kv_args shape = {
+        .batch = 1, .kv_heads = 1, .head_dim = ROW, .v_head_dim = LATENT, .capacity = N, .v_in_k = 1};
+    attn_kv c;
     float most = 0;
+    ok(attn_kv_init(&c, &shape));
     fill(q[0][0], N * HEADS * QK, 1, 1);
     fill(rows[0], N * ROW, 1, 2);
     fill(w_k[0][0], HEADS * NOPE * LATENT, 0.1f, 3);
@@ -78,7 +83,8 @@ int main(void)
             for (int x = 0; x < V; x++)
                 for (int l = 0; l < LATENT; l++) v[t][h][x] += w_v[h][x][l] * rows[t][l];
         }
-        look(one[0], t, 1);
+        ok(attn_kv_append(&c, rows[t], NULL, 1, NULL, 0));
+        look(one[0], &c, t, 1);
         memcpy(latents[t], one, sizeof one);
 
         attn_args a = attn_args_for(1, 1, t + 1, HEADS, QK);
@@ -94,12 +100,15 @@ int main(void)
                 if (!(value <= most)) most = value;
             }
     }
-    printf("a token leaves %d bytes; keys and values of all heads would take %d\n", (int)sizeof rows[0],
+    printf("a token leaves %d bytes in the cache; keys and values of all heads would take %d\n", (int)c.page_size / N,
            (int)(sizeof k[0] + sizeof v[0]));
     printf("%d tokens one by one, absorbed and not: outputs of size 1 differ by %s\n", N,
            most < 1e-5f ? "less than 1e-5" : "MORE");
-    look(again[0][0], 0, N);
-    printf("the same %d tokens in one call: %s\n", N,
-           memcmp(again, latents, sizeof again) ? "OTHER BITS" : "the same bits");
+    look(again[0][0], &c, 0, N);
+    look(plain_rows[0][0], NULL, 0, N);
+    printf("the same %d tokens in one call, from the cache or from plain rows: %s\n", N,
+           memcmp(again, latents, sizeof again) || memcmp(plain_rows, latents, sizeof again) ? "OTHER BITS"
+                                                                                             : "the same bits");
+    attn_kv_free(&c);
     return 0;
 }

@@ -417,6 +417,11 @@ static void fewer_entries(void)
     CHECK(attn_mha_cross_step(&l.m, out, x, 2, 1, &c, NULL) == ATTN_OK);
     CHECK(same_bits(out, whole, (size_t)(2 * d)));
     REFUSED(attn_mha_self_step(&l.m, out, x, 2, 1, &c, NULL), ATTN_E_SIZE, "batch is 2 but the cache has 3 entries");
+    attn_kv front = c;                                        /* values that a layer could not store */
+    front.shape.v_in_k = 1;
+    REFUSED(attn_mha_self_step(&l.m, out, x, BATCH, 1, &front, NULL), ATTN_E_CONFLICT, "c has v_in_k, but a layer makes");
+    REFUSED(attn_mha_cross_step(&l.m, out, x, BATCH, 1, &front, NULL), ATTN_E_CONFLICT, "c has v_in_k");
+    REFUSED(attn_mha_cross_fill(&l.m, &front, x, BATCH, KEYS, sources, NULL), ATTN_E_CONFLICT, "c has v_in_k");
     o.attn.q_lengths = news;
     CHECK(attn_mha_self_step(&l.m, whole, x, BATCH, 1, &c, &o) == ATTN_OK);
     for (int b = 0; b < BATCH; b++) CHECK(c.lengths[b] == sources[b] + news[b]);

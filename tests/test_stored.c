@@ -306,10 +306,89 @@ static void one_side(void)
     free(k); free(v); free(q); free(got); free(want);
 }
 
+/* DeepSeek's shape: rows of 576, values 512 of them, against an ordinary cache, in each storage. */
+static void v_in_k(void)
+{
+    enum { N = 300, DIM = 576, V_DIM = 512, HEADS = 64 };
+    static const int heads[] = {1, 4, 5, 16, 41, HEADS};
+    rng r = rng_make(test_seed);
+    float *k = room(N * DIM), *v = room(N * V_DIM), *q = room(HEADS * DIM);
+    float *got = room(HEADS * V_DIM), *want = room(HEADS * V_DIM);
+    rng_fill(&r, k, N * DIM);
+    rng_fill(&r, q, HEADS * DIM);
+    for (int i = 0; i < N; i++) memcpy(v + i * V_DIM, k + i * DIM, V_DIM * sizeof *v);
+    for (int storage = 0; storage < 4; storage++) {
+        attn_kv_args shape = {.batch = 1, .kv_heads = 1, .head_dim = DIM, .v_head_dim = V_DIM, .capacity = N};
+        attn_kv two, one;
+        shape.storage = (attn_storage)storage;
+        CHECK(attn_kv_init(&two, &shape) == ATTN_OK);
+        shape.v_in_k = 1;
+        CHECK(attn_kv_init(&one, &shape) == ATTN_OK);
+        CHECK(one.page_size * (DIM + V_DIM) == two.page_size * DIM);
+        CHECK(attn_kv_append(&two, k, v, N, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_append(&one, k, NULL, N, NULL, 0) == ATTN_OK);
+        for (size_t x = 0; x < sizeof heads / sizeof *heads; x++) {
+            attn_args a = attn_args_for(1, 1, 0, heads[x], DIM);
+            a.kv_heads = 1;
+            a.v_head_dim = V_DIM;
+            a.q = q;
+            a.kv = &two;
+            a.out = want;
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            a.kv = &one;
+            a.out = got;
+            CHECK(attn_sdpa(&a) == ATTN_OK);
+            CHECKF(!memcmp(got, want, (size_t)heads[x] * V_DIM * sizeof *got), "storage %d, %d heads", storage,
+                   heads[x]);
+        }
+        attn_kv_free(&one);
+        attn_kv_free(&two);
+    }
+    free(k); free(v); free(q); free(got); free(want);
+}
+
+static void v_in_k_refused(void)
+{
+    attn_kv_args s = {.batch = 1, .kv_heads = 1, .head_dim = 48, .v_head_dim = 33, .capacity = 4, .v_in_k = 2};
+    float rows[96] = {0}, out[96];
+    attn_args a = attn_args_for(1, 1, 0, 1, 48);
+    attn_kv c;
+    REFUSED(attn_kv_init(&c, &s), ATTN_E_OPTION, "attn_kv_init: v_in_k is 2 but its values are 0..1");
+    s.v_in_k = 1;
+    s.v_head_dim = 49;
+    REFUSED(attn_kv_init(&c, &s), ATTN_E_SIZE, "attn_kv_init: v_head_dim is 49 but head_dim is 48: with v_in_k it");
+    REFUSED_SIZE(attn_kv_size(&s), ATTN_E_SIZE, "attn_kv_size: v_head_dim is 49 but head_dim is 48");
+    s.v_head_dim = 33;
+    s.k_storage = ATTN_F16;
+    REFUSED(attn_kv_init(&c, &s), ATTN_E_CONFLICT, "v_storage is 0 but k_storage is 1: with v_in_k they are the same");
+    s.k_storage = s.v_storage = ATTN_Q8;
+    REFUSED(attn_kv_init(&c, &s), ATTN_E_SIZE, "v_head_dim is 33: with v_in_k and ATTN_Q8 it is head_dim, 48, or a");
+    s.v_head_dim = 32;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    attn_kv_free(&c);
+    s.v_head_dim = 48;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    REFUSED(attn_kv_append(&c, rows, rows, 1, NULL, 0), ATTN_E_CONFLICT,
+            "attn_kv_append: v is set, but c has v_in_k: its values are the front of k");
+    REFUSED(attn_kv_append(&c, NULL, NULL, 1, NULL, 0), ATTN_E_NULL, "k is NULL");
+    a.q = a.k = a.v = rows;
+    a.out = out;
+    REFUSED(attn_self_step(&c, &a), ATTN_E_CONFLICT, "attn_self_step: v is set, but c has v_in_k");
+    a.v = NULL;
+    a.v_stride[1] = 48;
+    REFUSED(attn_self_step(&c, &a), ATTN_E_CONFLICT, "attn_self_step: v_stride is set, but c has v_in_k");
+    CHECK(c.lengths[0] == 0);
+    a.v_stride[1] = 0;
+    CHECK(attn_self_step(&c, &a) == ATTN_OK && c.lengths[0] == 1);
+    attn_kv_free(&c);
+}
+
 extern const test_case suite_stored[];
 SUITE(stored) = {
     {"one side", one_side, "keys as floats beside values that are not, or the reverse: one of them is not widened"},
     {"histories", histories, "a stored cache that answers otherwise than one of floats with the rounded values"},
     {"saved", saved, "values or scales that are saved or loaded in another order, or as floats"},
     {"refused", refused, "a storage that does not exist; 16 bits that take the memory of 32"},
+    {"v in k", v_in_k, "values that are not the front of their keys, or take memory of their own"},
+    {"v in k refused", v_in_k_refused, "values beside a cache that has none; a front that its storage cannot share"},
     {0}};
