@@ -719,6 +719,7 @@ struct attn_kv {
     /* private */
     int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
     size_t page_size, page_v;             /* bytes of a page; where its V begins */
+    size_t k_row, v_row;                  /* bytes of a row of K, and of V */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages, in order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
@@ -1500,18 +1501,6 @@ ATTN__INLINE size_t attn__kv_v_width(const attn_kv_args *s)
     return s->v_in_k && k > width ? k : width;
 }
 
-/* Bytes of a row of V, and of K. */
-ATTN__INLINE size_t attn__kv_v_row(const attn_kv *c)
-{
-    return attn__row_bytes(attn__kv_v_width(&c->shape), c->shape.v_storage);
-}
-
-ATTN__INLINE size_t attn__kv_k_row(const attn_kv *c)
-{
-    if (c->shape.v_in_k) return attn__kv_v_row(c);
-    return attn__row_bytes((size_t)c->shape.head_dim, c->shape.k_storage);
-}
-
 /* Byte number i of a page. */
 ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
 {
@@ -1521,13 +1510,13 @@ ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
 /* K, and V, of one head. */
 ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 {
-    return attn__page_at(c, page, (size_t)head * (size_t)c->page_keys * attn__kv_k_row(c));
+    return attn__page_at(c, page, (size_t)head * (size_t)c->page_keys * c->k_row);
 }
 
 ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
 {
     return attn__page_at(c, page,
-                         c->page_v + (size_t)head * (size_t)c->page_keys * attn__kv_v_row(c));
+                         c->page_v + (size_t)head * (size_t)c->page_keys * c->v_row);
 }
 
 /* Key j of a page, as attn__cell_of counts its cells: its row and lane -1, or its panel. */
@@ -1535,13 +1524,13 @@ ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, i
 {
     const int first = j < c->finished[page] ? j - j % ATTN__PANEL : j;
     *lane = j < c->finished[page] ? j % ATTN__PANEL : -1;
-    return (char *)attn__page_k(c, page, head) + (size_t)first * attn__kv_k_row(c);
+    return (char *)attn__page_k(c, page, head) + (size_t)first * c->k_row;
 }
 
 /* The value of key j: a row. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    return (char *)attn__page_v(c, page, head) + (size_t)j * attn__kv_v_row(c);
+    return (char *)attn__page_v(c, page, head) + (size_t)j * c->v_row;
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -4602,6 +4591,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (s->v_in_k && (status = attn__check_v_in_k(why, s)) != ATTN_OK) return status;
+    c->v_row = attn__row_bytes(attn__kv_v_width(s), s->v_storage);
+    c->k_row = s->v_in_k ? c->v_row : attn__row_bytes((size_t)s->head_dim, s->k_storage);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
@@ -4710,8 +4701,8 @@ static int attn__kv_last(const attn_kv *c, int b)
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
     const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t k = c->shape.v_in_k ? 0 : (size_t)whole * attn__kv_k_row(c);
-    const size_t v = (size_t)keys * attn__kv_v_row(c);
+    const size_t k = c->shape.v_in_k ? 0 : (size_t)whole * c->k_row;
+    const size_t v = (size_t)keys * c->v_row;
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
@@ -4897,7 +4888,7 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     void *to = attn__page_k(c, page, head);
     for (; n > 0; n--, at++, k += row) {
         const int lane = at % ATTN__PANEL;
-        char *panel = (char *)to + (size_t)(at - lane) * attn__kv_k_row(c);
+        char *panel = (char *)to + (size_t)(at - lane) * c->k_row;
         if (lane == 0 && n >= ATTN__PANEL && storage == ATTN_F32) {
             const int more = n / ATTN__PANEL * ATTN__PANEL - 1;    /* and this one */
             attn__table(ATTN_AUTO)->pack_k((float *)(void *)panel, k, row, more + 1, head_dim);
@@ -4907,7 +4898,7 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
         } else if (wide || at < lanes) {      /* the panel is finished: it has been cut */
             attn__page_put_lane(panel, lane, k, head_dim, storage);
         } else {
-            attn__put_row(panel + (size_t)lane * attn__kv_k_row(c), k, head_dim, storage);
+            attn__put_row(panel + (size_t)lane * c->k_row, k, head_dim, storage);
             if (lane == ATTN__PANEL - 1) attn__panel_transpose(panel, head_dim, storage);
         }
     }
@@ -4920,7 +4911,7 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
 {
     const int width = c->shape.v_in_k ? c->shape.head_dim : c->shape.v_head_dim;
     const attn_storage storage = c->shape.v_storage;
-    const size_t used = attn__row_bytes((size_t)width, storage), all = attn__kv_v_row(c);
+    const size_t used = attn__row_bytes((size_t)width, storage), all = c->v_row;
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
         attn__put_row(to, v, width, storage);
@@ -5137,7 +5128,7 @@ static void attn__kv_move(attn_kv *c, int b, int to, int from)
             memcpy(put + scale[0] * f->cell, get + scale[1] * f->cell, f->scale * f->cell);
         }
         memcpy(attn__page_value(c, to_page, head, to % ATTN__CHUNK),
-               attn__page_value(c, from_page, head, from % ATTN__CHUNK), attn__kv_v_row(c));
+               attn__page_value(c, from_page, head, from % ATTN__CHUNK), c->v_row);
     }
 }
 
@@ -5678,8 +5669,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
             memset(attn__page_k(c, page, head), 0,
-                   attn__up((size_t)n, ATTN__PANEL) * attn__kv_k_row(c));
-            memset(attn__page_v(c, page, head), 0, (size_t)c->page_keys * attn__kv_v_row(c));
+                   attn__up((size_t)n, ATTN__PANEL) * c->k_row);
+            memset(attn__page_v(c, page, head), 0, (size_t)c->page_keys * c->v_row);
         }
         at = attn__saved_page(c, page, n, NULL, from, at);
     }

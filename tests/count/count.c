@@ -365,6 +365,38 @@ static int caches(void)
     return failed;
 }
 
+/* DeepSeek's heads over rows whose front is the value: where they lie, and in a cache. */
+static int latent(void)
+{
+    const attn_args none = {0};
+    attn_kv_args a = {0};
+    call = none;
+    call.batch = call.n_q = call.kv_heads = 1;
+    call.heads = 16;
+    call.n_k = 256;
+    call.head_dim = call.k_stride[1] = call.v_stride[1] = 576;
+    call.v_head_dim = 512;
+    call.q = query;
+    call.k = call.v = key;
+    call.out = out;
+    call.work = work;
+    call.work_size = sizeof work;
+    call.backend = ATTN_AVX2;
+    if (measure("1 x 256, 16 on 1 x 576, v the front of k", call_attention)) return 1;
+    a.batch = a.kv_heads = a.v_in_k = 1;
+    a.head_dim = 576;
+    a.v_head_dim = 512;
+    a.capacity = 256;
+    a.mem = cache_memory;
+    a.mem_size = sizeof cache_memory;
+    if (attn_kv_init(&cache, &a) != ATTN_OK) return 1;
+    if (attn_kv_append(&cache, key, NULL, 256, NULL, 0) != ATTN_OK) return 1;
+    call.kv = &cache;
+    call.k = call.v = NULL;
+    call.k_stride[1] = call.v_stride[1] = 0;
+    return measure("1 x 256, 16 on 1 x 576, cache with v_in_k", call_attention);
+}
+
 static int layers(void)
 {
     enum { MODEL = 256, LAYER_HEADS = 4, PAST = 100, WIDE = 512 };
@@ -435,6 +467,7 @@ int main(void)
     for (i = 0; i < sizeof weights / sizeof *weights; i++) weights[i] /= 16;
     for (c = 0; c < sizeof cases / sizeof *cases && !failed; c++) failed = attention(&cases[c]);
     if (!failed) failed = caches();
+    if (!failed) failed = latent();
     if (!failed) failed = layers();
     if (failed) fputs("count: a call, or a cache or layer for it, failed\n", stderr);
     return failed;
