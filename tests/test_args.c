@@ -566,6 +566,7 @@ static void zero_sizes(void)
     {   /* nothing to step over: no stride is too large */
         const ptrdiff_t far = (ptrdiff_t)1 << (sizeof far * 4 + 1);
         RIGHT(good, a.n_q = 0; a.q_stride[1] = far; a.out_stride[1] = far);
+        RIGHT(good, a.n_q = 0; a.mask = w.mask; a.mask_stride[2] = N_K + 1);
         RIGHT(good, a.n_k = 0; a.k_stride[1] = far; a.v_stride[1] = far);
         RIGHT(good, a.n_k = 0; a.k_stride[1] = far; a.v_stride[1] = far; a.layout = ATTN_BHSD);
     }

@@ -375,10 +375,12 @@ static void v_in_k_refused(void)
     a.out = out;
     REFUSED(attn_self_step(&c, &a), ATTN_E_CONFLICT, "attn_self_step: v is set, but c has v_in_k");
     a.v = NULL;
-    a.v_stride[1] = 48;
-    REFUSED(attn_self_step(&c, &a), ATTN_E_CONFLICT, "attn_self_step: v_stride is set, but c has v_in_k");
+    for (int d = 0; d < 3; d++) {
+        a.v_stride[d] = 48;
+        REFUSED(attn_self_step(&c, &a), ATTN_E_CONFLICT, "attn_self_step: v_stride is set, but c has v_in_k");
+        a.v_stride[d] = 0;
+    }
     CHECK(c.lengths[0] == 0);
-    a.v_stride[1] = 0;
     CHECK(attn_self_step(&c, &a) == ATTN_OK && c.lengths[0] == 1);
     attn_kv_free(&c);
 }
