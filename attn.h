@@ -2400,10 +2400,10 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     ARM, 64 bits               none: NEON
  *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
  *                                -mfpu=vfpv4 its multiply-add is one instruction
- *     WebAssembly                -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) there
- *                                is ATTN_WASM_FMA, too, and is used where the engine's relaxed_madd
- *                                rounds once, as it does on processors with fma. Engines without
- *                                relaxed SIMD refuse such a module as a whole
+ *     WebAssembly                -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) also
+ *                                ATTN_WASM_FMA, used where the engine's relaxed_madd rounds once,
+ *                                as it does on processors with fma. Engines without relaxed SIMD
+ *                                refuse such a module as a whole
  *     RISC-V, 64 bits            clang 19 or later, for Linux: none. Vectors of the extension V 1.0
  *                                (128 bits or more) are used where the kernel, 6.5 or later, offers
  *                                them. Other systems: -march=rv64gcv. With -march=rv64gcv_zvl256b 8
@@ -2589,12 +2589,20 @@ static unsigned attn__cpu(void) { return ~0u; }
 #endif
 
 /* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 ------- */
+/* ATTN__ISA is one of these: the enumerators of attn_backend, as the preprocessor knows them */
+#define ATTN__ISA_SSE2     2
+#define ATTN__ISA_AVX2     3
+#define ATTN__ISA_AVX512   4
+#define ATTN__ISA_NEON     5
+#define ATTN__ISA_WASM     6
+#define ATTN__ISA_RVV      7
+#define ATTN__ISA_WASM_FMA 8
 #ifdef ATTN__X86
 #ifndef ATTN_NO_SSE2
-#define ATTN__ISA 2
+#define ATTN__ISA ATTN__ISA_SSE2
 #include ATTN_SELF
 #endif
-#define ATTN__ISA 3
+#define ATTN__ISA ATTN__ISA_AVX2
 #include ATTN_SELF
 #ifndef ATTN_NO_AVX512
 /* g++ 12 warns about its own header: some operations there begin with an undefined vector */
@@ -2603,26 +2611,26 @@ static unsigned attn__cpu(void) { return ~0u; }
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
-#define ATTN__ISA 4
+#define ATTN__ISA ATTN__ISA_AVX512
 #include ATTN_SELF
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
 #endif /* ATTN_NO_AVX512 */
 #elif defined(ATTN__NEON)
-#define ATTN__ISA 5
+#define ATTN__ISA ATTN__ISA_NEON
 #include ATTN_SELF
 #elif defined(ATTN__WASM)
 #ifndef ATTN_NO_WASM
-#define ATTN__ISA 6
+#define ATTN__ISA ATTN__ISA_WASM
 #include ATTN_SELF
 #endif
 #ifdef ATTN__WASM_FMA
-#define ATTN__ISA 8
+#define ATTN__ISA ATTN__ISA_WASM_FMA
 #include ATTN_SELF
 #endif
 #elif defined(ATTN__RVV)
-#define ATTN__ISA 7
+#define ATTN__ISA ATTN__ISA_RVV
 #include ATTN_SELF
 #endif
 
@@ -3496,7 +3504,8 @@ static ATTN__NOINLINE attn_status attn__fill_strides(attn__why *why, const attn_
 
 /* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
    that lies inside it. *reach: cells from the first to the last. */
-static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn__tensor *t,
+                                                      size_t *reach)
 {
     int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
     *reach = (size_t)t->width;
@@ -11744,7 +11753,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Editors see the kernels, too: as those of AVX2, once more, under names of their own. */
 #if (defined(__INTELLISENSE__) || defined(ATTN_IDE)) && defined(ATTN__X86) && \
     !defined(ATTN__ISA) && !defined(ATTN__EDITOR)
-#define ATTN__ISA 3
+#define ATTN__ISA ATTN__ISA_AVX2
 #define ATTN__EDITOR
 #endif
 
@@ -11764,7 +11773,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
- *      being the value of the enumerator, and put its table into attn__tables, the best first.
+ *      being a name for the enumerator's value (ATTN__ISA_...), and put its table into
+ *      attn__tables, the best first.
  *   3. Here: copy a block with as many lanes, fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
@@ -11816,7 +11826,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__transpose4  ATTN__FN(transpose4)       /* x[c]: floats c of r0..r3, in each quarter */
 
-#if ATTN__ISA == 2
+#if ATTN__ISA == ATTN__ISA_SSE2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
 /* It has no fma, and so bits of its own. It also lets x86 machines test kernels with 4 lanes, which
    NEON and WebAssembly have. */
@@ -11931,7 +11941,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[3] = _mm_movehl_ps(t3, t1);
 }
 
-#elif ATTN__ISA == 3
+#elif ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
 #ifndef ATTN__EDITOR
 #define ATTN__FN(name) attn__##name##_avx2
@@ -12084,7 +12094,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
                ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
 }
 
-#elif ATTN__ISA == 4
+#elif ATTN__ISA == ATTN__ISA_AVX512
 /* ---- AVX-512 --------------------------------------------------------------------------------- */
 /* AVX-512F alone: every processor with AVX-512 has it, DQ and VL came later. */
 #define ATTN__FN(name) attn__##name##_avx512
@@ -12236,7 +12246,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
 }
 
-#elif ATTN__ISA == 5
+#elif ATTN__ISA == ATTN__ISA_NEON
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
 /* 32 registers of 4 lanes: 12 rows x 2 vectors leave 8 of them free. */
 #define ATTN__FN(name) attn__##name##_neon
@@ -12331,11 +12341,11 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
-#elif ATTN__ISA == 6 || ATTN__ISA == 8
+#elif ATTN__ISA == ATTN__ISA_WASM || ATTN__ISA == ATTN__ISA_WASM_FMA
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
 /* Two blocks in one. 6 has no fma with a defined result: the same bits as SSE2. 8 has the multiply-
    add of relaxed SIMD, and is used where that rounds once: the bits of all machines with fma. */
-#if ATTN__ISA == 6
+#if ATTN__ISA == ATTN__ISA_WASM
 #define ATTN__FN(name) attn__##name##_wasm
 #else
 #define ATTN__FN(name) attn__##name##_wasm_fma
@@ -12359,7 +12369,7 @@ ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(
 ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
-#if ATTN__ISA == 8
+#if ATTN__ISA == ATTN__ISA_WASM_FMA
     return attn__wasm_madd(a, b, c);
 #else
     /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
@@ -12441,7 +12451,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
     x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
 }
 
-#elif ATTN__ISA == 7
+#elif ATTN__ISA == ATTN__ISA_RVV
 /* ---- RISC-V V -------------------------------------------------------------------------------- */
 /* Its vectors have a length that only the processor knows, and no fixed size in C. So the words are
    written with clang's vectors of 8 floats: two registers where they are 128 bits long, as every
@@ -12599,7 +12609,8 @@ ATTN__V int attn__how(attn_storage storage)
     return storage == ATTN_F16 ? (int)ATTN__F16_SOFT : (int)storage;
 }
 #endif
-#if ATTN__LANES == 4 && ATTN__ISA != 5    /* by way of memory: it is stored once, read often */
+/* by way of memory: it is stored once, read often */
+#if ATTN__LANES == 4 && ATTN__ISA != ATTN__ISA_NEON
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
     float part[ATTN__LANES];
@@ -12607,7 +12618,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
 }
 #endif
-#if ATTN__ISA <= 4
+#if ATTN__ISA <= ATTN__ISA_AVX512
 /* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
@@ -12652,7 +12663,7 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 
 /* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now
    one, now another, and then run out of registers in the tile. */
-#if (defined(__GNUC__) || defined(__clang__)) && ATTN__ISA == 3 && !defined(ATTN__MSAN)
+#if (defined(__GNUC__) || defined(__clang__)) && ATTN__ISA == ATTN__ISA_AVX2 && !defined(ATTN__MSAN)
 #define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #else
 #define ATTN__FMA_IN_PLACE(c, a, b) c = attn__vfma(a, b, c)
@@ -13912,6 +13923,9 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             if (left >= ATTN__ROWS && left != ATTN__ROWS + 1) {
                 rows = ATTN__ROWS;
                 ATTN__FN(tile)(how, ATTN__ROWS, 2, g, r, b, second, x, 0);
+            } else if (ATTN__ROWS > 8 && left >= 8 && left != 9) {
+                rows = 8;
+                ATTN__FN(tile)(how, 8, 2, g, r, b, second, x, 0);
             } else if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
             else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x, 0);
             else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
@@ -14010,7 +14024,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
         }
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x, 0);
-    } else if (g->rows == 2 && ATTN__ISA != 2) {
+    } else if (g->rows == 2 && ATTN__ISA != ATTN__ISA_SSE2) {
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x, 0);
     }
