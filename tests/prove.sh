@@ -1,7 +1,8 @@
 #!/bin/sh
 # prove.sh: what Frama-C's EVA shows for all inputs within the bounds that stand in prove/*.c: no undefined behaviour,
 # that is, no alarm. Then ten mistakes, one at a time, in a copy of attn.h: each of them must raise one. Last line:
-# "prove: N passed, M failed". On Debian: frama-c-base; the claim is that of the version which is printed.
+# "prove: N passed, M failed". Then the bound of exp by Gappa (prove/exp.py), which two wrong constants must break. On Debian:
+# frama-c-base, gappa, python3; the claim is that of the version which is printed.
 cd "$(dirname "$0")/.." || exit 1
 command -v frama-c > /dev/null || { echo 'SKIPPED prove: no frama-c (apt-get install frama-c-base)'; exit 0; }
 here=$PWD out=build/prove passed=0 failed=0
@@ -43,5 +44,21 @@ masks|attn__why_open(|why->asked = 0;|
 names|attn_status_str(|s >= ATTN_E_VERSION|s < 99
 names|attn_backend_name(|(unsigned)backend < (unsigned)ATTN__BACKENDS|(int)backend < (int)ATTN__BACKENDS
 MISTAKES
+
+# exp: its constants are read from attn.h; each of these, one digit wrong, must break the bound
+if command -v gappa > /dev/null && command -v python3 > /dev/null; then
+    python3 tests/prove/exp.py attn.h $out/exp.g > $out/log 2>&1 && say ok "$(tail -n 1 $out/log)" || { cat $out/log; say FAIL exp; }
+    while read -r old new; do
+        sed "s/$old/$new/" attn.h > $out/attn.h
+        if cmp -s attn.h $out/attn.h; then say FAIL "stale: $old"; continue; fi
+        python3 tests/prove/exp.py $out/attn.h $out/exp.g > $out/log 2>&1
+        [ $? = 1 ] && grep -q '^exp within' $out/log && say ok "noticed: $old -> $new" || say FAIL "not noticed: $old -> $new"
+    done <<'CONSTANTS'
+ATTN__E3.0.166664481f ATTN__E3 0.166665481f
+ATTN__LN2_HI..0.693147182f ATTN__LN2_HI 0.693148182f
+CONSTANTS
+else
+    echo 'SKIPPED prove exp: no gappa or no python3 (apt-get install gappa python3)'
+fi
 echo "prove: $passed passed, $failed failed"
 [ $failed = 0 ]
