@@ -115,7 +115,8 @@
    prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
    on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V, wasm_fma).
    Exceptions:
-     - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own.
+     - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own;
+       ATTN_SCALAR has the common ones there, at some 40 and 100 times the time of large calls.
      - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
        counted from the first key that exists.
      - 32-bit x87 builds in gnu modes have excess precision.
@@ -496,7 +497,8 @@ typedef struct attn_args {
     /* More to see; none of it changes a bit of out. */
     float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out */
     /* The heads that `weights` has, [batch][n_weights_heads][n_q][n_k] then: each 0 .. heads - 1,
-       and above the one before it. The others go the way of a call without weights. */
+       and above the one before it. The others go the way of a call without weights; with raw and
+       capped scores, those that share a K/V head or a block with one of these do not. */
     const int *weights_heads;             /* [n_weights_heads] NULL: all */
     int n_weights_heads;                  /* with weights_heads, 1 .. heads */
     /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
