@@ -3846,7 +3846,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
         (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
         (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
-        (status = attn__check_planes(a, s->heads, why, contents)) == ATTN_OK &&
+        (status = attn__check_planes(a, a->heads, why, contents)) == ATTN_OK &&
         (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
         status = attn__check_places(a, s, why, contents);
     return status;

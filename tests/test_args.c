@@ -268,7 +268,8 @@ static void options(void)
                a.n_weights_heads = 1);
     WRONG_SIZE(good, ATTN_E_NULL, "weights_heads NULL n_weights_heads -1", a.weights = w.weights;
                a.n_weights_heads = -1);
-    WRONG_SIZE(good, ATTN_E_CONFLICT, "weights_heads weights NULL", a.weights_heads = some_heads; a.n_weights_heads = 1);
+    WRONG_SIZE(good, ATTN_E_CONFLICT, "weights_heads weights NULL", a.weights_heads = some_heads;
+               a.n_weights_heads = 1);
     WRONG_SIZE(full, ATTN_E_SIZE, "n_weights_heads is 0", a.weights_heads = some_heads);
     WRONG_SIZE(full, ATTN_E_SIZE, "n_weights_heads is -1", a.weights_heads = some_heads; a.n_weights_heads = -1);
     WRONG_SIZE(full, ATTN_E_SIZE, "n_weights_heads is", a.weights_heads = some_heads; a.n_weights_heads = HEADS + 1);

@@ -419,7 +419,7 @@ static void fewer_entries(void)
     REFUSED(attn_mha_self_step(&l.m, out, x, 2, 1, &c, NULL), ATTN_E_SIZE, "batch is 2 but the cache has 3 entries");
     attn_kv front = c;                                        /* values that a layer could not store */
     front.shape.v_in_k = 1;
-    REFUSED(attn_mha_self_step(&l.m, out, x, BATCH, 1, &front, NULL), ATTN_E_CONFLICT, "c has v_in_k, but a layer makes");
+    REFUSED(attn_mha_self_step(&l.m, out, x, BATCH, 1, &front, NULL), ATTN_E_CONFLICT, "v_in_k, but a layer makes");
     REFUSED(attn_mha_cross_step(&l.m, out, x, BATCH, 1, &front, NULL), ATTN_E_CONFLICT, "c has v_in_k");
     REFUSED(attn_mha_cross_fill(&l.m, &front, x, BATCH, KEYS, sources, NULL), ATTN_E_CONFLICT, "c has v_in_k");
     o.attn.q_lengths = news;

@@ -606,7 +606,8 @@ static void test_weights_heads(void)
             CHECKF(some.status == ATTN_OK, "%s; %s", attn_status_str(some.status), case_text(&c));
             CHECKF(same_bits(all.out, some.out, all.n_out) && all.masked == some.masked &&
                    (!all.lse || same_bits(all.lse, some.lse, all.n_lse)), "another out; %s", case_text(&c));
-            for (int e = 0; e < c.s.batch && some.status == ATTN_OK; e++)
+            CHECK(some.status != ATTN_OK || (some.weights && all.weights));
+            for (int e = 0; e < c.s.batch && some.weights && all.weights && some.status == ATTN_OK; e++)
                 for (int i = 0; i < n; i++)
                     CHECKF(same_bits(some.weights + (size_t)(e * n + i) * plane,
                                      all.weights + (size_t)(e * c.s.heads + heads[i]) * plane, plane),

@@ -374,7 +374,8 @@ static int latent(void)
     call.batch = call.n_q = call.kv_heads = 1;
     call.heads = 16;
     call.n_k = 256;
-    call.head_dim = call.k_stride[1] = call.v_stride[1] = 576;
+    call.head_dim = 576;
+    call.k_stride[1] = call.v_stride[1] = 576;
     call.v_head_dim = 512;
     call.q = query;
     call.k = call.v = key;
