@@ -75,7 +75,8 @@ static void step_both(input *in, attn_kv *c, kv_model *m)
     a.q = q, a.k = k, a.v = v, a.out = out;
     a.q_lengths = counted ? counts : NULL;
     a.user = &the_heap;
-    want = kv_model_append(m, k, v, n, counted ? counts : NULL, 0);
+    if (s->v_in_k) a.v = NULL;
+    want = kv_model_append(m, k, a.v, n, counted ? counts : NULL, 0);
     got = attn_self_step(c, &a);
     MUST(got == want || (want == ATTN_E_LENGTHS && got == ATTN_E_FULL));   /* two mistakes: either */
     if (want == ATTN_OK) {
@@ -133,13 +134,16 @@ static unsigned char *make(input *in, attn_kv *c, kv_model *m)
     attn_status s;
     size_t need, shift = 0;
     const unsigned how = u8(in);
+    unsigned stored;
     int wrong = 0;
     memset(&a, 0, sizeof a);
     a.batch = from_to(in, 1, MOST_BATCH), a.kv_heads = from_to(in, 1, 3), a.head_dim = from_to(in, 1, 18);
     a.v_head_dim = how & 1u ? from_to(in, 1, 34) : 0;
     a.capacity = how & 2u ? from_to(in, 1, 20) : from_to(in, 100, 300);
     if (!(how & 2u)) a.head_dim = 1 + a.head_dim % 4, a.v_head_dim %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
-    a.storage = (attn_storage)(u8(in) % 3u);
+    stored = u8(in);
+    a.storage = (attn_storage)(stored % 3u);
+    a.v_in_k = stored >= 176 && a.v_head_dim <= a.head_dim;
     if (coin(in)) a.pages = from_to(in, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     a.user = &the_heap;
     if (how >= 224) {
@@ -209,6 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const ptrdiff_t stride = gap ? (ptrdiff_t)row : 0;
             int counts[MOST_BATCH], b;
             float *x = normals(&in, rows * row), *v = stride ? x + m.k_row : x + rows * m.k_row;
+            if (s->v_in_k) v = NULL;
             for (b = 0; b < s->batch; b++) counts[b] = counted ? from_to(&in, 0, n) : n;
             if (counted && u8(&in) > 240u) counts[u8(&in) % (unsigned)s->batch] = coin(&in) ? -1 : n + 1;
             MUST(attn_kv_append(&c, x, v, n, counted ? counts : NULL, stride) ==
