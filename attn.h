@@ -1702,6 +1702,10 @@ typedef struct attn__why {
     char room[256];
 } attn__why;
 
+/* Returns what a check refuses with; goes on where it does not. */
+#define ATTN__TRY(check) \
+    do { const attn_status said = (check); if (said != ATTN_OK) return said; } while (0)
+
 /* =================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
  *    The kernels of section 12 do these operations in this order, more of them at once; without
@@ -3077,14 +3081,11 @@ static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int
 /* Checks every option by itself, then those that exclude each other. */
 static attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
-    attn_status status;
-    if ((status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) ||
-        (status = attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT)) ||
-        (status = attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT)) ||
-        (status = attn__check_option(why, "weights_stage", (int)a->weights_stage,
-                                     ATTN_SCORES_BIASED)) ||
-        (status = attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1)))
-        return status;
+    ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
+    ATTN__TRY(attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT));
+    ATTN__TRY(attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT));
+    ATTN__TRY(attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED));
+    ATTN__TRY(attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1));
     if (!attn__finite(a->scale))
         return attn__fail_float(why, "scale", a->scale, " but must be finite");
     /* Bits above those of -0 are a negative number. */
@@ -3162,9 +3163,8 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads |
                                     a->head_dim | a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
-    attn_status status = ATTN_OK;
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
-        if ((status = attn__check_each_size(a, why)) != ATTN_OK) return status;
+        ATTN__TRY(attn__check_each_size(a, why));
     if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
         return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
                           0, 0, 0);
@@ -3174,7 +3174,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
     s->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : s->head_dim;
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
-    if (c && (status = attn__check_cache(c, s, why)) != ATTN_OK) return status;
+    if (c) ATTN__TRY(attn__check_cache(c, s, why));
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->group * s->kv_heads != s->heads)
         return attn__fail(why, ATTN_E_HEADS,
@@ -3234,11 +3234,9 @@ static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
     const struct { const char *name; const void *at; } pointer[] = {
         ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED) { "", NULL }
     };
-    attn_status status = ATTN_OK;
     int i;
-    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer) && status == ATTN_OK; i++)
-        status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
-    if (status != ATTN_OK) return status;
+    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
+        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
@@ -3382,23 +3380,20 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
 {
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
     const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
-    attn_status status = ATTN_OK;
     int b, longest = 0;
     s->n_q = a->n_q;
     s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
-    if (q_cum) status = attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q);
-    if (status == ATTN_OK && k_cum)
-        status = attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k);
-    if (status != ATTN_OK) return status;
+    if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q));
+    if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k));
     /* What follows looks into arrays. */
     if (!contents) return ATTN_OK;
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
         int end = 0;
-        if ((status = attn__check_entry(a, s, b, &end, why)) != ATTN_OK) return status;
+        ATTN__TRY(attn__check_entry(a, s, b, &end, why));
         if (contents == ATTN__APPENDS) {
             const int rows = attn__rows_of(a, s, b);
-            if ((status = attn__check_room(why, a->kv, b, rows)) != ATTN_OK) return status;
+            ATTN__TRY(attn__check_room(why, a->kv, b, rows));
             end += rows;
         }
         if (end > longest) longest = end;
@@ -3539,21 +3534,15 @@ static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn
 static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
     const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
-    size_t reach;
-    attn_status status;
-    if (given) {
-        reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
-        status = attn__fill_strides(why, t);
-    } else {
-        status = attn__pack_strides(why, t, &reach);
-    }
-    if (status != ATTN_OK) return status;
+    size_t reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
+    if (given) ATTN__TRY(attn__fill_strides(why, t));
+    else ATTN__TRY(attn__pack_strides(why, t, &reach));
     if (reach == 0) {                             /* nothing to step over, so no step can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
         return ATTN_OK;
     }
     if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
-    if (given && (status = attn__check_strides(why, t, &reach)) != ATTN_OK) return status;
+    if (given) ATTN__TRY(attn__check_strides(why, t, &reach));
     if (all) attn__span_note(all, t->name, t->at, reach * t->cell, t);
     return ATTN_OK;
 }
@@ -3688,10 +3677,9 @@ static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, a
 static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const attn__shape *s,
                                                     attn__why *why, attn__spans *all, int contents)
 {
-    attn_status status;
     size_t bytes;
     if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
-    if ((status = attn__carry_conflicts(a, why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__carry_conflicts(a, why));
     if (attn__carry_bytes(s, &bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
@@ -3721,10 +3709,8 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
                               0, 0, 0);
         attn__span_add(all, "lse", a->lse, bytes);
     }
-    if (a->carry_in || a->carry_out || a->parts) {
-        const attn_status status = attn__check_carry(a, s, why, all, contents);
-        if (status != ATTN_OK) return status;
-    }
+    if (a->carry_in || a->carry_out || a->parts)
+        ATTN__TRY(attn__check_carry(a, s, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(all, "work", a->work, a->work_size);
     if (contents == ATTN__APPENDS)
@@ -3768,9 +3754,8 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
         { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
     };
-    attn_status status = ATTN_OK;
     int i;
-    for (i = 0; i < 3 && status == ATTN_OK; i++) {
+    for (i = 0; i < 3; i++) {
         attn__tensor *t = &tensor[i];
         if (!each[i].at) continue;
         t->name = each[i].name;
@@ -3780,9 +3765,9 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         t->width = s->n_k;
         t->inner = 2;
         t->cell = each[i].cell;
-        status = attn__check_cells(why, all, t, each[i].shape, each[i].heads, s);
+        ATTN__TRY(attn__check_cells(why, all, t, each[i].shape, each[i].heads, s));
     }
-    return status;
+    return ATTN_OK;
 }
 
 /* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is
@@ -3810,23 +3795,19 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     };
     attn__tensor masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
-    attn_status status;
     int i;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
-    if ((status = attn__check_tensor(why, all, &tensor[0])) != ATTN_OK ||
-        (status = attn__add_outputs(a, s, why, &spans, contents)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_tensor(why, all, &tensor[0]));
+    ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
     for (i = 1; i < (!a->kv ? 4 : !appends ? 2 : a->kv->shape.v_in_k ? 3 : 4); i++)
-        if ((status = attn__check_tensor(why, all, &tensor[i])) != ATTN_OK) return status;
+        ATTN__TRY(attn__check_tensor(why, all, &tensor[i]));
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
     memset(s->mask, 0, sizeof s->mask);
     memset(s->keep, 0, sizeof s->keep);
     memset(s->bias, 0, sizeof s->bias);
-    if ((a->mask || a->keep || a->bias) &&
-        (status = attn__check_masks(a, s, why, all, masks)) != ATTN_OK)
-        return status;
+    if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, s, why, all, masks));
     if (!contents) return ATTN_OK;
     attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
@@ -3840,16 +3821,14 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
    contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     /* In this order, since each of them relies on what those before it have checked. */
-    if ((status = attn__check_options(a, why, contents)) == ATTN_OK &&
-        (status = attn__check_sizes(a, s, why)) == ATTN_OK &&
-        (!contents || (status = attn__check_pointers(a, why)) == ATTN_OK) &&
-        (status = attn__check_planes(a, a->heads, why, contents)) == ATTN_OK &&
-        (status = attn__check_entries(a, s, why, contents)) == ATTN_OK)
-        status = attn__check_places(a, s, why, contents);
-    return status;
+    ATTN__TRY(attn__check_options(a, why, contents));
+    ATTN__TRY(attn__check_sizes(a, s, why));
+    if (contents) ATTN__TRY(attn__check_pointers(a, why));
+    ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
+    ATTN__TRY(attn__check_entries(a, s, why, contents));
+    return attn__check_places(a, s, why, contents);
 }
 
 /* Is the workspace that the caller gave large enough? */
@@ -3982,14 +3961,13 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
     attn__why answer;
     attn__shape shape;
-    attn_status status;
     size_t work;
     attn__why_open(&answer, "attn_check", NULL);
     answer.asked = 1;
     answer.text = attn__text_at(why, why_size);
-    if ((status = attn__check(a, &shape, &answer, 1)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check(a, &shape, &answer, 1));
     work = attn__plan_bytes(a, &shape);           /* of this very call, not what it could grow to */
-    if ((status = attn__check_work(a, work, &answer)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_work(a, work, &answer));
     attn__describe(a, &shape, work, &answer.text);
     return ATTN_OK;
 }
@@ -4589,19 +4567,17 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
-    attn_status status = attn__check_all(why, size, 6);
     size_t v, ints, lists;
-    if (status != ATTN_OK) return status;
-    if (attn__check_option(why, "v_in_k", a->v_in_k, 1) != ATTN_OK ||
-        attn__check_storage(why, "storage", a->storage) != ATTN_OK ||
-        attn__check_storage(why, "k_storage", a->k_storage) != ATTN_OK ||
-        attn__check_storage(why, "v_storage", a->v_storage) != ATTN_OK)
-        return ATTN_E_OPTION;
+    ATTN__TRY(attn__check_all(why, size, 6));
+    ATTN__TRY(attn__check_option(why, "v_in_k", a->v_in_k, 1));
+    ATTN__TRY(attn__check_storage(why, "storage", a->storage));
+    ATTN__TRY(attn__check_storage(why, "k_storage", a->k_storage));
+    ATTN__TRY(attn__check_storage(why, "v_storage", a->v_storage));
     *s = *a;
     if (!s->k_storage) s->k_storage = s->storage;
     if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
-    if (s->v_in_k && (status = attn__check_v_in_k(why, s)) != ATTN_OK) return status;
+    if (s->v_in_k) ATTN__TRY(attn__check_v_in_k(why, s));
     c->v_row = attn__row_bytes(attn__kv_v_width(s), s->v_storage);
     c->k_row = s->v_in_k ? c->v_row : attn__row_bytes((size_t)s->head_dim, s->k_storage);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
@@ -4998,7 +4974,6 @@ static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
 /* Do the counts, called `name`, make sense, and is there room for all of them? */
 static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, const char *name)
 {
-    attn_status status;
     int b;
     /* All counts first: a count that makes no sense says nothing about room. */
     for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
@@ -5006,8 +4981,7 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
                               rows->n);
     for (b = 0; b < rows->to->shape.batch; b++)
-        if ((status = attn__check_room(why, rows->to, b, attn__kv_count(rows, b))) != ATTN_OK)
-            return status;
+        ATTN__TRY(attn__check_room(why, rows->to, b, attn__kv_count(rows, b)));
     return attn__check_pages(why, rows);
 }
 
@@ -5017,7 +4991,6 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
 {
     const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
     size_t steps, floats;
-    attn_status status;
     /* Rows that overlap each other can only be a mistake. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
@@ -5029,7 +5002,7 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
         floats > ATTN__BYTES_MAX / sizeof(float))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: # x # rows, # floats apart", name,
                           batch, rows->n, stride);
-    if ((status = attn__check_given(why, name, at, floats)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_given(why, name, at, floats));
     return attn__check_kv_apart(why, rows->to, name, at, floats * sizeof(float));
 }
 
@@ -5038,32 +5011,30 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 {
     attn__kv_rows rows;
     attn__why why;
-    attn_status status;
     size_t kv_heads;
     attn__why_open(&why, "attn_kv_append", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_kv(&why, c));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (row_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
                           row_stride, 0, 0);
     /* counts are read to see whether there is room; the rows are not looked at before that. */
-    status = attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN));
     if (v && c->shape.v_in_k)
         return attn__fail(&why, ATTN_E_CONFLICT, "v is set, but c has v_in_k: its values are the "
                           "front of k", "", 0, 0, 0);
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
-    if ((status = attn__kv_room(&why, &rows, "counts")) != ATTN_OK || n == 0) return status;
+    ATTN__TRY(attn__kv_room(&why, &rows, "counts"));
+    if (n == 0) return ATTN_OK;
     kv_heads = (size_t)c->shape.kv_heads;
-    if ((status = attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
-                                      kv_heads * (size_t)c->shape.head_dim)) != ATTN_OK ||
-        (!c->shape.v_in_k &&
-         (status = attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
-                                       kv_heads * (size_t)c->shape.v_head_dim)) != ATTN_OK) ||
-        (status = attn__check_kv_apart(&why, c, "counts", counts,
-                                       (size_t)c->shape.batch * sizeof(int))) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
+                                  kv_heads * (size_t)c->shape.head_dim));
+    if (!c->shape.v_in_k)
+        ATTN__TRY(attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
+                                      kv_heads * (size_t)c->shape.v_head_dim));
+    ATTN__TRY(attn__check_kv_apart(&why, c, "counts", counts,
+                                   (size_t)c->shape.batch * sizeof(int)));
     attn__kv_write(&rows, NULL);
     return ATTN_OK;
 }
@@ -5095,14 +5066,13 @@ static void attn__kv_cut(attn_kv *c, int b, int length)
 /* attn_kv_truncate and attn_kv_reset */
 static attn_status attn__kv_truncate(attn__why *why, attn_kv *c, int entry, int length)
 {
-    attn_status status = attn__check_kv(why, c);
     int b, first, last;
-    if (status != ATTN_OK) return status;
-    status = attn__check_kv_entries(why, c, entry, &first, &last);
-    for (b = first; status == ATTN_OK && b <= last; b++)     /* all of them, or none is cut */
-        status = attn__check_kv_cut(why, c, b, length);
-    for (b = first; status == ATTN_OK && b <= last; b++) attn__kv_cut(c, b, length);
-    return status;
+    ATTN__TRY(attn__check_kv(why, c));
+    ATTN__TRY(attn__check_kv_entries(why, c, entry, &first, &last));
+    for (b = first; b <= last; b++)       /* all of them, or none is cut */
+        ATTN__TRY(attn__check_kv_cut(why, c, b, length));
+    for (b = first; b <= last; b++) attn__kv_cut(c, b, length);
+    return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
@@ -5148,9 +5118,8 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
                                     const int *rows, int n)
 {
     const int *gap = c->gaps + 2 * (ptrdiff_t)b;
-    attn_status status = attn__check_kv_cut(why, c, b, from);
     int i;
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_kv_cut(why, c, b, from));
     if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (n > c->lengths[b] - from)
         return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys behind from", "", n,
@@ -5158,9 +5127,8 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
     if (n > 0 && from < gap[1])
         return attn__fail(why, ATTN_E_LENGTHS, "from is # but entry # has forgotten keys up to #",
                           "", from, b, gap[1] - 1);
-    if ((status = attn__check_given(why, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK ||
-        (status = attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int))) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(why, "rows", rows, (size_t)n * sizeof(int)));
+    ATTN__TRY(attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int)));
     for (i = 0; i < n; i++)
         if (rows[i] < (i > 0 ? rows[i - 1] + 1 : from) || rows[i] >= c->lengths[b]) {
             attn__say(why, "rows[#] is # ", "", i, rows[i], 0);
@@ -5195,16 +5163,13 @@ static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first
 ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n)
 {
     attn__why why;
-    attn_status status;
     int i = 0;
     attn__why_open(&why, "attn_kv_keep", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK ||
-        (status = attn__check_keep(&why, c, entry, from, rows, n)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__check_keep(&why, c, entry, from, rows, n));
     while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
-    if (i < n) status = attn__kv_unshare(&why, c, entry, from + i, from + n - 1);
-    if (status != ATTN_OK) return status;
+    if (i < n) ATTN__TRY(attn__kv_unshare(&why, c, entry, from + i, from + n - 1));
     for (; i < n; i++) attn__kv_move(c, entry, from + i, rows[i]);     /* never over one to come */
     attn__kv_cut(c, entry, from + n);
     return ATTN_OK;
@@ -5255,15 +5220,12 @@ static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before)
 {
     attn__why why;
-    attn_status status;
     int b, first, last, gap[2];
     attn__why_open(&why, "attn_kv_forget", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entries(&why, c, entry, &first, &last)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)
-        if ((status = attn__check_forget(&why, c, b, pinned, before, gap)) != ATTN_OK)
-            return status;
+        ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, gap));
     for (b = first; b <= last; b++) {
         (void)attn__check_forget(&why, c, b, pinned, before, gap);
         attn__kv_forget(c, b, gap);
@@ -5299,31 +5261,28 @@ static void attn__kv_rename(attn_kv *c, const int *map)
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
     attn__why why;
-    attn_status status;
     int b;
     attn__why_open(&why, "attn_kv_reorder", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
-    if ((status = attn__check_given(&why, "map", map, 1)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_given(&why, "map", map, 1));
     for (b = 0; b < c->shape.batch; b++)
         if (map[b] < 0 || map[b] >= c->shape.batch)
             return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
                               c->shape.batch - 1);
-    status = attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int));
-    if (status == ATTN_OK) attn__kv_rename(c, map);
-    return status;
+    ATTN__TRY(attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int)));
+    attn__kv_rename(c, map);
+    return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
     attn__why why;
-    attn_status status;
     int i;
     attn__why_open(&why, "attn_kv_copy", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "to", to)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "from", from)) != ATTN_OK ||
-        (status = attn__check_kv_cut(&why, c, from, length)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
+    ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
+    ATTN__TRY(attn__check_kv_cut(&why, c, from, length));
     if (to != from) {                     /* all of it, and then less */
         const int held = attn__kv_pages(c, from);
         for (i = 0; i < held; i++) c->holders[attn__kv_row(c, from)[i]]++;
@@ -5359,13 +5318,11 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 {
     attn__why why;
     attn__spans spans;
-    attn_status status;
     size_t k_row, v_row;
     int i;
     attn__why_open(&why, "attn_kv_read", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
@@ -5375,9 +5332,8 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
         first + n > c->gaps[2 * (ptrdiff_t)entry])
         return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "",
                           c->gaps[2 * (ptrdiff_t)entry], c->gaps[2 * (ptrdiff_t)entry + 1] - 1, 0);
-    if ((status = attn__check_align(&why, "k", k, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(&why, "v", v, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
     k_row = (size_t)c->shape.kv_heads * (size_t)c->shape.head_dim;
     v_row = (size_t)c->shape.kv_heads * (size_t)c->shape.v_head_dim;
     spans.n = 0;                          /* n rows were in memory once: products cannot wrap */
@@ -5385,7 +5341,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     attn__span_add(&spans, "v", v, (size_t)n * v_row * sizeof(float));
     spans.outputs = spans.n;
     attn__span_add(&spans, "the memory of c", c->memory, c->bytes);
-    if ((status = attn__check_overlap(&why, &spans)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_overlap(&why, &spans));
     for (i = 0; i < n; i++)
         attn__kv_get(c, entry, first + i, k ? k + (size_t)i * k_row : NULL,
                      v ? v + (size_t)i * v_row : NULL);
@@ -5544,21 +5500,19 @@ static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned ch
 ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size)
 {
     attn__why why;
-    attn_status status;
     unsigned char *to = (unsigned char *)bytes;
     unsigned long long sum;
     size_t need, at = ATTN__SAVED_HEADER;
     int i;
     attn__why_open(&why, "attn_kv_save", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     need = attn__saved_size(c, entry);
     if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
     if (size < need)
         return attn__fail(&why, ATTN_E_WORK, "size is # but attn_kv_saved asks for #", "",
                           (long long)size, (long long)need, 0);
-    if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, need)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, need));
     attn__saved_header(c, entry, to);
     for (i = 0; i < attn__kv_pages(c, entry); i++)
         at = attn__saved_page(c, attn__kv_row(c, entry)[i],
@@ -5657,20 +5611,17 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 {
     const unsigned char *from = (const unsigned char *)bytes;
     attn__why why;
-    attn_status status;
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
     size_t at = ATTN__SAVED_HEADER;
     int keys, i, head;
     attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK ||
-        (status = attn__check_kv_entry(&why, c, "entry", entry)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
-    if ((status = attn__check_kv_apart(&why, c, "bytes", bytes, size)) != ATTN_OK ||
-        (status = attn__check_saved(&why, c, from, size, saved)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
+    ATTN__TRY(attn__check_saved(&why, c, from, size, saved));
     keys = (int)(saved[0] - (saved[2] - saved[1]));
-    if ((status = attn__check_load(&why, c, entry, keys)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_load(&why, c, entry, keys));
     attn__kv_cut(c, entry, 0);
     attn__kv_grow(c, entry, keys);
     for (i = 0; i * ATTN__CHUNK < keys; i++) {
@@ -8813,8 +8764,7 @@ static attn_status attn__check_values(attn__why *why, const char *name, const vo
 static attn_status attn__convert_run(attn__convert *c, attn__why *why)
 {
     size_t wide, stored, to, from;
-    attn_status status;
-    if ((status = attn__check_storage(why, "storage", c->storage)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_storage(why, "storage", c->storage));
     if (c->n > ATTN__BYTES_MAX / sizeof(float))
         return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
     if (c->n == 0) return ATTN_OK;
@@ -8822,14 +8772,10 @@ static attn_status attn__convert_run(attn__convert *c, attn__why *why)
     stored = attn__row_bytes(c->n, c->storage);
     to = c->widen ? wide : stored;
     from = c->widen ? stored : wide;
-    if ((status = attn__check_values(why, "to", c->to, c->widen ? ATTN_F32 : c->storage))
-            != ATTN_OK ||
-        (status = attn__check_values(why, "from", c->from, c->widen ? c->storage : ATTN_F32))
-            != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_values(why, "to", c->to, c->widen ? ATTN_F32 : c->storage));
+    ATTN__TRY(attn__check_values(why, "from", c->from, c->widen ? c->storage : ATTN_F32));
     if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
-    if ((status = attn__check_apart(why, "to", c->to, to, "from", c->from, from)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_apart(why, "to", c->to, to, "from", c->from, from));
     attn__run(NULL, 1, attn__convert_task, c);
     return ATTN_OK;
 }
@@ -9030,13 +8976,11 @@ static attn_status attn__layer_memory(attn__why *why, const char *size, const ch
 /* Sizes, and the bytes of memory they need: none in place. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
-    attn_status status;
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_storage(why, "storage", a->storage)) != ATTN_OK ||
-        (status = attn__check_size(why, "n_in", a->n_in, 1)) != ATTN_OK ||
-        (status = attn__check_size(why, "n_out", a->n_out, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "in_place", a->in_place, 1)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_storage(why, "storage", a->storage));
+    ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
+    ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
+    ATTN__TRY(attn__check_option(why, "in_place", a->in_place, 1));
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "n_in # times n_out # weights do not fit the address space", "", a->n_in,
@@ -9049,7 +8993,6 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 /* Are the weights there, in one form only, and in one that goes with storage? */
 static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
 {
-    attn_status status;
     if ((a->w != NULL) + (a->w16 != NULL) + (a->w8 != NULL) > 1)
         return attn__fail(why, ATTN_E_CONFLICT, "$ are both set", !a->w ? "w16 and w8" : a->w16
                           ? "w and w16" : "w and w8", 0, 0, 0);
@@ -9065,10 +9008,9 @@ static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *wh
                           "there", "", 0, 0, 0);
     if (!a->w && !a->w16 && !a->w8)
         return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
-    if ((status = attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "w8", a->w8, ATTN__HALF_ALIGN)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN));
+    ATTN__TRY(attn__check_align(why, "w8", a->w8, ATTN__HALF_ALIGN));
     return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
 
@@ -9084,7 +9026,6 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 {
     attn__why why;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    attn_status status;
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
@@ -9092,13 +9033,12 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     /* Zeroed before anything can fail: a linear that was refused has no weights, and every call
        refuses it. */
     memset(l, 0, sizeof *l);
-    if ((status = attn__linear_check(a, &bytes, &why)) != ATTN_OK) return status;
-    if ((status = attn__linear_weights(a, &why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__linear_check(a, &bytes, &why));
+    ATTN__TRY(attn__linear_weights(a, &why));
     /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
-        status = attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
-                                    bytes, &own, &at);
-    if (status != ATTN_OK) return status;
+        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
+                                     bytes, &own, &at));
     (void)attn__linear_make(l, a, at);
     l->user = a->user;
     l->own = own;
@@ -9509,15 +9449,13 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
 {
     attn__why why;
     attn__spans spans;
-    attn_status status;
     size_t x_bytes, y_bytes;
     attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
     if (!l || !l->w)
         return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "",
                           0, 0, 0);
-    if ((status = attn__check_size(&why, "rows", rows, 0)) != ATTN_OK ||
-        (status = attn__check_exec(exec, &why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_size(&why, "rows", rows, 0));
+    ATTN__TRY(attn__check_exec(exec, &why));
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
         return attn__fail(&why, ATTN_E_OVERFLOW,
@@ -9526,9 +9464,8 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     /* Without rows x and y may be NULL. */
     if (rows == 0) return ATTN_OK;
     if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
-    if ((status = attn__check_align(&why, "y", y, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(&why, "x", x, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_align(&why, "y", y, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(&why, "x", x, ATTN__CELL_ALIGN));
     spans.n = 0;
     /* What is written comes first: the first `outputs` spans may overlap no other. */
     attn__span_add(&spans, "y", y, y_bytes);
@@ -9542,9 +9479,9 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
                                     const attn_exec *exec)
 {
     attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
-    const attn_status status = attn__linear_ready(l, y, x, rows, exec);
-    if (status == ATTN_OK && rows > 0) attn__project_run(exec, &p, 1);
-    return status;
+    ATTN__TRY(attn__linear_ready(l, y, x, rows, exec));
+    if (rows > 0) attn__project_run(exec, &p, 1);
+    return ATTN_OK;
 }
 
 /* ---- rotary embedding ---------------------------------------------------------------------------
@@ -9695,10 +9632,9 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
                                           attn__why *why)
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
-    attn_status status = attn__check_all(why, size, 2);
     size_t bytes;
     int i;
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(why, size, 2));
     if (rotary_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
                           rotary_dim, 0, 0);
@@ -9706,12 +9642,11 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
-    if ((status = attn__check_given(why, "table", table, bytes)) != ATTN_OK ||
-        (status = attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
-    if (freqs && (status = attn__check_apart(why, "table", table, bytes, "freqs", freqs,
-                                             (size_t)rotary_dim / 2 * sizeof *freqs)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(why, "table", table, bytes));
+    ATTN__TRY(attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN));
+    if (freqs)
+        ATTN__TRY(attn__check_apart(why, "table", table, bytes, "freqs", freqs,
+                                    (size_t)rotary_dim / 2 * sizeof *freqs));
     for (i = 0; freqs && i < rotary_dim / 2; i++)
         if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
             attn__say(why, "freqs[#] is ", "", i, 0, 0);
@@ -9744,11 +9679,9 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     attn__why why;
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
     const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
-    attn_status status;
     int i, pos;
     attn__why_open(&why, "attn_rope_table", NULL);
-    status = attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why));
     attn__factorials(c);
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
@@ -9909,34 +9842,30 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     const attn_rope_freqs_args *a = job->a;
     const int yarn = a->kind == ATTN_ROPE_YARN, ramp = yarn || a->kind == ATTN_ROPE_LLAMA3;
     const int tuned = yarn || a->kind == ATTN_ROPE_LONGROPE;
-    attn_status status;
     job->base = attn__given_bits(a->base, 0x40C3880000000000u);              /* 10000 */
     job->factor = attn__given_bits(a->factor, ATTN__1);
     job->low = attn__given_bits(ramp ? a->low : 0.0, ATTN__1);
     job->high = attn__given_bits(ramp ? a->high : 0.0,
                                  yarn ? 0x4040000000000000u : 0x4010000000000000u);     /* 32, 4 */
     job->attention = attn__given_bits(tuned ? a->attention_factor : 0.0, 0);
-    if ((status = attn__check_base(why, job->base)) != ATTN_OK ||
-        (a->kind != ATTN_ROPE_DEFAULT &&
-         (status = attn__check_bits(why, "factor", job->factor, ATTN__1, ATTN__1E9,
-                                    "1 .. 1e9, or 0 for 1")) != ATTN_OK) ||
-        (status = attn__check_bits(why, "low", job->low, ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9")) ||
-        (status = attn__check_bits(why, "high", job->high, job->low + 1, ATTN__1E9,
-                                   "above low and at most 1e9")) != ATTN_OK ||
-        (job->attention &&
-         (status = attn__check_bits(why, "attention_factor", job->attention, ATTN__1E_9, ATTN__1E9,
-                                    "1e-9 .. 1e9, or 0 for the formula")) != ATTN_OK))
-        return status;
+    ATTN__TRY(attn__check_base(why, job->base));
+    if (a->kind != ATTN_ROPE_DEFAULT)
+        ATTN__TRY(attn__check_bits(why, "factor", job->factor, ATTN__1, ATTN__1E9,
+                                   "1 .. 1e9, or 0 for 1"));
+    ATTN__TRY(attn__check_bits(why, "low", job->low, ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9"));
+    ATTN__TRY(attn__check_bits(why, "high", job->high, job->low + 1, ATTN__1E9,
+                               "above low and at most 1e9"));
+    if (job->attention)
+        ATTN__TRY(attn__check_bits(why, "attention_factor", job->attention, ATTN__1E_9, ATTN__1E9,
+                                   "1e-9 .. 1e9, or 0 for the formula"));
     if (!yarn) return ATTN_OK;
     /* log(1) would be a divisor */
-    if ((status = attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
-                                   "above 1 for this kind")) != ATTN_OK ||
-        (status = attn__check_bits(why, "mscale", attn__given_bits(a->mscale, ATTN__1), ATTN__1E_9,
-                                   ATTN__1E9, "1e-9 .. 1e9, or 0")) != ATTN_OK ||
-        (status = attn__check_bits(why, "mscale_all_dim",
-                                   attn__given_bits(a->mscale_all_dim, ATTN__1), ATTN__1E_9,
-                                   ATTN__1E9, "1e-9 .. 1e9, or 0")) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
+                               "above 1 for this kind"));
+    ATTN__TRY(attn__check_bits(why, "mscale", attn__given_bits(a->mscale, ATTN__1), ATTN__1E_9,
+                               ATTN__1E9, "1e-9 .. 1e9, or 0"));
+    ATTN__TRY(attn__check_bits(why, "mscale_all_dim", attn__given_bits(a->mscale_all_dim, ATTN__1),
+                               ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9, or 0"));
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
@@ -9949,7 +9878,6 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
                        a->kind == ATTN_ROPE_YARN || longrope;
     const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float);
     attn__spans all;
-    attn_status status;
     int i;
     if (a->rotary_dim % 2 || a->rotary_dim < 2)
         return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
@@ -9957,18 +9885,16 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
         return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
                           a->rotated, a->rotary_dim, 0);
-    if (counts && (status = attn__check_size(why, "original", a->original, 2)) != ATTN_OK)
-        return status;
-    if ((status = attn__check_given(why, "freqs", job->freqs, bytes)) != ATTN_OK ||
-        (status = attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (longrope && (status = attn__check_given(why, "factors", a->factors, bytes)) != ATTN_OK))
-        return status;
+    if (counts) ATTN__TRY(attn__check_size(why, "original", a->original, 2));
+    ATTN__TRY(attn__check_given(why, "freqs", job->freqs, bytes));
+    ATTN__TRY(attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN));
+    if (longrope) ATTN__TRY(attn__check_given(why, "factors", a->factors, bytes));
     all.n = 0;
     attn__span_add(&all, "freqs", job->freqs, bytes);
     attn__span_add(&all, "attention", job->out, sizeof *job->out);
     all.outputs = all.n;
     if (longrope) attn__span_add(&all, "factors", a->factors, bytes);
-    if ((status = attn__check_overlap(why, &all)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_overlap(why, &all));
     for (i = 0; longrope && i < a->rotary_dim / 2; i++)      /* as bits: 2^-15 .. 2^15 */
         if (attn__bits(a->factors[i]) < 0x38000000u || attn__bits(a->factors[i]) > 0x47000000u) {
             attn__say(why, "factors[#] is ", "", i, 0, 0);
@@ -9982,17 +9908,15 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
 {
     attn__why why;
     attn__freqs_job job;
-    attn_status status;
     attn__why_open(&why, "attn_rope_freqs", NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL", "", 0, 0, 0);
     memset(&job, 0, sizeof job);
     job.a = a;
     job.freqs = freqs;
     job.out = attention;
-    status = attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL);
-    if (status != ATTN_OK || (status = attn__freqs_numbers(&job, &why)) != ATTN_OK ||
-        (status = attn__freqs_arrays(&job, &why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL));
+    ATTN__TRY(attn__freqs_numbers(&job, &why));
+    ATTN__TRY(attn__freqs_arrays(&job, &why));
     attn__run(NULL, 1, attn__freqs_task, &job);
     return ATTN_OK;
 }
@@ -10018,11 +9942,10 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
                                 { "positions", positions, 1 }, { "rotary_dim", rotary_dim, 2 } };
     attn__why why;
     attn__spans all;
-    attn_status status;
     size_t to_bytes, pos_bytes, table_bytes, half;
     ptrdiff_t r, i;
     attn__why_open(&why, "attn_rope_sections", NULL);
-    if ((status = attn__check_all(&why, size, 4)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(&why, size, 4));
     if (rotary_dim % 2)
         return attn__fail(&why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
                           rotary_dim, 0, 0);
@@ -10032,22 +9955,19 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
         return attn__fail(&why, ATTN_E_OVERFLOW, "rows # or positions # times rotary_dim # do not "
                           "fit the address space", "", rows, positions, rotary_dim);
     half = (size_t)rotary_dim / 2;
-    if ((status = attn__check_given(&why, "to", to, to_bytes)) != ATTN_OK ||
-        (status = attn__check_given(&why, "pos", pos, pos_bytes)) != ATTN_OK ||
-        (status = attn__check_given(&why, "axis", axis, half * sizeof(int))) != ATTN_OK ||
-        (status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK)
-        return status;
-    if ((status = attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions",
-                                    positions)) != ATTN_OK ||
-        (status = attn__check_below(&why, "axis", axis, half, "axes", axes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "to", to, to_bytes));
+    ATTN__TRY(attn__check_given(&why, "pos", pos, pos_bytes));
+    ATTN__TRY(attn__check_given(&why, "axis", axis, half * sizeof(int)));
+    ATTN__TRY(attn__check_given(&why, "table", table, table_bytes));
+    ATTN__TRY(attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions", positions));
+    ATTN__TRY(attn__check_below(&why, "axis", axis, half, "axes", axes));
     all.n = 0;
     attn__span_add(&all, "to", to, to_bytes);
     all.outputs = all.n;
     attn__span_add(&all, "pos", pos, pos_bytes);
     attn__span_add(&all, "axis", axis, half * sizeof(int));
     attn__span_add(&all, "table", table, table_bytes);
-    if ((status = attn__check_overlap(&why, &all)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_overlap(&why, &all));
     for (r = 0; r < rows; r++)
         for (i = 0; i < (ptrdiff_t)half; i++) {
             const float *from = table + (ptrdiff_t)pos[r * axes + axis[i]] * rotary_dim + i;
@@ -10109,12 +10029,10 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
         { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
         { "positions", a->positions, 0 }, { "pos", a->pos, 0 }
     };
-    attn_status status;
     *rotary_dim = a->rotary_dim ? a->rotary_dim : a->head_dim;
-    if ((status = attn__check_all(why, size, 7)) != ATTN_OK ||
-        (status = attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD)) != ATTN_OK ||
-        (status = attn__check_option(why, "interleaved", a->interleaved, 1)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_all(why, size, 7));
+    ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
+    ATTN__TRY(attn__check_option(why, "interleaved", a->interleaved, 1));
     /* The sentence names the argument that the number came from. */
     if (*rotary_dim % 2)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
@@ -10150,18 +10068,16 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     const attn__tensor x = { "x", a->x, a->x_stride, job->stride, { a->batch, a->n, a->heads },
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
-    attn_status status;
     size_t bytes;
     spans.n = 0;
     if (a->rope_pos && (a->pos || a->pos_each))
         return attn__fail(why, ATTN_E_CONFLICT, "rope_pos and $ are both set",
                           a->pos ? "pos" : "pos_each", 0, 0, 0);
-    if ((status = attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN)) != ATTN_OK ||
-        (status = attn__check_tensor(why, &spans, &x)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
     if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
@@ -10171,7 +10087,7 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
-    if ((status = attn__rope_reach(a, why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__rope_reach(a, why));
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos,
@@ -10183,13 +10099,11 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 {
     attn__why why;
     attn__rope_job job;
-    attn_status status;
     attn__why_open(&why, "attn_rope", NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_args are NULL", "", 0, 0, 0);
     job.a = a;
-    if ((status = attn__rope_sizes(a, &job.rotary_dim, &why)) != ATTN_OK ||
-        (status = attn__rope_places(&job, &why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__rope_sizes(a, &job.rotary_dim, &why));
+    ATTN__TRY(attn__rope_places(&job, &why));
     /* A task although there are no threads: it runs in the default floating-point environment. */
     if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
     return ATTN_OK;
@@ -10223,8 +10137,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         { "rope_dim", a->rope_dim, 0 },
         { "rope_positions", a->rope_positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
-    const attn_status status = attn__check_all(why, size, 8);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(why, size, 8));
     /* In this order, since each default may be made of those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
@@ -10258,15 +10171,13 @@ static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s-
 /* Checks the options of rotation and norms, and where the weights lie. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
-    attn_status status;
-    if ((status = attn__check_storage(why, "storage", s->storage)) != ATTN_OK ||
-        (status = attn__check_option(why, "in_place", s->in_place, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "norm_row", s->norm_row, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "v_norm", s->v_norm, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "q_only", s->q_only, 1)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_storage(why, "storage", s->storage));
+    ATTN__TRY(attn__check_option(why, "in_place", s->in_place, 1));
+    ATTN__TRY(attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1));
+    ATTN__TRY(attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1));
+    ATTN__TRY(attn__check_option(why, "norm_row", s->norm_row, 1));
+    ATTN__TRY(attn__check_option(why, "v_norm", s->v_norm, 1));
+    ATTN__TRY(attn__check_option(why, "q_only", s->q_only, 1));
     if (s->in_place && s->storage != ATTN_F32)
         return attn__fail(why, ATTN_E_CONFLICT,
                           "in_place reads the weights as the floats that they are, but storage is "
@@ -10323,13 +10234,11 @@ static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
 static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes,
                                    attn__why *why)
 {
-    attn_status status;
     size_t part;
     int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
-    if ((status = attn__mha_sizes(a, s, why)) != ATTN_OK ||
-        (status = attn__mha_options(s, why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__mha_sizes(a, s, why));
+    ATTN__TRY(attn__mha_options(s, why));
     attn__mha_widths(s, in, out, have);
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
     *bytes = 63 + (s->q_norm ? attn__mha_norm_bytes(s, s->heads) : 0)
@@ -10372,7 +10281,6 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
         { "b_gate", s->b_gate }
     };
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    attn_status status;
     int i;
     if (keys)
         return attn__fail(why, ATTN_E_CONFLICT, "q_only and $ are both set", keys, 0, 0, 0);
@@ -10388,10 +10296,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
         return attn__fail(why, ATTN_E_CONFLICT,
                           "w_in has rows of d_model # but d_key is # and d_value is #", "",
                           s->d_model, s->d_key, s->d_value);
-    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++) {
-        status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN);
-        if (status != ATTN_OK) return status;
-    }
+    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
+        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
     /* From here on there are separate weights and biases only. */
     if (s->w_in) {
         s->w_q = s->w_in;
@@ -10446,10 +10352,11 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
        so that every call refuses a layer that was refused here. */
     memset(m, 0, sizeof *m);
-    if (status != ATTN_OK || (status = attn__mha_weights(&s, &why)) != ATTN_OK) return status;
-    if (bytes > 0 && (status = attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem,
-                                                  s.mem_size, bytes, &own, &at)) != ATTN_OK)
-        return status;
+    ATTN__TRY(status);
+    ATTN__TRY(attn__mha_weights(&s, &why));
+    if (bytes > 0)
+        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem, s.mem_size, bytes,
+                                     &own, &at));
     attn__mha_widths(&s, in, out, have);
     m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
@@ -10599,7 +10506,6 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     const int own = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP ||
                     call == ATTN_MHA_SELF_LOOK;
     attn_args *a = &r->in;
-    attn_status status;
     memset(r, 0, sizeof *r);
     /* A fill makes keys and values alone: it is a call without queries. */
     if (call == ATTN_MHA_CROSS_FILL) n_q = 0;
@@ -10615,11 +10521,10 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
     *a = r->o.attn;
     /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
-    if ((status = attn__check_size(why, "batch", batch, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, own && !query ? "n" : "n_q", n_q, 0)) != ATTN_OK ||
-        (status = attn__check_size(why, "n_k", n_k, 0)) != ATTN_OK ||
-        (status = attn__mha_conflicts(r, cache, why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_size(why, "batch", batch, 0));
+    ATTN__TRY(attn__check_size(why, own && !query ? "n" : "n_q", n_q, 0));
+    ATTN__TRY(attn__check_size(why, "n_k", n_k, 0));
+    ATTN__TRY(attn__mha_conflicts(r, cache, why));
     if (r->self && (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
@@ -10628,20 +10533,19 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
     a->kv = cache;
     if (call == ATTN_MHA_SELF_STEP || r->look) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
-    if ((status = attn__check_options(a, why, ATTN__CALLS)) != ATTN_OK ||
-        (!query && (status = attn__check_pointers(a, why)) != ATTN_OK) ||
-        (status = attn__check_planes(a, m->shape.heads, why, !query)) != ATTN_OK ||
-        (status = attn__check_option(why, "weights_mean", r->o.weights_mean, 1)) != ATTN_OK ||
-        (status = attn__check_option(why, "gate_sigmoid", r->o.gate_sigmoid, 1)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_options(a, why, ATTN__CALLS));
+    if (!query) ATTN__TRY(attn__check_pointers(a, why));
+    ATTN__TRY(attn__check_planes(a, m->shape.heads, why, !query));
+    ATTN__TRY(attn__check_option(why, "weights_mean", r->o.weights_mean, 1));
+    ATTN__TRY(attn__check_option(why, "gate_sigmoid", r->o.gate_sigmoid, 1));
     if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != m->shape.heads)
         return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
                           r->o.gate_n, m->shape.heads, 0);
-    if (!query && ((a->q_cum && (status = attn__mha_cum(why, "attn.q_cum", a->q_cum, batch,
-                                                        own ? "n" : "n_q", &n_q)) != ATTN_OK) ||
-                   (a->k_cum && (status = attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
-                                                        r->self ? &n_q : &n_k)) != ATTN_OK)))
-        return status;
+    if (!query && a->q_cum)
+        ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, batch, own ? "n" : "n_q", &n_q));
+    if (!query && a->k_cum)
+        ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
+                                r->self ? &n_q : &n_k));
     r->kernels = attn__table(a->backend);
     return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
 }
@@ -10665,7 +10569,6 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     const attn_mha *m = r->m;
     size_t total = 0, inner = 0;
     attn__shape shape;
-    attn_status status;
     int too_large;
     too_large =
         attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
@@ -10680,7 +10583,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     /* Last comes what attn_sdpa needs for the attention inside. */
     r->at.inner = total;
     if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
-        if ((status = attn__check(&r->in, &shape, why, 0)) != ATTN_OK) return status;
+        ATTN__TRY(attn__check(&r->in, &shape, why, 0));
         inner = attn__plan_bytes(&r->in, &shape);
         too_large = inner == (size_t)-1;
     }
@@ -10701,11 +10604,9 @@ static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
     const attn_args *a = &r->o.attn;
     size_t need = 0;                      /* gcc does not see that the plan sets it */
     char *at = NULL;
-    attn_status status;
-    if ((status = attn__mha_plan(r, &need, why)) != ATTN_OK ||
-        (status = attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
-                                     need, &r->own, &at)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__mha_plan(r, &need, why));
+    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
+                                 need, &r->own, &at));
     r->q = (float *)(void *)(at + r->at.q);
     r->k = (float *)(void *)(at + r->at.k);
     r->v = (float *)(void *)(at + r->at.v);
@@ -10741,7 +10642,6 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
     const attn_kv *cache = r->in.kv;
     const int positions = r->m->shape.rope_positions;
     const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
-    attn_status status;
     int b, longest = 0;
     if ((to || r->look) && cache->shape.batch != r->batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
@@ -10749,7 +10649,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
     if (to) {
         /* k and v follow when they have been projected; their counts are known now. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
-        if ((status = attn__kv_room(why, &r->put, "q_lengths")) != ATTN_OK) return status;
+        ATTN__TRY(attn__kv_room(why, &r->put, "q_lengths"));
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
@@ -10790,7 +10690,6 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
     attn__shape *shape = &masks->shape;
-    attn_status status;
     /* These four are all that the next two functions read of a shape. */
     memset(shape, 0, sizeof *shape);
     shape->batch = r->batch;
@@ -10799,8 +10698,7 @@ static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
     shape->n_k = r->in.n_k;
     masks->args = r->in;
     masks->args.kv = NULL;                /* the cache is noted as a whole */
-    status = attn__check_masks(&masks->args, shape, why, all, masks->tensor);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_masks(&masks->args, shape, why, all, masks->tensor));
     attn__add_arrays(&masks->args, shape, why, all, ATTN__CALLS);
     attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     attn__span_linear(all, "w_q", "b_q", &m->q);
@@ -10837,7 +10735,6 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     const int heads = r->o.weights_mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
     attn__mha_masks masks;
-    attn_status status;
     size_t x_bytes, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
@@ -10860,7 +10757,7 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
     if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
     attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
     if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
-    if ((status = attn__mha_inputs(r, &all, &masks, why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__mha_inputs(r, &all, &masks, why));
     return attn__check_overlap(why, &all);
 }
 
@@ -11148,7 +11045,6 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
         { "out", out }, { "x", x }, { "memory", k_from }, { "memory_v", r->o.memory_v },
         { "gate", r->o.gate }
     };
-    attn_status status;
     int i;
     /* Only the attention inside needs to know ragged entries: for projections they are one. */
     if (r->in.q_cum) {
@@ -11162,11 +11058,9 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     /* Without queries nobody looks at a key, so none is projected. */
     if (r->call != ATTN_MHA_CROSS_FILL && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
     for (i = 0; i < 5; i++)
-        if ((status = attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN)) !=
-            ATTN_OK)
-            return status;
-    status = attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN);
-    if (status != ATTN_OK || (status = attn__mha_positions(r, why)) != ATTN_OK) return status;
+        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__mha_positions(r, why));
     /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
@@ -11187,16 +11081,14 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
 {
     const attn_mha_args *s = &r->m->shape;
     const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    attn_status status;
     int b;
-    if (r->step && (status = attn__mha_step(r, to, why)) != ATTN_OK) return status;
+    if (r->step) ATTN__TRY(attn__mha_step(r, to, why));
     if (!r->step && attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
-    if ((status = attn__mha_memory(r, why)) != ATTN_OK ||
-        (status = attn__mha_sources(r, out, x, k_from, why)) != ATTN_OK ||
-        (status = attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__mha_memory(r, why));
+    ATTN__TRY(attn__mha_sources(r, out, x, k_from, why));
+    ATTN__TRY(attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why));
     /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
     r->in.out = r->heads;
     r->in.q = r->q;
@@ -11213,7 +11105,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *
         for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
         r->in.kv = &r->after;
     }
-    if ((status = attn__check(&r->in, &r->shape, why, ATTN__CALLS)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check(&r->in, &r->shape, why, ATTN__CALLS));
     attn__mha_keys(r);
     return ATTN_OK;
 }
@@ -11260,11 +11152,8 @@ static attn_status attn__mha_run_call(const char *function, const attn_mha *m, a
     attn_status status;
     attn__why_open(&why, function, o ? o->attn.user : NULL);
     if (call != ATTN_MHA_CROSS && call != ATTN_MHA_CROSS_STEP) why.n = "n";
-    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS &&
-        (status = attn__mha_check_kv(&why, cache)) != ATTN_OK)
-        return status;
-    status = attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why);
-    if (status != ATTN_OK) return status;
+    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS) ATTN__TRY(attn__mha_check_kv(&why, cache));
+    ATTN__TRY(attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why));
     status = attn__mha_compute(r, out, in->x, in->memory, &why);
     if (r->own) ATTN_FREE(r->o.attn.user, r->own);
     return status;
@@ -11315,15 +11204,13 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
         { "head_dim", c->shape.head_dim, s->head_dim },
         { "v_head_dim", c->shape.v_head_dim, s->head_dim }
     };
-    attn_status status;
     long long need = 0;
     int b, i;
     for (i = 0; i < 4; i++)
         if (same[i].cached != same[i].here)
             return attn__fail(why, ATTN_E_SIZE, "$ of the cache is # but # here", same[i].name,
                               same[i].cached, same[i].here, 0);
-    if ((status = attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN));
     /* Lengths that make no sense are refused as such, before the room for them is looked at. */
     for (b = 0; lengths && b < r->batch; b++)
         if (lengths[b] < 0 || lengths[b] > r->k_rows)
@@ -11383,13 +11270,11 @@ static ATTN__NOINLINE attn_status attn__mha_fill_prepare(const attn_mha *m, cons
         own.attn.backend = o->attn.backend;
     }
     attn__why_open(&why, "attn_mha_cross_fill", own.attn.user);
-    status = attn__mha_begin(&r, m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, &own, 0, &why);
-    if (status != ATTN_OK) return status;
-    if ((status = attn__mha_check_kv(&why, c)) != ATTN_OK) return status;
+    ATTN__TRY(attn__mha_begin(&r, m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, &own, 0, &why));
+    ATTN__TRY(attn__mha_check_kv(&why, c));
     r.k_to = source_lengths;
-    if ((status = attn__mha_fill_check(&r, c, memory, source_lengths, &why)) != ATTN_OK ||
-        (status = attn__mha_memory(&r, &why)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__mha_fill_check(&r, c, memory, source_lengths, &why));
+    ATTN__TRY(attn__mha_memory(&r, &why));
     status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
     if (status == ATTN_OK) *run = attn__mha_keep(&r);
     else attn__drop(&r, sizeof r, own.attn.user, r.own);
@@ -11401,9 +11286,7 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
                                         const attn_mha_opts *o)
 {
     attn__mha_run *r = NULL;
-    const attn_status status = attn__mha_fill_prepare(m, c, memory, batch, n_k, source_lengths, o,
-                                                      &r);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__mha_fill_prepare(m, c, memory, batch, n_k, source_lengths, o, &r));
     attn__mha_fill(r, c, memory, r->o.memory_v ? r->o.memory_v : memory);
     if (r->own) ATTN_FREE(r->o.attn.user, r->own);
     return ATTN_OK;
