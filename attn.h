@@ -154,7 +154,7 @@
    STACK, in KB of 1024 bytes: the deepest on any path and backend (x86-64, cc -O2, the larger of
    gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC,
    ATTN_REFUSED and an executor take comes on top; so does ATTN_STACK for attn_self and attn_cross.
-       attn_self             7.4    attn_mha_self         7.1    attn_kv_append        5.4
+       attn_self             7.4    attn_mha_self         7.1    attn_kv_append        3.4
        attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
        attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
@@ -725,7 +725,6 @@ struct attn_kv {
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages, in order of their keys */
     int *holders;                         /* [pages] entries that hold a page */
-    int *finished;                        /* [pages] keys of it that stand in finished K panels */
     int *idle;                            /* [pages] first the pages that nobody holds */
     int *scratch;                         /* [batch][entry_pages + 3] */
     float *memory;                        /* pages, and after them all these ints */
@@ -1480,13 +1479,11 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
 /* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
    chunk of one entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read from end
    to end. Each head has page_keys rows of K, head_dim values long, and as many of V, v_width long
-   (v_head_dim rounded up to 16). Keys are lanes of finished panels; those of one that still grows
-   are rows, because a row is a few cache lines, and its components one by one are each a line of
-   their own. When its 16th key arrives it is turned into place. V stays rows: a few queries read
+   (v_head_dim rounded up to 16). Keys are lanes of panels: a key by itself writes a cache line for
+   each component, but who attends to it reads these lines next. V stays rows: a few queries read
    them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
    zeros. With v_in_k there is V alone, whose rows are those of K, as wide as the wider of the two
-   (attn__kv_v_width); no panel is ever finished, and the driver reads K as it reads plain rows. */
-enum { ATTN__GROWING_DIM = 512, ATTN__GROWING_Q8 = 256 }; /* wider keys take their lanes at once */
+   (attn__kv_v_width), and the driver reads K as it reads plain rows. */
 
 /* The page that holds a key which is there. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
@@ -1524,9 +1521,8 @@ ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
 /* Key j of a page, as attn__cell_of counts its cells: its row and lane -1, or its panel. */
 ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, int *lane)
 {
-    const int first = j < c->finished[page] ? j - j % ATTN__PANEL : j;
-    *lane = j < c->finished[page] ? j % ATTN__PANEL : -1;
-    return (char *)attn__page_k(c, page, head) + (size_t)first * c->k_row;
+    *lane = c->shape.v_in_k ? -1 : j % ATTN__PANEL;
+    return (char *)attn__page_k(c, page, head) + (size_t)(*lane < 0 ? j : j - *lane) * c->k_row;
 }
 
 /* The value of key j: a row. */
@@ -4593,9 +4589,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
         return attn__fail_kv_size(why, s);
     c->page_size = c->page_v + v;
-    /* lengths, gaps and table, all of them twice (attn__kv_rename), and three lists of pages */
+    /* lengths, gaps and table, all of them twice (attn__kv_rename), and two lists of pages */
     if (attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
-        attn__mul((size_t)s->pages, 3, &lists) || attn__add(ints, lists, &ints) ||
+        attn__mul((size_t)s->pages, 2, &lists) || attn__add(ints, lists, &ints) ||
         attn__mul(ints, sizeof(int), &ints) || attn__add(c->bytes, ints, &c->bytes) ||
         c->bytes > ATTN__BYTES_MAX - 63)
         return attn__fail_kv_size(why, s);
@@ -4624,8 +4620,7 @@ static void attn__kv_make(attn_kv *c, char *at)
     c->table = c->gaps + 2 * batch;
     c->scratch = c->table + table;
     c->holders = c->scratch + 3 * batch + table;
-    c->finished = c->holders + s->pages;
-    c->idle = c->finished + s->pages;
+    c->idle = c->holders + s->pages;
     memset(c->lengths, 0, (size_t)batch * 3 * sizeof(int));
     memset(c->holders, 0, (size_t)s->pages * sizeof(int));
     /* The last is taken first: pages are used in the order of their addresses. */
@@ -4668,7 +4663,6 @@ static int attn__page_take(attn_kv *c)
 {
     const int page = c->idle[--c->free_pages];
     c->holders[page] = 1;
-    c->finished[page] = 0;
     return page;
 }
 
@@ -4684,18 +4678,16 @@ static int attn__kv_last(const attn_kv *c, int b)
     return keys % ATTN__CHUNK ? attn__kv_row(c, b)[keys / ATTN__CHUNK] : -1;
 }
 
-/* Copies the first `keys` keys of a page: K panels whole, finished or not. */
+/* Copies the first `keys` keys of a page: K panels whole. */
 static void attn__page_copy(attn_kv *c, int to, int from, int keys)
 {
-    const int whole = (int)attn__up((size_t)keys, ATTN__PANEL);
-    const size_t k = c->shape.v_in_k ? 0 : (size_t)whole * c->k_row;
+    const size_t k = c->shape.v_in_k ? 0 : attn__up((size_t)keys, ATTN__PANEL) * c->k_row;
     const size_t v = (size_t)keys * c->v_row;
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
         memcpy(attn__page_v(c, to, head), attn__page_v(c, from, head), v);
     }
-    c->finished[to] = attn__min(c->finished[from], whole);
 }
 
 /* Entry b gets pages for `count` more keys, and its last one for itself. */
@@ -4760,134 +4752,63 @@ static void attn__put_row(void *row, const float *from, int n, attn_storage stor
     else attn__table(ATTN_AUTO)->narrow(row, from, (size_t)n, storage);
 }
 
-/* Components of a panel that are turned at once: their rows take 4 KB of stack. */
-enum { ATTN__TURNED = 64 };
-
-/* The 16 rows of a panel lie one after the other, `slices` slices of `bytes` bytes each. The first
-   slices of all rows move to the front, the second ones after them, and so on. In place: along
-   each cycle of moves, from its lowest number on. */
-static ATTN__NOINLINE void attn__panel_slices(char *panel, int slices, size_t bytes)
+/* n steps of a panel of floats are stored as a panel. Returns where they end. */
+static char *attn__put_panel(char *to, const float *panel, int n, attn_storage storage)
 {
-    char kept[(int)ATTN__TURNED * (int)sizeof(float)];
-    int first, to, from;
-#define ATTN__FROM(to) ((to) % ATTN__PANEL * slices + (to) / ATTN__PANEL)
-    for (first = 1; first < slices * ATTN__PANEL - 1; first++) {
-        for (to = ATTN__FROM(first); to > first;) to = ATTN__FROM(to);
-        if (to < first) continue;
-        memcpy(kept, panel + (size_t)first * bytes, bytes);
-        for (; (from = ATTN__FROM(to)) != first; to = from)
-            memcpy(panel + (size_t)to * bytes, panel + (size_t)from * bytes, bytes);
-        memcpy(panel + (size_t)to * bytes, kept, bytes);
-    }
-#undef ATTN__FROM
+    if (storage == ATTN_Q8) attn__narrow_panel_q8((unsigned char *)to, panel, n);
+    else attn__table(ATTN_AUTO)->narrow(to, panel, (size_t)(n * ATTN__PANEL), storage);
+    return to + attn__row_bytes((size_t)n, storage) * ATTN__PANEL;
 }
 
-/* Rows of n components each, 16 of them, are turned into place. */
-static ATTN__NOINLINE void attn__panel_turn_slice(void *panel, int n, attn_storage storage)
-{
-    float rows[(int)ATTN__PANEL * (int)ATTN__TURNED];
-    unsigned short *to = (unsigned short *)panel;
-    int i, j;
-    memcpy(rows, panel, (size_t)n * ATTN__PANEL * attn__cell(storage));
-    if (storage == ATTN_F32) {  /* packing moves floats: the same bits on all backends */
-        attn__table(ATTN_AUTO)->pack_k((float *)panel, rows, n, ATTN__PANEL, n);
-        return;
-    }
-    for (j = 0; j < ATTN__PANEL; j++) {
-        const unsigned short *from = (const unsigned short *)(const void *)rows + j * n;
-        for (i = 0; i < n; i++) to[i * ATTN__PANEL + j] = from[i];
-    }
-}
-
-/* Rows of bytes are turned into place at once. */
-static ATTN__NOINLINE void attn__panel_transpose_q8(void *panel, int n)
-{
-    char rows[(int)ATTN__PANEL * (int)ATTN__GROWING_Q8 / 32 * 34];
-    const size_t row = attn__row_bytes((size_t)n, ATTN_Q8);
-    int j;
-    memcpy(rows, panel, ATTN__PANEL * row);
-    for (j = 0; j < ATTN__PANEL; j++) attn__lane_q8(panel, j, rows + (size_t)j * row, n);
-}
-
-/* A panel has its 16th key: its rows are turned into place, in equal slices that the stack has room
-   for. */
-static ATTN__NOINLINE void attn__panel_transpose(void *panel, int head_dim, attn_storage storage)
-{
-    const size_t cell = attn__cell(storage);
-    int slices = (head_dim + ATTN__TURNED - 1) / ATTN__TURNED, n, i;
-    if (storage == ATTN_Q8) {
-        attn__panel_transpose_q8(panel, head_dim);
-        return;
-    }
-    while (head_dim % slices) slices++;
-    n = head_dim / slices;
-    if (slices > 1) attn__panel_slices((char *)panel, slices, (size_t)n * cell);
-    for (i = 0; i < slices; i++)
-        attn__panel_turn_slice((char *)panel + (size_t)(i * n) * ATTN__PANEL * cell, n, storage);
-}
-
-/* Are keys so wide that they take their lanes at once? */
-static int attn__kv_wide(const attn_kv *c)
-{
-    return c->shape.head_dim > (c->shape.k_storage == ATTN_Q8 ? (int)ATTN__GROWING_Q8
-                                                              : (int)ATTN__GROWING_DIM);
-}
-
-/* Keys at .. at + n - 1 of a page are about to be written: how many will stand in finished panels?
-   (With v_in_k none.) Panels after the one that is written to first begin anew, whatever was in
-   them. */
-static int attn__page_finished(const attn_kv *c, int page, int at, int n)
-{
-    const int panel = (int)attn__up((size_t)at, ATTN__PANEL), end = at + n;
-    const int kept = attn__min(c->finished[page], panel);
-    if (c->shape.v_in_k) return 0;
-    if (attn__kv_wide(c)) return (int)attn__up((size_t)end, ATTN__PANEL);
-    return end / ATTN__PANEL * ATTN__PANEL > kept ? end / ATTN__PANEL * ATTN__PANEL : kept;
-}
-
-/* Writes a key into its lane: of a finished panel that has been cut, or where rows are too wide to
-   be turned. */
+/* Writes a key into its lane. The first one zeroes the others: kernels read them. */
 static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
                                 attn_storage storage)
 {
-    const size_t cell = attn__cell(storage), step = ATTN__PANEL * cell;
-    char *to = (char *)panel + (size_t)lane * cell;
-    int i;
-    if (lane == 0)                        /* zero the unused lanes: kernels read them */
-        memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
-    if (storage != ATTN_Q8)
-        for (i = 0; i < head_dim; i++, to += step) attn__put_row(to, k + i, 1, storage);
-    else for (i = 0; i < head_dim; i += 32) {          /* block by block */
-        unsigned char block[34];
-        const int n = attn__min(head_dim - i, 32);
-        attn__narrow_q8(block, k + i, (size_t)n);
-        attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
+    float *floats = (float *)panel + lane;
+    unsigned short *halves = (unsigned short *)panel + lane, block[32];      /* of 32 values */
+    int i, j, n;
+    if (lane == 0) memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
+    if (storage == ATTN_F32)
+        for (i = 0; i < head_dim; i++) floats[i * ATTN__PANEL] = k[i];
+    else for (i = 0; i < head_dim; i += n) {
+        n = attn__min(head_dim - i, 32);
+        attn__put_row(block, k + i, n, storage);
+        if (storage == ATTN_Q8)
+            attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
+        else for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = block[j];
     }
 }
 
-/* Writes them, for one head: as rows of a panel that grows, and 16 at once where they fill one. */
+/* n keys, whole panels of them, `row` floats apart. */
+static void attn__page_put_panels(void *panels, const float *k, ptrdiff_t row, int n, int head_dim,
+                                  attn_storage storage)
+{
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    float piece[(int)ATTN__PANEL * 32];
+    char *to = (char *)panels;
+    int i, depth;
+    if (storage == ATTN_F32) kernels->pack_k((float *)panels, k, row, n, head_dim);
+    else for (; n > 0; n -= ATTN__PANEL, k += ATTN__PANEL * row)
+        for (i = 0; i < head_dim; i += depth) {
+            depth = attn__min(head_dim - i, 32);
+            kernels->pack_k(piece, k + i, row, ATTN__PANEL, depth);
+            to = attn__put_panel(to, piece, depth, storage);
+        }
+}
+
+/* Keys at .. at + n - 1 of a page, for one head: whole panels at once, others each for itself. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
-    const int head_dim = c->shape.head_dim, wide = attn__kv_wide(c);
-    const int lanes = attn__min(c->finished[page], (int)attn__up((size_t)at, ATTN__PANEL));
+    const int head_dim = c->shape.head_dim;
     const attn_storage storage = c->shape.k_storage;
-    void *to = attn__page_k(c, page, head);
-    for (; n > 0; n--, at++, k += row) {
-        const int lane = at % ATTN__PANEL;
-        char *panel = (char *)to + (size_t)(at - lane) * c->k_row;
-        if (lane == 0 && n >= ATTN__PANEL && storage == ATTN_F32) {
-            const int more = n / ATTN__PANEL * ATTN__PANEL - 1;    /* and this one */
-            attn__table(ATTN_AUTO)->pack_k((float *)(void *)panel, k, row, more + 1, head_dim);
-            n -= more;
-            at += more;
-            k += more * row;
-        } else if (wide || at < lanes) {      /* the panel is finished: it has been cut */
-            attn__page_put_lane(panel, lane, k, head_dim, storage);
-        } else {
-            attn__put_row(panel + (size_t)lane * c->k_row, k, head_dim, storage);
-            if (lane == ATTN__PANEL - 1) attn__panel_transpose(panel, head_dim, storage);
-        }
+    int some;
+    for (; n > 0; n -= some, at += some, k += some * row) {
+        int lane;
+        void *panel = attn__page_key(c, page, head, at, &lane);
+        some = lane == 0 && n >= ATTN__PANEL ? n / ATTN__PANEL * ATTN__PANEL : 1;
+        if (some > 1) attn__page_put_panels(panel, k, row, some, head_dim, storage);
+        else attn__page_put_lane(panel, lane, k, head_dim, storage);
     }
 }
 
@@ -4928,23 +4849,14 @@ static void attn__kv_put(void *arg, int task)
     }
 }
 
-/* Every check is behind us: this cannot fail. What the tasks read grows last: lengths, and how much
-   of a page is finished. */
+/* Every check is behind us: this cannot fail. Lengths, which the tasks read, grow last. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
-    int b, key, left, n;
+    int b;
     for (b = 0; b < c->shape.batch; b++) attn__kv_grow(c, b, attn__kv_count(rows, b));
     attn__run(exec, c->shape.batch * c->shape.kv_heads, attn__kv_put, rows);
-    for (b = 0; b < c->shape.batch; b++) {
-        key = c->lengths[b];
-        for (left = attn__kv_count(rows, b); left > 0; left -= n, key += n) {
-            const int page = attn__kv_page(c, b, key), at = key % ATTN__CHUNK;
-            n = attn__min(left, ATTN__CHUNK - at);
-            c->finished[page] = attn__page_finished(c, page, at, n);
-        }
-        c->lengths[b] = key;
-    }
+    for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
 /* Has the pool enough pages for these rows? Entries that share their last page each need one of
@@ -5627,7 +5539,6 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     for (i = 0; i * ATTN__CHUNK < keys; i++) {
         const int page = attn__kv_row(c, entry)[i];
         const int n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
-        c->finished[page] = attn__page_finished(c, page, 0, n);
         /* kernels read whole panels: zeros where no key and no column is */
         for (head = 0; head < c->shape.kv_heads; head++) {
             memset(attn__page_k(c, page, head), 0,
@@ -5777,8 +5688,6 @@ typedef struct attn__cut {
     size_t chains;                        /* rows of a band: outputs of a chunk between two
                                              slices, or runs of panels */
     size_t band, view;                    /* the attn__band and the attn__chunk_view of the block */
-    size_t growing;                       /* of a cache: the K panel that still grows, packed; with
-                                             16 bits after it as rows of floats */
     size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     size_t k, v;                          /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
@@ -5855,8 +5764,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     cut->band = attn__reserve(&at, 1, ATTN__BAND_FLOATS);
     cut->view = attn__reserve(&at, 1, ATTN__VIEW_FLOATS);
     /* What a block does not need begins here, too, and is never touched. */
-    cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
-    if (panels) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
+    cut->v_rows = cut->k = cut->v = (size_t)at;
     cut->chains = attn__reserve(&at, band, v_width);
     if (widened)
         cut->v_rows = attn__reserve(&at, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
@@ -6127,7 +6035,7 @@ typedef struct attn__block {
                                              unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
     /* as in attn__cut */
-    float *q, *o, *chains, *M, *L, *growing, *v_rows, *k, *v, *scores, *visible;
+    float *q, *o, *chains, *M, *L, *v_rows, *k, *v, *scores, *visible;
     void *band_room, *view_room;
     size_t *empty;                        /* rows of this slot's blocks that masks left nothing
                                              to see */
@@ -6384,7 +6292,6 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     block->band_room = at + cut->band;
     block->view_room = at + cut->view;
     block->chains = at + cut->chains;
-    block->growing = at + cut->growing;
     block->v_rows = at + cut->v_rows;
     block->k = at + cut->k;
     block->v = at + cut->v;
@@ -6459,8 +6366,6 @@ typedef struct attn__chunk_view {
     int chunk;                            /* its number among those that are there */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
-    int finished;                         /* keys of it in finished panels; of a cache, the others
-                                             are rows of a panel that still grows */
     const void *next;                     /* of a cache: K of the first head in the next chunk, or
                                              NULL */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
@@ -6755,7 +6660,6 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     const int first = attn__chunk_key(&block->entry, chunk);
     int r;
     view->chunk = chunk;
-    view->finished = ATTN__CHUNK;
     view->first = first;
     view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
     view->hidden_keys = 0;
@@ -6814,19 +6718,15 @@ ATTN__INLINE void attn__plain_source(const attn__block *block, attn__chunk_view 
     source->k_stored = source->v_stored = ATTN_F32;
 }
 
-/* Keys lo .. hi - 1 of a cache become floats: panels, and after them rows of one that grows. */
+/* Keys lo .. hi - 1 of a cache, whole panels, become floats. */
 static void attn__widen_keys(const attn__kernels *kernels, float *to,
-                             const attn__kv_source *source, int head_dim, int lo, int hi,
-                             int finished)
+                             const attn__kv_source *source, int head_dim, int lo, int hi)
 {
     const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
-    int step;
-    for (to += (ptrdiff_t)lo * head_dim; lo < hi; lo += step, to += (ptrdiff_t)step * head_dim) {
-        const void *from = attn__stored_at(source->k, lo * row, source->k_stored);
-        step = lo < finished ? (int)ATTN__PANEL : 1;
-        if (lo < finished) kernels->widen_panel(to, from, head_dim, source->k_stored);
-        else kernels->widen(to, from, (size_t)head_dim, source->k_stored);
-    }
+    for (; lo < hi; lo += ATTN__PANEL)
+        kernels->widen_panel(to + (ptrdiff_t)lo * head_dim,
+                             attn__stored_at(source->k, lo * row, source->k_stored), head_dim,
+                             source->k_stored);
 }
 
 /* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
@@ -6835,8 +6735,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const attn__kernels *kernels = block->w->kernels;
     const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
     const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
-    const int hi = view->score_hi > view->finished ? view->keys
-                 : (int)attn__up((size_t)view->score_hi, 16);
+    const int hi = (int)attn__up((size_t)view->score_hi, 16);
     const int from = v_in_k ? view->score_lo / 16 * 16 : view->lo;
     const int to = v_in_k ? view->score_hi : view->hi;
     int local, j;
@@ -6845,8 +6744,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
         float *k = block->k + (size_t)local * block->cut->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         if (!v_in_k && source->k_stored != ATTN_F32) {
-            attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi,
-                             view->finished);
+            attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi);
             source->k = k;
             source->k_stored = ATTN_F32;
         }
@@ -6874,7 +6772,6 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
     const int next = attn__chunk_key(&block->entry, view->chunk + 1);
     int local;
     ATTN__COUNT(CACHE);
-    if (!kv->shape.v_in_k) view->finished = kv->finished[page];
     view->next = NULL;
     if (next < block->entry.end)
         view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
@@ -7095,40 +6992,6 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
-/* Scores against the keys of a cache whose panel still grows: rows. One query reads them where they
-   lie; more have them packed first. g says which queries, and where the scores of the chunk go. */
-static void attn__growing_scores(const attn__block *block, const attn__chunk_view *view,
-                                 const attn__kv_source *source, attn__gemm *g)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    const int n = view->keys - view->finished, head_dim = g->depth;
-    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
-    const void *growing = attn__stored_at(source->k, view->finished * row, source->k_stored);
-    const float *rows = (const float *)growing;
-    if (source->k_stored != ATTN_F32) {
-        float *wide = block->growing + (size_t)ATTN__PANEL * (size_t)head_dim;
-        int j;
-        for (j = 0; j < n; j++)
-            kernels->widen(wide + (ptrdiff_t)j * head_dim,
-                           attn__stored_at(growing, j * row, source->k_stored), (size_t)head_dim,
-                           source->k_stored);
-        rows = wide;
-    }
-    g->stored = ATTN_F32;
-    g->c += view->finished;
-    g->prefetch = NULL;
-    if (g->rows == 1) {
-        g->b = rows;
-        g->b_step = head_dim;
-        kernels->scores(g, n, 0, 1, 0, 0, 0);
-    } else {
-        kernels->pack_k(block->growing, rows, head_dim, n, head_dim);
-        g->b = block->growing;
-        g->panels = 1;
-        kernels->gemm(g);
-    }
-}
-
 /* Scores of `rows` rows of the band from row `first` on, which belong to one K/V head, against keys
    lo .. end-1, whole panels of K. */
 static void attn__rows_scores(const attn__block *block, const attn__band *band,
@@ -7137,7 +7000,6 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
 {
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source + local;
-    const int finished = attn__min(end, view->finished);
     attn__gemm g;
     g.a = block->q + (band->start + first) * block->w->plan->q_row;
     g.a_row = block->w->plan->q_row;
@@ -7153,12 +7015,9 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.prefetch = attn__prefetch_of(block, band, view, local, 0);
     g.rows = rows;
     g.last_columns = 0;
-    g.panels = (finished - lo) / 16;
+    g.panels = (end - lo) / 16;
     g.depth = s->head_dim;
     if (g.panels > 0) block->w->kernels->gemm(&g);
-    if (end == finished) return;
-    g.c -= lo;
-    attn__growing_scores(block, view, source, &g);
 }
 
 /* Scores of all of the band's rows of one K/V head. */
@@ -8913,13 +8772,11 @@ static void attn__linear_store_task(void *arg, int i)
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
             if (l->storage == ATTN_Q8) {
                 attn__linear_lanes(to, l, first, n, at, depth);
+                to += attn__row_bytes((size_t)depth, ATTN_Q8) * ATTN__PANEL;
             } else {
                 attn__linear_pack(kernels, l, panel, first, n, at, depth);
-                if (job->storage == ATTN_Q8)
-                    attn__narrow_panel_q8((unsigned char *)to, panel, depth);
-                else kernels->narrow(to, panel, (size_t)(depth * ATTN__PANEL), job->storage);
+                to = attn__put_panel(to, panel, depth, job->storage);
             }
-            to += attn__row_bytes((size_t)depth, job->storage) * ATTN__PANEL;
         }
 }
 

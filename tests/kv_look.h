@@ -247,16 +247,14 @@ KV_MODEL void look_poison(attn_kv *c)
     const size_t width = c->shape.v_in_k && head_dim > v_width ? head_dim : v_width;
     for (int page = 0; page < c->shape.pages; page++) {
         const size_t n = (size_t)look_keys_in(c, page);
-        const size_t finished = n ? (size_t)c->finished[page] : 0;
         for (int head = 0; head < c->shape.kv_heads; head++) {
             const size_t k = (size_t)page * c->page_size / cell + (size_t)head * keys * head_dim;
             const size_t v = ((size_t)page * c->page_size + c->page_v) / cell + (size_t)head * keys * width;
             for (size_t j = n; j < keys; j++) {
                 look_spoil(c, v + j * width, width);
                 if (c->shape.v_in_k) continue;
-                for (size_t i = 0; j < finished && i < head_dim; i++)
+                for (size_t i = 0; i < head_dim; i++)
                     look_spoil(c, k + j / 16 * 16 * head_dim + i * 16 + j % 16, 1);
-                if (j >= finished) look_spoil(c, k + j * head_dim, head_dim);
             }
         }
     }
@@ -266,7 +264,6 @@ KV_MODEL void look_poison(attn_kv *c)
 KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
 {
     const int batch = c->shape.batch, pages = c->shape.pages;
-    const int wide = c->shape.head_dim > 512;
     for (int b = 0; b < batch; b++) {
         if (c->lengths[b] != m->length[b]) return "a length";
         if (c->gaps[2 * b] != m->gap[b][0] || c->gaps[2 * b + 1] != m->gap[b][1]) return "a gap";
@@ -282,7 +279,6 @@ KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
     }
     if (c->free_pages != kv_model_free_pages(m)) return "free_pages";
     for (int page = 0; page < pages; page++) {
-        const int keys = look_keys_in(c, page);
         int named = 0, idle = 0;
         for (int b = 0; b < batch; b++)
             for (int i = 0; i < kv_model_pages(m, b); i++)
@@ -290,15 +286,6 @@ KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
         for (int i = 0; i < c->free_pages; i++) idle += c->idle[i] == page;
         if (c->holders[page] != named) return "holders";
         if (idle != (named == 0)) return "the idle pages";
-        if (!named) continue;
-        if (c->finished[page] % 16 || c->finished[page] < 0 || c->finished[page] > c->page_keys)
-            return "finished is no number of panels";
-        if (c->shape.v_in_k) {
-            if (c->finished[page]) return "panels where K is rows";
-            continue;
-        }
-        if (c->finished[page] < (wide ? (keys + 15) / 16 * 16 : keys / 16 * 16))
-            return "a full panel that is not finished";
     }
     return NULL;
 }
@@ -313,8 +300,6 @@ KV_MODEL void look_spoil_lists(attn_kv *c)
             if (i * 128 >= c->lengths[b] - (c->gaps[2 * b + 1] - c->gaps[2 * b]))
                 c->table[b * c->entry_pages + i] = INT_MIN;
     for (int i = c->free_pages; i < pages; i++) c->idle[i] = INT_MIN;
-    for (int page = 0; page < pages; page++)
-        if (!c->holders[page]) c->finished[page] = INT_MIN;
 }
 
 /* A cache as it was. `scratch` is nobody's: what a refused call leaves there does not matter. Numbers that nobody has

@@ -173,7 +173,7 @@ static void test_many_small(void)
         CHECKF(same_bits(alone, out, Q), "%d threads", width);
     }
 }
-/* Two entries of a cache, as many keys of each are seen, but not as many stand in finished panels. */
+/* Two entries of a cache, as many keys of each are seen, but not as many stand in the last panel. */
 static void test_two_small(void)
 {
     enum { KEYS = 40, SEEN = 20, HEADS = 2, DIM = 12, ROW = HEADS * DIM };

@@ -286,7 +286,7 @@ static void little_cells(rng *r, little *l)
     if (how == 4 || how == 5) a->softcap = 0.5f;
 }
 
-/* A cache that took its keys in two appends: some stand in finished panels, others do not. */
+/* A cache that took its keys in two appends: some came as whole panels, others each for itself. */
 static void little_cache(rng *r, little *l)
 {
     attn_kv_args make;
