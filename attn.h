@@ -1827,18 +1827,27 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
-/* 1 / sqrt(head_dim). Heron's method: divisions and sums only, so no compiler can contract it. It
- * runs before any task, so it is made one: the caller's rounding mode has no say in it and the
- * caller's exception flags stay as they are. */
+/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract.
+   An infinite x gives 0, a NaN stays one. */
+static double attn__inverse_root(double x)
+{
+    double r = 1.0, next;
+    if (!(x - x == 0.0)) return 1.0 / x;
+    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
+    while (r * r < x) r *= 2.0;
+    while (r * r > 4.0 * x) r /= 2.0;
+    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
+    return 1.0 / r;
+}
+
+/* 1 / sqrt(head_dim). It runs before any task, so it is made one: the caller's rounding mode has no
+   say in it and the caller's exception flags stay as they are. */
 typedef struct attn__root { int head_dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
     attn__root *root = (attn__root *)arg;
-    double d = root->head_dim, r = 1.0, next;
     (void)i;
-    while (r * r < d) r *= 2.0;
-    for (next = (r + d / r) / 2.0; next < r; next = (r + d / r) / 2.0) r = next;
-    root->result = (float)(1.0 / r);
+    root->result = (float)attn__inverse_root(root->head_dim);
 }
 static float attn__default_scale(int head_dim)
 {
@@ -3474,12 +3483,15 @@ static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, siz
     return ATTN_OK;
 }
 
-/* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. */
-static ATTN__NOINLINE attn_status attn__fill_strides(attn__why *why, const attn__tensor *t)
+/* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. *reach 0:
+   there are no cells. */
+static ATTN__NOINLINE attn_status attn__fill_strides(attn__why *why, const attn__tensor *t,
+                                                     size_t *reach)
 {
     const int order[3] = { t->inner, 3 - t->inner, 0 };
     size_t packed = (size_t)t->width, whole;
     int i;
+    *reach = t->count[0] && t->count[1] && t->count[2] ? packed : 0;
     for (i = 0;; i++) {
         const int d = order[i];
         t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
@@ -3530,8 +3542,8 @@ static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn
 static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
     const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
-    size_t reach = t->count[0] && t->count[1] && t->count[2] ? (size_t)t->width : 0;
-    if (given) ATTN__TRY(attn__fill_strides(why, t));
+    size_t reach;
+    if (given) ATTN__TRY(attn__fill_strides(why, t, &reach));
     else ATTN__TRY(attn__pack_strides(why, t, &reach));
     if (reach == 0) {                             /* nothing to step over, so no step can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
@@ -4496,6 +4508,12 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
     return ATTN_OK;
 }
 
+static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c)
+{
+    attn__why_open(why, function, c ? c->shape.user : NULL);
+    return attn__check_kv(why, c);
+}
+
 /* Nothing that a call reads may lie in the memory of the cache that it writes. */
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
@@ -4859,6 +4877,14 @@ static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
     for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
+static attn_status attn__check_free(attn__why *why, long long need, int idle)
+{
+    if (need <= idle) return ATTN_OK;
+    return attn__fail(why, ATTN_E_FULL,
+                      "the cache needs # more pages but # are free: # are missing", "", need, idle,
+                      need - idle);
+}
+
 /* Has the pool enough pages for these rows? Entries that share their last page each need one of
    their own, but for the one that is left with it. */
 static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
@@ -4877,10 +4903,7 @@ static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
     }
     for (b = 0; b < batch; b++)
         if (leaves[b]) c->holders[attn__kv_last(c, b)]++;
-    if (need <= c->free_pages) return ATTN_OK;
-    return attn__fail(why, ATTN_E_FULL,
-                      "the cache needs # more pages but # are free: # are missing", "", need,
-                      c->free_pages, need - c->free_pages);
+    return attn__check_free(why, need, c->free_pages);
 }
 
 /* Do the counts, called `name`, make sense, and is there room for all of them? */
@@ -4924,8 +4947,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     attn__kv_rows rows;
     attn__why why;
     size_t kv_heads;
-    attn__why_open(&why, "attn_kv_append", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (row_stride < 0)
@@ -4976,29 +4998,26 @@ static void attn__kv_cut(attn_kv *c, int b, int length)
 }
 
 /* attn_kv_truncate and attn_kv_reset */
-static attn_status attn__kv_truncate(attn__why *why, attn_kv *c, int entry, int length)
+static attn_status attn__kv_truncate(const char *function, attn_kv *c, int entry, int length)
 {
+    attn__why why;
     int b, first, last;
-    ATTN__TRY(attn__check_kv(why, c));
-    ATTN__TRY(attn__check_kv_entries(why, c, entry, &first, &last));
+    ATTN__TRY(attn__kv_open(&why, function, c));
+    ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)       /* all of them, or none is cut */
-        ATTN__TRY(attn__check_kv_cut(why, c, b, length));
+        ATTN__TRY(attn__check_kv_cut(&why, c, b, length));
     for (b = first; b <= last; b++) attn__kv_cut(c, b, length);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length)
 {
-    attn__why why;
-    attn__why_open(&why, "attn_kv_truncate", c ? c->shape.user : NULL);
-    return attn__kv_truncate(&why, c, entry, length);
+    return attn__kv_truncate("attn_kv_truncate", c, entry, length);
 }
 
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 {
-    attn__why why;
-    attn__why_open(&why, "attn_kv_reset", c ? c->shape.user : NULL);
-    return attn__kv_truncate(&why, c, entry, 0);
+    return attn__kv_truncate("attn_kv_reset", c, entry, 0);
 }
 
 /* ---- keys that move up: the accepted path of a tree ------------------------------------------ */
@@ -5058,10 +5077,7 @@ static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first
     const int begin = (first - forgotten) / ATTN__CHUNK, end = (last - forgotten) / ATTN__CHUNK;
     int *row = attn__kv_row(c, b), need = 0, i;
     for (i = begin; i <= end; i++) need += c->holders[row[i]] > 1;
-    if (need > c->free_pages)
-        return attn__fail(why, ATTN_E_FULL,
-                          "the cache needs # more pages but # are free: # are missing", "", need,
-                          c->free_pages, need - c->free_pages);
+    ATTN__TRY(attn__check_free(why, need, c->free_pages));
     for (i = begin; i <= end; i++) {
         const int old = row[i];
         if (c->holders[old] == 1) continue;
@@ -5076,8 +5092,7 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
 {
     attn__why why;
     int i = 0;
-    attn__why_open(&why, "attn_kv_keep", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_keep", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     ATTN__TRY(attn__check_keep(&why, c, entry, from, rows, n));
     while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
@@ -5133,8 +5148,7 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
 {
     attn__why why;
     int b, first, last, gap[2];
-    attn__why_open(&why, "attn_kv_forget", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)
         ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, gap));
@@ -5174,8 +5188,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
     attn__why why;
     int b;
-    attn__why_open(&why, "attn_kv_reorder", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_reorder", c));
     ATTN__TRY(attn__check_given(&why, "map", map, 1));
     for (b = 0; b < c->shape.batch; b++)
         if (map[b] < 0 || map[b] >= c->shape.batch)
@@ -5190,8 +5203,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
     attn__why why;
     int i;
-    attn__why_open(&why, "attn_kv_copy", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
     ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
     ATTN__TRY(attn__check_kv_cut(&why, c, from, length));
@@ -5232,8 +5244,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     attn__spans spans;
     size_t k_row, v_row;
     int i;
-    attn__why_open(&why, "attn_kv_read", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
@@ -5332,38 +5343,24 @@ static size_t attn__saved_size(const attn_kv *c, int b)
 ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
 {
     attn__why why;
-    attn__why_open(&why, "attn_kv_saved", c ? c->shape.user : NULL);
-    if (attn__check_kv(&why, c) != ATTN_OK ||
+    if (attn__kv_open(&why, "attn_kv_saved", c) != ATTN_OK ||
         attn__check_kv_entry(&why, c, "entry", entry) != ATTN_OK)
         return (size_t)-1;
     return attn__saved_size(c, entry);
 }
 
-/* A number of 4, 2 or 1 bytes in the order of the machine, to bytes or from them. Returns where
-   they end. */
+/* A number of so many bytes in the order of the machine, to bytes or from them. Returns where they
+   end. */
 static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
                                  const unsigned char *load, size_t at)
 {
-    float wide;
-    unsigned short narrow;
-    if (size == sizeof wide) {
-        if (save) {
-            memcpy(&wide, p, sizeof wide);
-            attn__put_word(save + at, attn__bits(wide));
-        } else {
-            wide = attn__float(attn__get_word(load + at));
-            memcpy(p, &wide, sizeof wide);
-        }
-    } else if (size == 1) {
-        if (save) save[at] = *(unsigned char *)p;
-        else *(unsigned char *)p = load[at];
-    } else if (save) {
-        memcpy(&narrow, p, sizeof narrow);
-        save[at] = (unsigned char)(narrow & 255u);
-        save[at + 1] = (unsigned char)(narrow >> 8);
-    } else {
-        narrow = (unsigned short)(load[at] | load[at + 1] << 8);
-        memcpy(p, &narrow, sizeof narrow);
+    const unsigned one = 1;
+    const int lowest_first = *(const unsigned char *)&one;
+    size_t i;
+    for (i = 0; i < size; i++) {
+        unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
+        if (save) save[at + i] = *byte;
+        else *byte = load[at + i];
     }
     return at + size;
 }
@@ -5416,8 +5413,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     unsigned long long sum;
     size_t need, at = ATTN__SAVED_HEADER;
     int i;
-    attn__why_open(&why, "attn_kv_save", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     need = attn__saved_size(c, entry);
     if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
@@ -5513,10 +5509,7 @@ static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int
         return attn__fail(why, ATTN_E_FULL, "# keys are saved but an entry of the cache holds #",
                           "", keys, c->shape.capacity, 0);
     for (i = 0; i < attn__kv_pages(c, b); i++) room += c->holders[attn__kv_row(c, b)[i]] == 1;
-    if (need <= room) return ATTN_OK;
-    return attn__fail(why, ATTN_E_FULL,
-                      "the cache needs # more pages but # are free: # are missing", "", need, room,
-                      need - room);
+    return attn__check_free(why, need, room);
 }
 
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size)
@@ -5526,8 +5519,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
     size_t at = ATTN__SAVED_HEADER;
     int keys, i, head;
-    attn__why_open(&why, "attn_kv_load", c ? c->shape.user : NULL);
-    ATTN__TRY(attn__check_kv(&why, c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
@@ -9614,19 +9606,6 @@ static double attn__yarn_scale(double factor, double mscale)
 {
     const double grown = mscale * (attn__log2(factor) * 0.6931471805599453);    /* ln 2 */
     return 1.0 + grown / 10.0;
-}
-
-/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract (as
-   attn__root_task). An infinite x gives 0, a NaN stays one. */
-static double attn__inverse_root(double x)
-{
-    double r = 1.0, next;
-    if (!(x - x == 0.0)) return 1.0 / x;
-    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
-    while (r * r < x) r *= 2.0;
-    while (r * r > 4.0 * x) r /= 2.0;
-    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
-    return 1.0 / r;
 }
 
 /* The factor on cosines and sines. */
