@@ -13126,20 +13126,16 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     }
 }
 
-/* One query of one or two heads (q1, k1, c1) against the last n keys. The other lanes of their
- * panel, which has `room`, get a 0: they will be hidden, but are looked at before. */
-ATTN__V void ATTN__FN(score_rest)(const int heads, const attn__gemm *g, const float *q,
-                                  const float *q1, const float *k, const float *k1, float *c,
-                                  float *c1, int n, int room)
+/* One query against the last n keys. The other lanes of their panel, which has `room`, get a 0:
+ * they will be hidden, but are looked at before. */
+ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
+                                  int n, int room)
 {
     int x;
-    for (x = 0; x < room; x += ATTN__LANES) {
-        attn__vstore(c + x, attn__vset(0.0f));
-        if (heads > 1) attn__vstore(c1 + x, attn__vset(0.0f));
-    }
+    for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
     for (x = 0; x < n; x += ATTN__LANES)
-        ATTN__FN(score_tile)(1, heads, 1, g, q, q1, k + x * g->b_step, k1 + x * g->b_step, NULL,
-                             c + x, c1 + x, attn__min(ATTN__LANES, n - x) - 1, NULL);
+        ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, NULL, c + x, c,
+                             attn__min(ATTN__LANES, n - x) - 1, NULL);
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
@@ -13184,7 +13180,7 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, 
     const ptrdiff_t row = g->b_step;
     const int many = attn__min(n - j, 16), apart = b_head >= row;
     const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
-    int step = 16, x, i, r, pair;
+    int step = 16, x, i, r, y, pair;
     if (two && !apart) step = ATTN__LANES;
     for (x = 0; x < many; x += step)
         for (i = h; i < end; i += pair) {
@@ -13197,13 +13193,11 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, 
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
             next = ATTN__FN(next_keys)(g, n + more, j + x, take, heads, i, pair, b_head);
             /* A tile would read more keys, so the last ones are taken query by query. */
-            if (many - x < take && pair > 1)
-                ATTN__FN(score_rest)(2, g, q, q + a_head, k, k + b_head, c, c + c_head, many - x,
-                                     16 - x);
-            else if (many - x < take)
-                for (r = 0; r < g->rows; r++)
-                    ATTN__FN(score_rest)(1, g, q + r * g->a_row, q, k, k, c + r * g->c_row, c,
-                                         many - x, 16 - x);
+            if (many - x < take)
+                for (y = 0; y < pair; y++)
+                    for (r = 0; r < g->rows; r++)
+                        ATTN__FN(score_rest)(g, q + y * a_head + r * g->a_row, k + y * b_head,
+                                             c + y * c_head + r * g->c_row, many - x, 16 - x);
             else if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
             else if (take == 16)
