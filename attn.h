@@ -5846,8 +5846,6 @@ typedef struct attn__plan {
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
-    ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache
-                                             aliases */
     size_t state_floats;                  /* of one state */
     size_t table_floats;                  /* of first_item in attn__work */
     size_t slot_floats;                   /* of one slot */
@@ -5894,7 +5892,7 @@ static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
     const int widened = cut->per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
     unsigned long long at = 16;           /* the count of empty rows stands first */
 
-    cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
+    cut->q = attn__reserve(&at, rows, (unsigned)s->head_dim);
     cut->o = attn__reserve(&at, rows, v_width);
     cut->M = attn__reserve(&at, rows + ATTN__PANEL, 1);
     cut->L = attn__reserve(&at, rows + ATTN__PANEL, 1);
@@ -6066,12 +6064,6 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     return 0;
 }
 
-/* Rows of q' 1 KB apart, or a multiple of it, share few sets of L1: one line more spreads them. */
-static ptrdiff_t attn__plan_q_row(const attn__shape *s)
-{
-    return s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
-}
-
 /* Rows of a block at most. */
 static int attn__plan_block_rows(const attn__shape *s)
 {
@@ -6100,7 +6092,6 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 
     plan->block_rows = attn__plan_block_rows(s);
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    plan->q_row = attn__plan_q_row(s);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = attn__plan_chunk_keys(n_k);
     plan->state_floats = sizeof(attn__chunk_state) / sizeof(float) +
@@ -6442,8 +6433,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
         const attn__entry *e;
         n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
         e = attn__reader(block, b, &room);
-        w->kernels->scale(block->q + r * plan->q_row, plan->q_row, e->q + h * s->q[2] + i * s->q[1],
-                          s->q[axis], n, s->head_dim, s->scale);
+        w->kernels->scale(block->q + (ptrdiff_t)r * s->head_dim, s->head_dim,
+                          e->q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim, s->scale);
     }
     attn__block_ranges(block);
     return block->rows;
@@ -7172,8 +7163,8 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     const attn__kv_source *source = view->source + local;
     const int finished = attn__min(end, view->finished);
     attn__gemm g;
-    g.a = block->q + (band->start + first) * block->w->plan->q_row;
-    g.a_row = block->w->plan->q_row;
+    g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
+    g.a_row = s->head_dim;
     g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, source->k_stored);
     g.b = attn__stored_at(source->k, lo / 16 * g.b_panel, source->k_stored);
     g.b_step = 16;
@@ -7533,7 +7524,7 @@ static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
 static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    const ptrdiff_t q_row = block->w->plan->q_row;
+    const ptrdiff_t q_head = (ptrdiff_t)block->per_head * s->head_dim;
     const int most = view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
     const int end = view->score_hi, keys = block->w->a->kv ? view->keys /* of its page */
                                          : block->entry.end - block->entry.start - view->first;
@@ -7544,7 +7535,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     int j, n;
     memset(&g, 0, sizeof g);
     g.a = block->q;
-    g.a_row = q_row;
+    g.a_row = s->head_dim;
     g.b_step = view->k_step;
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
@@ -7558,7 +7549,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
         g.b = k + view->lo * g.b_step;
         g.c = block->scores + view->lo;
         block->w->kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads,
-                                      block->per_head * q_row, head,
+                                      q_head, head,
                                       (ptrdiff_t)block->per_head * ATTN__CHUNK);
         return;
     }
@@ -7568,7 +7559,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
         g.b = k + j * g.b_step;
         g.c = block->scores + j;
         block->w->kernels->scores(&g, n, keys - j - n, block->kv_heads,
-                                  block->per_head * q_row, head,
+                                  q_head, head,
                                   (ptrdiff_t)block->per_head * ATTN__CHUNK);
     }
 }
@@ -7641,7 +7632,7 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
     part.kv_heads = 1;
     part.first += lo;
     part.per_head = part.rows = hi - lo;
-    part.q += at * plan->q_row;
+    part.q += at * block->w->s->head_dim;
     part.o += at * plan->v_width;
     part.M += at;
     part.L += at;
