@@ -76,7 +76,7 @@ core.CallAndMessage                 dot                         as many rows are
 core.CallAndMessage                 attn__rows_scores           every K/V head of a block has its source
 core.CallAndMessage                 attn__rows_outputs          the same
 core.UndefinedBinaryOperatorResult  attn__thick_source          the same
-core.CallAndMessage                 attn__band_tiles            each tile of the band has its panels by then
+core.CallAndMessage                 attn__chunk_run             each tile of the band has its panels by then
 core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
 core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
 core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
