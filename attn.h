@@ -8199,7 +8199,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- states: fold, finish, merge ------------------------------------------------------------- */
 
-/* Rows whose states one task folds or finishes at a time: a vector of the widest kernels. */
+/* Rows whose states one task folds or finishes. */
 enum { ATTN__STATE_ROWS = 16 };
 
 /* What the tasks of a call share. Rows count as they stand among the states. */
@@ -8234,74 +8234,59 @@ static int attn__carry_count(const attn__carry_job *job, int task, size_t *first
     return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
 }
 
-/* o = fma(o, a, x * b) for any n. Kernels know whole panels, so the last columns go through one. */
+/* Folds (m, l) into (M, L) of one row; *a, *b: the factors for the outputs. */
+static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L, float m, float l,
+                                float *a, float *b)
+{
+    float v[6][ATTN__PANEL];              /* kernels read whole vectors */
+    if (attn__is_scalar(kernels)) {
+        attn__scalar_factors(M, L, m, l, a, b);
+        return;
+    }
+    memset(v, 0, sizeof v);
+    v[0][0] = *M;
+    v[1][0] = *L;
+    v[2][0] = m;
+    v[3][0] = l;
+    kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
+    *M = v[0][0];
+    *L = v[1][0];
+    *a = v[4][0];
+    *b = v[5][0];
+}
+
+/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
+   through one. */
 static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
                              float b, int n)
 {
     const int whole = n / ATTN__PANEL * ATTN__PANEL;
     const size_t bytes = (size_t)(n - whole) * sizeof(float);
     float tail[2][ATTN__PANEL];
+    int i;
+    if (attn__is_scalar(kernels)) {
+        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
+        return;
+    }
     kernels->fold_out(o, x, a, b, whole);
     if (whole == n) return;
     memset(tail, 0, sizeof tail);
     memcpy(tail[0], o + whole, bytes);
-    memcpy(tail[1], x + whole, bytes);
+    if (x) memcpy(tail[1], x + whole, bytes);
     kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
     memcpy(o + whole, tail[0], bytes);
 }
 
-/* Folds one state into another, whose M and L are at hand, as the specification does it. Returns 0
-   where it has seen nothing, and changes nothing then. */
-static int attn__fold_state(float *M, float *L, float *to, const float *from, int v_head_dim)
+/* Folds one state into another, whose M and L are at hand. Returns 0 where it has seen nothing, and
+   changes nothing then. */
+static int attn__fold_state(const attn__kernels *kernels, float *M, float *L, float *to,
+                            const float *from, int v_head_dim)
 {
     float a, b;
-    int x;
     if (from[2] == 0.0f) return 0;
-    attn__scalar_factors(M, L, from[0], from[1], &a, &b);
-    for (x = 4; x < v_head_dim + 4; x++) to[x] = attn__fma(to[x], a, from[x] * b);
+    attn__carry_factors(kernels, M, L, from[0], from[1], &a, &b);
+    attn__carry_fold(kernels, to + 4, from + 4, a, b, v_head_dim);
     return 1;
-}
-
-/* Folds the states of one row. */
-static void attn__fold_scalar(const attn__carry_job *job, size_t row)
-{
-    const int v_head_dim = job->s->v_head_dim;
-    const size_t size = ATTN_STATE(v_head_dim);
-    const int parts = attn__carry_exists(job, row) ? job->n : 0;
-    float *out = job->a->carry_out + row * size, M, L;
-    int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-    for (part = 0; part < parts; part++)
-        if (attn__fold_state(&M, &L, out, job->states + ((size_t)part * job->rows + row) * size,
-                             v_head_dim))
-            seen = 1;
-    attn__carry_close(out, M, L, seen, v_head_dim);
-}
-
-/* Up to 16 rows, folded at once as far as M and L go. */
-typedef struct attn__carry_rows {
-    float M[ATTN__STATE_ROWS], L[ATTN__STATE_ROWS];
-    int seen[ATTN__STATE_ROWS], exists[ATTN__STATE_ROWS];
-} attn__carry_rows;
-
-/* Folds one part of them; `state` is that of the first row, `out` where it goes. */
-static void attn__fold_part(const attn__carry_job *job, attn__carry_rows *all, const float *state,
-                            float *out, int rows)
-{
-    const int v_head_dim = job->s->v_head_dim;
-    const size_t size = ATTN_STATE(v_head_dim);
-    float m[ATTN__STATE_ROWS], l[ATTN__STATE_ROWS], a[ATTN__STATE_ROWS], b[ATTN__STATE_ROWS];
-    int sees[ATTN__STATE_ROWS], r;
-    for (r = 0; r < ATTN__STATE_ROWS; r++) {
-        const float *from = r < rows ? state + (size_t)r * size : state;
-        /* A row that has not seen the part is folded with nothing, which changes nothing. */
-        sees[r] = r < rows && all->exists[r] && from[2] != 0.0f;
-        m[r] = sees[r] ? from[0] : -attn__inf();
-        l[r] = sees[r] ? from[1] : 0.0f;
-        if (sees[r]) all->seen[r] = 1;
-    }
-    job->kernels->fold(all->M, all->L, m, l, a, b, rows);
-    for (r = 0; r < rows; r++, state += size, out += size)
-        if (sees[r]) attn__carry_fold(job->kernels, out + 4, state + 4, a[r], b[r], v_head_dim);
 }
 
 /* Folds the states of up to 16 rows. */
@@ -8310,59 +8295,36 @@ static void attn__fold_task(void *arg, int task)
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
-    attn__carry_rows all;
-    size_t first;
-    const int rows = attn__carry_count(job, task, &first);
-    float *out = job->a->carry_out + first * size;
-    int r, part;
-    if (attn__is_scalar(job->kernels)) {
-        for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
-        return;
+    size_t row, end;
+    end = (size_t)attn__carry_count(job, task, &row);
+    for (end += row; row < end; row++) {
+        const int parts = attn__carry_exists(job, row) ? job->n : 0;
+        float *out = job->a->carry_out + row * size, M, L;
+        int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
+        for (part = 0; part < parts; part++)
+            seen |= attn__fold_state(job->kernels, &M, &L, out,
+                                     job->states + ((size_t)part * job->rows + row) * size,
+                                     v_head_dim);
+        attn__carry_close(out, M, L, seen, v_head_dim);
     }
-    for (r = 0; r < ATTN__STATE_ROWS; r++) {
-        const size_t row = first + (size_t)r;
-        all.M[r] = -attn__inf();
-        all.L[r] = 0.0f;
-        if (r >= rows) continue;
-        all.exists[r] = attn__carry_exists(job, row);
-        all.seen[r] = attn__carry_get(attn__carry_from(job, row), all.M + r, all.L + r,
-                                      out + (size_t)r * size + 4, v_head_dim);
-    }
-    for (part = 0; part < job->n; part++)
-        attn__fold_part(job, &all, job->states + ((size_t)part * job->rows + first) * size, out,
-                        rows);
-    for (r = 0; r < rows; r++, out += size)
-        attn__carry_close(out, all.M[r], all.L[r], all.seen[r], v_head_dim);
 }
 
-/* Finishes row i of head h, which has seen keys. The columns go through a piece of the stack,
-   because carry_in is not to be changed and kernels read whole vectors. */
+/* Finishes a row of head h, which has seen keys. */
 static void attn__finish_row(const attn__carry_job *job, int h, size_t row, float *out)
 {
-    enum { PIECE = 256 };
     const attn_args *a = job->a;
-    const attn__kernels *kernels = job->kernels;
     const int v_head_dim = job->s->v_head_dim;
-    const float *state = a->carry_in + row * ATTN_STATE(v_head_dim);
-    float M[ATTN__PANEL], L[ATTN__PANEL], sink[ATTN__PANEL], one[ATTN__PANEL];
-    float fa[ATTN__PANEL], fb[ATTN__PANEL], piece[PIECE];
-    int x, n;
-    for (x = 0; x < ATTN__PANEL; x++) {
-        M[x] = state[0];
-        L[x] = state[1];
-        sink[x] = a->sinks ? a->sinks[h] : -attn__inf();
-        one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
+    float M, L, fa, fb;
+    int x;
+    (void)attn__carry_get(a->carry_in + row * ATTN_STATE(v_head_dim), &M, &L, out, v_head_dim);
+    if (a->sinks) {                       /* as attn__block_sinks does */
+        const float sink = a->sinks[h];
+        attn__carry_factors(job->kernels, &M, &L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &fa,
+                            &fb);
+        attn__carry_fold(job->kernels, out, NULL, fa, fb, v_head_dim);
     }
-    if (a->sinks) kernels->fold(M, L, sink, one, fa, fb, 1);
-    for (x = 0; x < v_head_dim; x += n) {
-        n = attn__min(v_head_dim - x, PIECE);
-        memset(piece, 0, sizeof piece);
-        memcpy(piece, state + 4 + x, (size_t)n * sizeof(float));
-        if (a->sinks)
-            kernels->fold_out(piece, NULL, fa[0], fb[0], (int)attn__up((size_t)n, ATTN__PANEL));
-        kernels->finish(out + x, 0, piece, 0, L, 1, n);
-    }
-    if (a->lse) a->lse[row] = attn__clean(M[0] + attn__log(L[0]));
+    for (x = 0; x < v_head_dim; x++) out[x] = attn__clean(out[x] / L);
+    if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
 }
 
 /* Finishes up to 16 rows. */
@@ -8380,15 +8342,11 @@ static void attn__finish_task(void *arg, int task)
         const int exists = attn__carry_exists(job, row);
         const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
         float *out = exists || !a->q_cum ? a->out + first + h * s->out[2] + i * s->out[1] : NULL;
-        float M, L;
         if (!exists || state[2] == 0.0f) {
             if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
             if (a->lse) a->lse[row] = -attn__inf();
-        } else if (!attn__is_scalar(job->kernels)) {
-            attn__finish_row(job, h, row, out);
         } else {
-            (void)attn__carry_get(state, &M, &L, out, s->v_head_dim);
-            attn__scalar_finish(a, s, h, row, &M, &L, out);
+            attn__finish_row(job, h, row, out);
         }
     }
 }
@@ -8512,7 +8470,7 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     return ATTN_OK;
 }
 
-/* States of independent keys, merged one by one. */
+/* States of independent keys, merged one by one, as the specification does it. */
 typedef struct attn__merge_states {
     float *to;
     const float *from;
@@ -8530,7 +8488,7 @@ static void attn__merge_states_task(void *arg, int task)
     (void)task;
     for (i = 0; i < job->states; i++, to += ATTN_STATE(n), from += ATTN_STATE(n)) {
         const int seen = attn__carry_get(to, &M, &L, to + 4, n);
-        const int sees = attn__fold_state(&M, &L, to, from, n);
+        const int sees = attn__fold_state(&attn__kernels_scalar, &M, &L, to, from, n);
         attn__carry_close(to, M, L, seen || sees, n);
     }
 }

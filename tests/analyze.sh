@@ -83,7 +83,7 @@ core.NullDereference                attn__scalar_score          q may be NULL wh
 core.NonNullParamChecker            attn__carry_get             the same of out, or where states take its place
 core.NullDereference                attn__scalar_fold           out may be NULL where q_cum leaves no rows, only
 core.NullDereference                attn__scalar_finish         the same
-core.NullDereference                attn__fold_scalar           the same
+core.NullDereference                attn__fold_task             the same
 core.NullDereference                add_arrays                  `row` is NULL where there are no arrays, only
 core.NullDereference                cap_and_slope               the same
 core.NullDereference                not_finite                  all_ways fills as many as it says
