@@ -6068,17 +6068,6 @@ static int attn__plan_block_rows(const attn__shape *s)
                        32 * ATTN__BAND);
 }
 
-static int attn__plan_chunk_keys(int n_k)
-{
-    return n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
-}
-
-/* Ints that say which items an entry has, and where entries may share keys, two more for each. */
-static size_t attn__plan_table(const attn_args *a, const attn__shape *s)
-{
-    return attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
-}
-
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
 static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
 {
@@ -6089,10 +6078,11 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->block_rows = attn__plan_block_rows(s);
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    plan->chunk_keys = attn__plan_chunk_keys(n_k);
+    plan->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
     plan->state_floats = sizeof(attn__chunk_state) / sizeof(float) +
                          (size_t)ATTN__SPLIT_ROWS * (size_t)plan->v_width;
-    plan->table_floats = attn__plan_table(a, s);
+    /* ints that say which items an entry has; where entries may share keys, two more for each */
+    plan->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
     plan->entries = s->batch;
     plan->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
@@ -7577,13 +7567,6 @@ static void attn__block_chunk(const attn__block *block, attn__band *band, int ch
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* What stands in a cell of the weights until its score arrives, if one ever does. Probabilities can
-   only be made in the end, so the mark of a hidden key must be no score. */
-static float attn__initial_weight(const attn_args *a)
-{
-    return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
-}
-
 /* Columns first .. last-1 of the weights of row r of a K/V head. */
 static void attn__weights_fill(const attn__block *block, int local, int r, int first, int last,
                              float cell)
@@ -7596,14 +7579,16 @@ static void attn__weights_fill(const attn__block *block, int local, int r, int f
     for (j = first; weights && j < last; j++) weights[j] = cell;
 }
 
-/* The same of all rows, before the scores of the chunks that begin in these columns. */
+/* The same of all rows, before the scores of the chunks that begin in these columns: a cell may
+   never get one. Probabilities can only be made in the end, so the mark of a hidden key must be no
+   score. */
 static void attn__weights_prefill(const attn__block *block, int first, int last)
 {
+    const float cell = block->w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark()
+                                                                        : -attn__inf();
     int r;
-    if (!block->shows) return;
-    for (r = 0; r < block->rows; r++)
-        attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last,
-                         attn__initial_weight(block->w->a));
+    for (r = 0; r < block->rows && block->shows; r++)
+        attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last, cell);
 }
 
 /* States of a row of padding: it has seen nothing, in any part. */
@@ -7867,12 +7852,13 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
 
-/* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come
-   side by side, those that have more of them in common closer; entries with padding come last. */
-static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y)
+/* Which of two entries stands first: below 0, entry x; 0: they have the same keys, as far as
+   `most` pages tell. Those that begin with the same keys come side by side, those that have more of
+   them in common closer; entries with padding come last. */
+static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y, int most)
 {
     const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
-    int n, d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
+    int n, pages[2], d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
     if (d) return d;
     if (!a->kv) {
         if (i != j) return i < j ? -1 : 1;
@@ -7883,22 +7869,21 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
         const int from = a->kv->gaps[2 * (ptrdiff_t)i + n], to = a->kv->gaps[2 * (ptrdiff_t)j + n];
         if (from != to) return from < to ? -1 : 1;
     }
-    for (n = 0; n < attn__kv_pages(a->kv, i) && n < attn__kv_pages(a->kv, j); n++) {
+    pages[0] = attn__min(attn__kv_pages(a->kv, i), most);
+    pages[1] = attn__min(attn__kv_pages(a->kv, j), most);
+    for (n = 0; n < pages[0] && n < pages[1]; n++) {
         const int page = attn__kv_row(a->kv, i)[n], other = attn__kv_row(a->kv, j)[n];
         if (page != other) return page < other ? -1 : 1;
     }
-    return attn__kv_pages(a->kv, i) - attn__kv_pages(a->kv, j);
+    return pages[0] - pages[1];
 }
 
 /* Do two entries, neighbours in this order, begin with the same keys? */
 static int attn__same_keys(const attn_args *a, const attn__shape *s, int x, int y)
 {
-    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
-    if (attn__rows_of(a, s, x) < s->n_q || attn__rows_of(a, s, y) < s->n_q) return 0;
-    if (!a->kv) return i == j && (!a->k_starts || a->k_starts[x] == a->k_starts[y]);
-    return attn__kv_pages(a->kv, i) > 0 && attn__kv_pages(a->kv, j) > 0 &&
-           attn__kv_row(a->kv, i)[0] == attn__kv_row(a->kv, j)[0] &&
-           !memcmp(a->kv->gaps + 2 * (ptrdiff_t)i, a->kv->gaps + 2 * (ptrdiff_t)j, 2 * sizeof(int));
+    if (attn__rows_of(a, s, x) < s->n_q) return 0;
+    if (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, x)) == 0) return 0;
+    return attn__order_keys(a, s, x, y, 1) == 0;
 }
 
 /* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
@@ -7912,7 +7897,7 @@ static void attn__sort_entries(const attn__work *w)
         for (p = step; p < n; p++) {
             b = w->order[p];
             for (at = p; at >= step; at -= step) {
-                if (attn__order_keys(w->a, w->s, w->order[at - step], b) <= 0) break;
+                if (attn__order_keys(w->a, w->s, w->order[at - step], b, INT_MAX) <= 0) break;
                 w->order[at] = w->order[at - step];
             }
             w->order[at] = b;
