@@ -5761,10 +5761,7 @@ enum {
                                              same keys */
     ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
                                              is widened for them: so a chunk stays in L1 or near */
-    ATTN__PACKED_WIDTH = 512,             /* the same where K is packed: it stays in cache */
-    /* Room in a slot for an attn__band and an attn__chunk_view, which are too large for a small
-       stack. */
-    ATTN__BAND_FLOATS = 960, ATTN__VIEW_FLOATS = 720
+    ATTN__PACKED_WIDTH = 512              /* the same where K is packed: it stays in cache */
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
@@ -5809,24 +5806,11 @@ static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
 
 /* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
 
-/* One way to cut entries into blocks, and where the parts of a slot begin for it: in floats from
-   the beginning of the slot. */
+/* One way to cut entries into blocks. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
     int head_blocks;                      /* blocks side by side that take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
-    size_t q, o;                          /* rows: queries times scale, outputs */
-    size_t M, L;                          /* rows: the fold so far; read in whole vectors */
-    size_t ranges;                        /* rows: ints from, to, seen */
-    size_t scores, visible;               /* [rows of a band][128] */
-    size_t chains;                        /* rows of a band: outputs of a chunk between two
-                                             slices, or runs of panels */
-    size_t band, view;                    /* the attn__band and the attn__chunk_view of the block */
-    size_t growing;                       /* of a cache: the K panel that still grows, packed; with
-                                             16 bits after it as rows of floats */
-    size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
-    size_t k, v;                          /* packed K and V of a chunk */
-    size_t k_head, v_head;                /* floats from head to head of them */
     size_t size;                          /* floats of the slot */
 } attn__cut;
 
@@ -5848,14 +5832,160 @@ typedef struct attn__plan {
     size_t bytes;                         /* of the whole workspace: table, slots, states */
 } attn__plan;
 
+/* ---- what a task works on -------------------------------------------------------------------- */
+
+/* A call that is being worked on: what all tasks read. */
+typedef struct attn__work {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__plan *plan;
+    const attn__kernels *kernels;
+    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
+    int *order;                           /* [batch] the entry in each place: those that read the
+                                             same keys side by side. NULL: as they are numbered */
+    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
+                                             belongs to a place before */
+    int padding;                          /* rows that do not exist are written all the same */
+    float *slots, *states;                /* workspace; states: of split blocks */
+    void (*run_item)(const struct attn__work *w, int item, int slot);
+    int items, next;                      /* items there are; the first that no task has taken */
+    int splits;                           /* items that share the chunks of a block */
+} attn__work;
+
+/* A block that a task works on: which rows it has, and its parts of the slot. */
+typedef struct attn__block {
+    const attn__work *w;                  /* the call that it is a part of */
+    const attn__cut *cut;                 /* how its slot is laid out */
+    attn__entry entry;                    /* the only one, or of all readers the one with most
+                                             keys */
+    int place;                            /* of the first reader in w->order */
+    int readers, each;                    /* readers at this place (attn__block_ends: which of them
+                                             have rows here); rows of each and K/V head */
+    int together;                         /* chunks, the first ones, that are the same keys for
+                                             all readers */
+    int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
+    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
+    int rows;                             /* of all K/V heads: row r of the block belongs to its
+                                             K/V head r / per_head. Rows of a K/V head: those of
+                                             one reader after those of the other */
+    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
+                                             written here */
+    const struct attn__way *way;          /* in which it goes through a chunk */
+    int thin;                             /* V is read where it lies */
+    int k_in_place;                       /* K is, too, where it lies in rows */
+    int band_rows;                        /* of a band at most */
+    int arrays;                           /* mask, keep or bias may hide keys */
+    int shows;                            /* some of its heads have weights */
+    int all_scores;                       /* scores of hidden keys are wanted, too */
+    int sees_all;                         /* every row sees every key, as far as positions tell */
+    int has_window;                       /* tiles of rows may see few panels */
+    int lo, hi;                           /* keys that some row may see by position, counted from
+                                             entry.start */
+    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
+                                             unset with sees_all */
+    int *seen;                            /* [rows] 1: the row has seen a key */
+    float *q, *o;                         /* [rows] queries times scale, outputs */
+    float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
+    float *scores, *visible;              /* [rows of a band][128] */
+    float *chains;                        /* rows of a band: outputs of a chunk between two slices,
+                                             or runs of panels */
+    float *growing;                       /* of a cache: the K panel that still grows, packed; with
+                                             16 bits after it as rows of floats */
+    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
+    float *k, *v;                         /* packed K and V of a chunk */
+    size_t k_head, v_head;                /* floats from head to head of them */
+    struct attn__band *band;              /* the one it works on */
+    struct attn__chunk_view *view;        /* the chunk it works on */
+    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
+                                             to see */
+} attn__block;
+
+/* Where one K/V head's part of a chunk is read. */
+typedef struct attn__kv_source {
+    attn_storage k_stored, v_stored;
+    const void *k;                        /* panels of K, or the chunk's first row where it lies */
+    const void *v;                        /* panels of V, or its first row where it lies */
+    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
+                                             packed */
+    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
+    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
+                                             next */
+    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
+                                             nobody looked */
+} attn__kv_source;
+
+/* A chunk as a block sees it. */
+typedef struct attn__chunk_view {
+    attn__kv_source source[ATTN__SHARING];
+    ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
+    int chunk;                            /* its number among those that are there */
+    int first, keys;                      /* its first key, counted from entry.start; how many of
+                                             its keys exist */
+    int finished;                         /* keys of it in finished panels; of a cache, the others
+                                             are rows of a panel that still grows */
+    const void *next;                     /* of a cache: K of the first head in the next chunk, or
+                                             NULL */
+    int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
+    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
+                                             wanted */
+    int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
+                                             head */
+    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
+    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
+                                             from lo */
+    int n_listed;                         /* so many; 0: too many to be taken one by one */
+    unsigned panels;                      /* from score_lo to score_hi, with a key that some row
+                                             sees, or all */
+    int hidden_panels;                    /* some between lo and hi are not among them */
+    unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
+                                             of rows */
+    int row_from, row_to;                 /* rows of each K/V head between the first and the last
+                                             that see keys of it by position; all rows when scores
+                                             of hidden keys are wanted */
+    int slices;                           /* V is read 16 keys of every head, then the next 16: as
+                                             memory lies. From memory, 2 to 4 rows take 0.78 to
+                                             0.85 of the time (Zen 3) */
+} attn__chunk_view;
+
+/* Rows of a band that go through the same panels: all of them, or as many as a tile has. */
+typedef struct attn__tile {
+    int first, rows;                      /* of the band's rows of each K/V head */
+    int lo, hi;                           /* keys that some of them see by position */
+    unsigned panels;                      /* with keys that one of them sees */
+} attn__tile;
+
+/* Rows of a block that go through a chunk together. What does not change is set once for a
+   block. */
+typedef struct attn__band {
+    int start, rows;                      /* rows start .. start + rows - 1 of the block */
+    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
+                                             first */
+    int per_head;                         /* rows of each of them */
+    int lo, hi;                           /* keys of the chunk that some of these rows see by
+                                             position */
+    int uneven;                           /* its rows differ in what they see by position */
+    int tiles;
+    attn__tile tile[4];
+    attn__softmax softmax;
+    attn__row row[ATTN__BAND];
+    float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
+    /* factors of the outputs so far, and of the chunk's */
+    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
+} attn__band;
+
+/* ---- the plan ---------------------------------------------------------------------------------- */
+
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* Takes the next n * width floats of a slot, in whole cache lines, and says where they begin. */
-ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long long width)
+/* A slot that is being laid out; NULL: only measured. */
+typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot;
+
+/* Its next n * width floats, in whole cache lines. */
+ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long width)
 {
-    const unsigned long long here = *at;
-    *at += ((unsigned)n * width + 15) / 16 * 16;
-    return (size_t)here;
+    const unsigned long long at = slot->size;
+    slot->size += ((unsigned)n * width + 15) / 16 * 16;
+    return slot->floats ? slot->floats + at : NULL;
 }
 
 /* Does K lie in panels, as nearly all caches keep it? Else it lies in rows: plain ones, or those of
@@ -5871,50 +6001,63 @@ static int attn__stored_rows(const attn_args *a)
                      attn__formats[attn__values_stored(a)].rows);
 }
 
-/* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
-   so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
-   always suffice to add them up. */
-static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
-                                          const attn__plan *plan, attn__cut *cut, int kv_heads)
+/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block there;
+   `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be addressed.
+   There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to add them
+   up. */
+static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                                int per_head, int kv_heads, float *floats, attn__block *block)
 {
-    const int thin = cut->per_head <= ATTN__THIN;
-    const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
-        band = attn__min(rows, ATTN__BAND);
-    const int keys = plan->chunk_keys;
+    const int thin = per_head <= ATTN__THIN, keys = plan->chunk_keys;
+    const int rows = attn__min(kv_heads * per_head, plan->block_rows);
+    const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
-    const int widened = cut->per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
-    unsigned long long at = 16;           /* the count of empty rows stands first */
+    const int widened = per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
+    attn__slot slot = { floats, 0 };
 
-    cut->q = attn__reserve(&at, rows, (unsigned)s->head_dim);
-    cut->o = attn__reserve(&at, rows, v_width);
-    cut->M = attn__reserve(&at, rows + ATTN__PANEL, 1);
-    cut->L = attn__reserve(&at, rows + ATTN__PANEL, 1);
-    cut->ranges = attn__reserve(&at, rows, 3);
-    cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
-    cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
-    cut->band = attn__reserve(&at, 1, ATTN__BAND_FLOATS);
-    cut->view = attn__reserve(&at, 1, ATTN__VIEW_FLOATS);
+    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* stands first */
+    block->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
+    block->o = attn__reserve(&slot, rows, v_width);
+    block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
+    block->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
+    block->from = (int *)(void *)attn__reserve(&slot, per_head, 1);
+    block->to = (int *)(void *)attn__reserve(&slot, per_head, 1);
+    block->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
+    block->scores = attn__reserve(&slot, band, ATTN__CHUNK);
+    block->visible = attn__reserve(&slot, band, ATTN__CHUNK);
+    block->chains = attn__reserve(&slot, band, v_width);
+    /* too large for a small stack */
+    block->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
+    block->view = (attn__chunk_view *)(void *)
+        attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
     /* What a block does not need begins here, too, and is never touched. */
-    cut->growing = cut->v_rows = cut->k = cut->v = (size_t)at;
-    if (panels) cut->growing = attn__reserve(&at, 2 * ATTN__PANEL, (unsigned)s->head_dim);
-    cut->chains = attn__reserve(&at, band, v_width);
+    block->growing = block->v_rows = block->k = block->v = attn__reserve(&slot, 0, 0);
+    if (panels) block->growing = attn__reserve(&slot, 2 * ATTN__PANEL, (unsigned)s->head_dim);
     if (widened)
-        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
+        block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
             (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if (panels ? widened : cut->per_head > ATTN__K_IN_PLACE)
-        cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
-    cut->k_head = (size_t)keys * (size_t)s->head_dim;
-    cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
+    if (panels ? widened : per_head > ATTN__K_IN_PLACE)
+        block->k = attn__reserve(&slot, keys, width < widest ? width : widest);
+    block->k_head = (size_t)keys * (size_t)s->head_dim;
+    block->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
     /* thin: the columns after the last whole panel are packed; thick: all of V */
     if (!thin || (!a->kv && s->v_head_dim % 16))
-        cut->v = attn__reserve(&at, kv_heads, cut->v_head);
+        block->v = attn__reserve(&slot, kv_heads, block->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
        same place of its pages. */
-    at += 16;
-    return at < (size_t)-1 ? (size_t)at : (size_t)-1;
+    slot.size += 16;
+    return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
+}
+
+/* The floats of such a slot. */
+static size_t attn__slot_floats(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                                int per_head, int kv_heads)
+{
+    attn__block block;
+    return attn__slot_layout(a, s, plan, per_head, kv_heads, NULL, &block);
 }
 
 /* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
@@ -5968,7 +6111,7 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
         plan->splits = parts < plan->chunks ? (int)parts : plan->chunks;
     }
-    cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
+    cut->size = attn__slot_floats(a, s, plan, cut->per_head, cut->kv_heads);
 }
 
 /* Cuts entries whose rows go the thick way, one K/V head to a block: smaller blocks when threads
@@ -5993,7 +6136,7 @@ static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__pla
         cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                                   cut->per_head);
     }
-    cut->size = attn__cut_layout(a, s, plan, cut, 1);
+    cut->size = attn__slot_floats(a, s, plan, cut->per_head, 1);
 }
 
 /* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
@@ -6027,13 +6170,13 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
     size_t states = 0, bytes;
-    attn__cut cut;
 
     plan->slots = (int)slots;
-    cut.per_head = attn__min(rows, ATTN__THIN);  /* thin blocks; only they have states */
-    plan->slot_floats = all <= ATTN__THIN && cut.per_head == plan->thin.per_head &&
+    /* thin blocks; only they have states. Most often the cut has the same, measured already. */
+    plan->slot_floats = all <= ATTN__THIN && attn__min(rows, ATTN__THIN) == plan->thin.per_head &&
                         plan->thin.kv_heads == sharing
-                      ? plan->thin.size : attn__cut_layout(a, s, plan, &cut, sharing);
+        ? plan->thin.size
+        : attn__slot_floats(a, s, plan, attn__min(rows, ATTN__THIN), sharing);
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
@@ -6045,10 +6188,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     /* A call with many rows has larger slots, and no states; ragged it may have rows of both
        kinds. Where entries share keys, thin becomes thick, and there may be states. */
     if (rows > ATTN__THIN) {
-        size_t many;
-        cut.per_head = rows;
-        many = all > ATTN__THIN && plan->thick.per_head == rows
-             ? plan->thick.size : attn__cut_layout(a, s, plan, &cut, 1);
+        size_t many = attn__slot_floats(a, s, plan, rows, 1);
         if (many > plan->slot_floats) plan->slot_floats = many;
         if (attn__mul(many, slots, &many) ||
             attn__add(many, attn__may_share(a, s) ? states : 0, &many)) return 1;
@@ -6101,63 +6241,6 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
-
-/* A call that is being worked on: what all tasks read. */
-typedef struct attn__work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__plan *plan;
-    const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
-    int *order;                           /* [batch] the entry in each place: those that read the
-                                             same keys side by side. NULL: as they are numbered */
-    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
-                                             belongs to a place before */
-    int padding;                          /* rows that do not exist are written all the same */
-    float *slots, *states;                /* workspace; states: of split blocks */
-    void (*run_item)(const struct attn__work *w, int item, int slot);
-    int items, next;                      /* items there are; the first that no task has taken */
-    int splits;                           /* items that share the chunks of a block */
-} attn__work;
-
-/* A block that a task works on: which rows it has, and its parts of the slot. */
-typedef struct attn__block {
-    const attn__work *w;                  /* the call that it is a part of */
-    const attn__cut *cut;                 /* how its slot is laid out */
-    attn__entry entry;                    /* the only one, or of all readers the one with most
-                                             keys */
-    int place;                            /* of the first reader in w->order */
-    int readers, each;                    /* readers at this place (attn__block_ends: which of them
-                                             have rows here); rows of each and K/V head */
-    int together;                         /* chunks, the first ones, that are the same keys for
-                                             all readers */
-    int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
-    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
-    int rows;                             /* of all K/V heads: row r of the block belongs to its
-                                             K/V head r / per_head. Rows of a K/V head: those of
-                                             one reader after those of the other */
-    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
-                                             written here */
-    const struct attn__way *way;          /* in which it goes through a chunk */
-    int thin;                             /* V is read where it lies */
-    int k_in_place;                       /* K is, too, where it lies in rows */
-    int band;                             /* rows of a band at most */
-    int arrays;                           /* mask, keep or bias may hide keys */
-    int shows;                            /* some of its heads have weights */
-    int all_scores;                       /* scores of hidden keys are wanted, too */
-    int sees_all;                         /* every row sees every key, as far as positions tell */
-    int has_window;                       /* tiles of rows may see few panels */
-    int lo, hi;                           /* keys that some row may see by position, counted from
-                                             entry.start */
-    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
-                                             unset with sees_all */
-    int *seen;                            /* [rows] 1: the row has seen a key */
-    /* as in attn__cut */
-    float *q, *o, *chains, *M, *L, *growing, *v_rows, *k, *v, *scores, *visible;
-    void *band_room, *view_room;
-    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
-                                             to see */
-} attn__block;
 
 /* The entry in a place, and how many from there on share its blocks. */
 ATTN__INLINE int attn__entry_number(const attn__work *w, int place)
@@ -6365,8 +6448,8 @@ static void attn__block_way(attn__block *block)
     block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
                     !attn__k_in_panels(block->w->a);
     /* thin: whole K/V heads; thick: four tiles (attn__band_cut) */
-    block->band = block->thin ? ATTN__BAND / block->per_head * block->per_head
-                              : 4 * block->w->kernels->rows;
+    block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
+                                   : 4 * block->w->kernels->rows;
 }
 
 /* Are there weights of one of its heads? */
@@ -6388,36 +6471,17 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 {
     const attn__shape *s = w->s;
     const attn__plan *plan = w->plan;
-    const attn__cut *cut;
-    float *at = w->slots + (size_t)slot * plan->slot_floats;
     attn__entry room;
     int r, n, b, h, i, axis;
 
     attn__block_at(block, w, item);
-    block->empty = (size_t *)(void *)at;
+    (void)attn__slot_layout(w->a, s, plan, block->cut->per_head, block->cut->kv_heads,
+                            w->slots + (size_t)slot * plan->slot_floats, block);
     if (block->rows == 0) return 0;
-    cut = block->cut;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->shows = attn__block_shows(block);
     block->all_scores = block->shows && attn__wants_raw(w->a);
-    block->q = at + cut->q;
-    block->o = at + cut->o;
-    block->M = at + cut->M;
-    block->L = at + cut->L;
-    block->from = (int *)(void *)(at + cut->ranges);
-    block->to = block->from + cut->per_head;
-    block->seen = block->to + cut->per_head;
-    block->scores = at + cut->scores;
-    block->visible = at + cut->visible;
-    block->band_room = at + cut->band;
-    block->view_room = at + cut->view;
-    block->chains = at + cut->chains;
-    block->growing = at + cut->growing;
-    block->v_rows = at + cut->v_rows;
-    block->k = at + cut->k;
-    block->v = at + cut->v;
-
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
         n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
@@ -6458,54 +6522,6 @@ static void attn__block_clear(attn__block *block)
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
-
-/* Where one K/V head's part of a chunk is read. */
-typedef struct attn__kv_source {
-    attn_storage k_stored, v_stored;
-    const void *k;                        /* panels of K, or the chunk's first row where it lies */
-    const void *v;                        /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
-                                             packed */
-    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
-    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
-                                             next */
-    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
-                                             nobody looked */
-} attn__kv_source;
-
-/* A chunk as a block sees it. */
-typedef struct attn__chunk_view {
-    attn__kv_source source[ATTN__SHARING];
-    ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
-    int chunk;                            /* its number among those that are there */
-    int first, keys;                      /* its first key, counted from entry.start; how many of
-                                             its keys exist */
-    int finished;                         /* keys of it in finished panels; of a cache, the others
-                                             are rows of a panel that still grows */
-    const void *next;                     /* of a cache: K of the first head in the next chunk, or
-                                             NULL */
-    int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
-    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
-                                             wanted */
-    int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
-                                             head */
-    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
-    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
-                                             from lo */
-    int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* from score_lo to score_hi, with a key that some row
-                                             sees, or all */
-    int hidden_panels;                    /* some between lo and hi are not among them */
-    unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
-                                             of rows */
-    int row_from, row_to;                 /* rows of each K/V head between the first and the last
-                                             that see keys of it by position; all rows when scores
-                                             of hidden keys are wanted */
-    int slices;                           /* V is read 16 keys of every head, then the next 16: as
-                                             memory lies. From memory, 2 to 4 rows take 0.78 to
-                                             0.85 of the time (Zen 3) */
-} attn__chunk_view;
-typedef char attn__view_fits[sizeof(attn__chunk_view) <= 4 * ATTN__VIEW_FLOATS ? 1 : -1];
 
 /* The keys lo <= j < hi. */
 static attn__keys attn__keys_between(int lo, int hi)
@@ -6556,16 +6572,6 @@ static unsigned attn__panels_of(const attn__keys *keys)
     return panels;
 }
 
-/* All keys of the panels. */
-static attn__keys attn__keys_in(unsigned panels)
-{
-    attn__keys keys = { { 0, 0 } };
-    int p;
-    for (p = 0; p < ATTN__CHUNK / ATTN__PANEL; p++)
-        if (panels >> p & 1u) keys.word[p / 4] |= 0xffffull << p % 4 * 16;
-    return keys;
-}
-
 /* The panels that have some of the keys lo <= j < hi. */
 ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 {
@@ -6594,8 +6600,6 @@ typedef struct attn__visibility {
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
     attn__keys needed;                    /* of the K/V head that is looked at, so far */
-    int exact;                            /* 1: every key counts. 0: panels do, and keys as long as
-                                             they are ATTN__LISTED or fewer */
     int bytes;                            /* keep bytes alone, for each row its own, and no row
                                              hides more by position */
 } attn__visibility;
@@ -6668,9 +6672,8 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         seen.word[1] |= range.word[1];
         seeing->needed.word[0] |= range.word[0];
         seeing->needed.word[1] |= range.word[1];
-        if (attn__panels_of(&seen) != all) continue;
-        if (seeing->exact ? attn__keys_within(&seeing->all, &seeing->needed)
-                        : attn__keys_count(&seeing->needed) > ATTN__LISTED) break;
+        if (attn__panels_of(&seen) == all && attn__keys_within(&seeing->all, &seeing->needed))
+            break;
     }
     return seen;
 }
@@ -6703,14 +6706,11 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     memset(&seeing.row, 0, sizeof seeing.row);
     seeing.all = every = attn__keys_between(view->lo, view->hi);
     seeing.cells = seeing.needed = some;
-    /* One to four rows always leave out what they do not see (attn__must_select), and need not
-       know which keys others need, unless they are few. */
-    seeing.exact = block->per_head > ATTN__K_IN_PLACE;
     seeing.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
                  !block->w->a->mask && !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        if (seeing.exact || block->per_head == 1) memset(&seeing.needed, 0, sizeof seeing.needed);
+        memset(&seeing.needed, 0, sizeof seeing.needed);
         for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
             const attn__keys seen = attn__rows_visibility(block, view, &seeing, local, r,
                                                        attn__min(r + tile, block->per_head));
@@ -6724,27 +6724,20 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
 
     /* Inside the range that is left some keys may still be needed by nobody. */
     view->panels = attn__panels_of(&some);
-    n = seeing.exact ? 0 : attn__keys_count(&some);
-    if (n > ATTN__LISTED) some = attn__keys_in(view->panels);
     attn__view_shrink(view, &some);
     view->hidden_panels = view->panels != attn__panels_between(view->lo, view->hi);
-    /* a single row of a list leaves out the keys between */
-    view->hidden_keys = 1;
-    if (seeing.exact || (block->per_head == 1 && n > ATTN__LISTED)) {
-        between = attn__keys_between(view->lo, view->hi);
-        view->hidden_keys = !attn__keys_within(&between, &every);
-    }
-    if (seeing.exact) {
-        if (!view->hidden_keys || block->thin) return;
-        for (j = view->lo; j < view->hi; j++)
-            view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    between = attn__keys_between(view->lo, view->hi);
+    view->hidden_keys = !attn__keys_within(&between, &every);
+    for (j = view->lo; j < view->hi && view->hidden_keys && !block->thin; j++)
+        view->needed[j] = (unsigned char)attn__keys_has(&some, j);
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
-       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). */
-    } else if (n <= ATTN__LISTED && n <= 4 * attn__panel_count(view->panels)) {
-        for (j = view->lo; j < view->hi; j++) {
-            view->listed[view->n_listed] = (unsigned char)(j - view->lo);
-            view->n_listed += attn__keys_has(&some, j);
-        }
+       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
+       four rows 0.4; of a cache 0.92 and 0.7. */
+    n = block->per_head <= ATTN__K_IN_PLACE ? attn__keys_count(&some) : ATTN__CHUNK;
+    if (n > ATTN__LISTED || n > 4 * attn__panel_count(view->panels)) return;
+    for (j = view->lo; j < view->hi; j++) {
+        view->listed[view->n_listed] = (unsigned char)(j - view->lo);
+        view->n_listed += attn__keys_has(&some, j);
     }
 }
 
@@ -6768,18 +6761,19 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->row_to = block->per_head;
     view->hidden_panels = 0;
     if (!block->sees_all) {
-        int lo = view->keys, hi = 0;
+        const int end = first + view->keys;
+        int lo = end, hi = first;
         view->row_to = 0;
         for (r = 0; r < block->per_head; r++) {
-            const int from = block->from[r] - first, to = block->to[r] - first;
-            if (from >= to || to <= 0 || from >= view->keys) continue;
+            const int from = block->from[r], to = block->to[r];
+            if (to <= first || from >= end) continue;     /* a row that sees nothing ends at 0 */
             if (view->row_to == 0) view->row_from = r;
             view->row_to = r + 1;
             lo = from < lo ? from : lo;
             hi = to > hi ? to : hi;
         }
-        view->lo = lo < 0 ? 0 : lo;
-        view->hi = attn__min(hi, view->keys);
+        view->lo = lo < first ? 0 : lo - first;
+        view->hi = attn__min(hi, end) - first;
     }
     view->panels = attn__panels_between(view->lo, view->hi);
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
@@ -6846,7 +6840,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     int local, j;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
-        float *k = block->k + (size_t)local * block->cut->k_head;
+        float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         if (!v_in_k && source->k_stored != ATTN_F32) {
             attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi,
@@ -6909,7 +6903,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         const float *k = (const float *)source->k;
-        float *to = block->k + (size_t)local * block->cut->k_head;
+        float *to = block->k + (size_t)local * block->k_head;
         int lo = 0, hi = 0;
         while (attn__next_run(view->panels, &lo, &hi))
             block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k_step, view->k_step,
@@ -6919,33 +6913,6 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
-
-/* Rows of a band that go through the same panels: all of them, or as many as a tile has. */
-typedef struct attn__tile {
-    int first, rows;                      /* of the band's rows of each K/V head */
-    int lo, hi;                           /* keys that some of them see by position */
-    unsigned panels;                      /* with keys that one of them sees */
-} attn__tile;
-
-/* Rows of a block that go through a chunk together. What does not change is set once for a
-   block. */
-typedef struct attn__band {
-    int start, rows;                      /* rows start .. start + rows - 1 of the block */
-    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
-                                             first */
-    int per_head;                         /* rows of each of them */
-    int lo, hi;                           /* keys of the chunk that some of these rows see by
-                                             position */
-    int uneven;                           /* its rows differ in what they see by position */
-    int tiles;
-    attn__tile tile[4];
-    attn__softmax softmax;
-    attn__row row[ATTN__BAND];
-    float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
-    /* factors of the outputs so far, and of the chunk's */
-    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
-} attn__band;
-typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -1];
 
 /* What several rows prefetch while they read K of head `local` of a cache (of_v: V): what is read
    after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). */
@@ -7128,7 +7095,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
                            int start)
 {
     band->start = start;
-    band->rows = attn__min(block->band, block->rows - start);
+    band->rows = attn__min(block->band_rows, block->rows - start);
     band->first_head = start / block->per_head;
     band->end_head = (start + band->rows - 1) / block->per_head + 1;
     band->per_head = attn__min(block->per_head, band->rows);
@@ -7435,7 +7402,7 @@ static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
     if (block->w->a->kv) attn__cache_sources(block, view);
     for (local = 0; local < heads; local++) {
         attn__kv_source *source = view->source + local;
-        float *tail = block->v + (size_t)local * block->cut->v_head;
+        float *tail = block->v + (size_t)local * block->v_head;
         ATTN__COUNT(ROWS);
         attn__plain_source(block, view, local);
         source->v_panel = 16;
@@ -7524,13 +7491,13 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
 static void attn__chunk_run(const attn__block *block, attn__band *band, int chunk,
                             attn__chunk_state *state)
 {
-    attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
+    attn__chunk_view *const view = block->view;
     int start, end, t;
     if (!attn__chunk_open(block, chunk, view)) return;
     block->way->sources(block, view);
     if (block->k_in_place) attn__scores_in_place(block, view);
     /* thin: all rows; thick: bands that see some of it */
-    start = view->row_from / block->band * block->band;
+    start = view->row_from / block->band_rows * block->band_rows;
     end = block->thin ? block->rows : view->row_to;
     if (start > 0) ATTN__COUNT(SKIP);
     for (; start < end; start += band->rows) {
@@ -7745,7 +7712,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     if (attn__block_open(&block, w, item, slot)) {
         attn__block_clear(&block);
         attn__weights_prefill(&block, 0, w->s->n_k);
-        band = (attn__band *)block.band_room;
+        band = block.band;
         attn__band_for(band, &block);
         attn__block_chunks(&block, &chunk, &last);
         for (; chunk < last; chunk++) attn__block_chunk(&block, band, chunk, NULL);
@@ -7781,7 +7748,7 @@ static void attn__item_split(const attn__work *w, int item, int slot)
     int chunk, first, last, lo, hi;
     item /= splits;
     if (attn__block_open(&block, w, item, slot)) {
-        band = (attn__band *)block.band_room;
+        band = block.band;
         attn__band_for(band, &block);
         attn__block_chunks(&block, &first, &last);
         lo = (int)((long long)chunks * split / splits);
