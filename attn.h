@@ -5735,8 +5735,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                 attn__band_open       then band by band: its rows, cut into tiles where each
  *                                       sees few of the panels
  *                 attn__tile_softmax    q . k of other rows; scores to probabilities
- *                 attn__band_fold       (m, l) is folded
- *                 attn__tile_outputs    p . v, folded into what chunks before have left
+ *                 attn__tile_outputs    (m, l) is folded, then p . v with what chunks before left
  *             attn__block_close     sinks, the division, lse, weights; empty rows
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
@@ -5768,15 +5767,6 @@ enum {
    q' and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand after it,
-   [rows][v_width]. */
-typedef struct attn__chunk_state {
-    float m[ATTN__SPLIT_ROWS], l[ATTN__SPLIT_ROWS];
-    int seen[ATTN__SPLIT_ROWS];
-    int used;                             /* 0: no row sees the chunk, and nothing else is set */
-    int whole_lines[7];                   /* so that outputs begin with a line of the cache */
-} attn__chunk_state;
-
 /* The ways through a chunk. A block takes the first that its rows of a K/V head fit in. */
 struct attn__block;
 struct attn__chunk_view;
@@ -5804,7 +5794,7 @@ static const attn__way *attn__way_of(int rows)
 
 static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
 
-/* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
+/* ---- the plan: how a call is cut into blocks -------------------------------------------------- */
 
 /* One way to cut entries into blocks. */
 typedef struct attn__cut {
@@ -5826,7 +5816,6 @@ typedef struct attn__plan {
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
-    size_t state_floats;                  /* of one state */
     size_t table_floats;                  /* of first_item in attn__work */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
@@ -5846,7 +5835,8 @@ typedef struct attn__work {
     int *readers;                         /* [batch] so many share blocks from a place on; 0: it
                                              belongs to a place before */
     int padding;                          /* rows that do not exist are written all the same */
-    float *slots, *states;                /* workspace; states: of split blocks */
+    float *slots, *states;                /* workspace; states: of split blocks, chunk by chunk,
+                                             as attn_args.parts has them */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
     int splits;                           /* items that share the chunks of a block */
@@ -5973,7 +5963,7 @@ typedef struct attn__band {
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
-/* ---- the plan ---------------------------------------------------------------------------------- */
+/* ---- the plan is made: blocks are cut, slots laid out ---------------------------------------- */
 
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
@@ -6001,10 +5991,10 @@ static int attn__stored_rows(const attn_args *a)
                      attn__formats[attn__values_stored(a)].rows);
 }
 
-/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block there;
-   `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be addressed.
-   There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to add them
-   up. */
+/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
+   there; `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be
+   addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to
+   add them up. */
 static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
                                 int per_head, int kv_heads, float *floats, attn__block *block)
 {
@@ -6180,7 +6170,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
-        if (attn__mul(plan->state_floats, (size_t)chunks, &states) ||
+        if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return 1;
     }
     if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
@@ -6219,8 +6209,6 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     plan->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
-    plan->state_floats = sizeof(attn__chunk_state) / sizeof(float) +
-                         (size_t)ATTN__SPLIT_ROWS * (size_t)plan->v_width;
     /* ints that say which items an entry has; where entries may share keys, two more for each */
     plan->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
     plan->entries = s->batch;
@@ -6493,21 +6481,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     return 1;
 }
 
-/* Goes on from the states of carry_in. Rows that have seen nothing stay as they are. */
-static ATTN__NOINLINE void attn__block_load(attn__block *block)
-{
-    const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
-    int r, h, i;
-    for (r = 0; r < block->rows; r++) {
-        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
-                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
-                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
-    }
-}
-
-/* Before the first chunk: nothing is folded yet, but what the caller carries here. */
+/* Before the first chunk: nothing is folded yet. */
 static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
@@ -6518,7 +6492,21 @@ static void attn__block_clear(attn__block *block)
         block->L[r] = 0.0f;
     }
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
-    if (block->w->a->carry_in) attn__block_load(block);
+}
+
+/* The same where the caller carries states here: rows go on from them. */
+static void attn__block_begin(attn__block *block)
+{
+    const attn__shape *s = block->w->s;
+    const int v_width = block->w->plan->v_width;
+    int r, h, i;
+    attn__block_clear(block);
+    for (r = 0; r < block->rows && block->w->a->carry_in; r++) {
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
+                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
+                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
+    }
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
@@ -7209,28 +7197,6 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
     block->w->kernels->softmax(&f);
 }
 
-/* Chunk states are folded, or kept when there is a `state` (the band is the whole block then).
-   Returns 0 when no row sees a key. */
-static int attn__band_fold(const attn__block *block, attn__band *band, attn__chunk_state *state)
-{
-    const int at = band->start;
-    int r;
-    /* Scores may be wanted of a chunk that no row sees. */
-    if (band->lo >= band->hi) return 0;
-    if (!state) {
-        block->w->kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a,
-                                band->fold_b, band->rows);
-        return 1;
-    }
-    memcpy(state->m, band->m, sizeof state->m);
-    memcpy(state->l, band->l, sizeof state->l);
-    /* `seen` also remembers the chunks before this one. That does no harm: all that is asked later
-       is whether a row has seen any key at all. */
-    for (r = 0; r < ATTN__SPLIT_ROWS; r++) state->seen[r] = r < band->rows && block->seen[r];
-    state->used = 1;
-    return 1;
-}
-
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
 /* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
@@ -7316,11 +7282,9 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
 }
 
 /* Outputs of a tile, run of panels by run of panels; where V is read in slices a run has one. A
-   chain that has begun goes on in `chains`, and the last run folds it, or keeps it when there is a
-   `state`. */
+   chain that has begun goes on in `chains`, and the last run folds it. */
 static void attn__tile_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, const attn__tile *tile,
-                               attn__chunk_state *state)
+                               attn__chunk_view *view, const attn__tile *tile)
 {
     const int v_width = block->w->plan->v_width;
     /* keys of a list are few: the kernel passes over what lies between them */
@@ -7336,18 +7300,12 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = tile->first + (local - band->first_head) * tile->rows;
             float *chains = block->chains + (ptrdiff_t)row * v_width;
-            g.from = begun ? chains : NULL;
-            g.c = chains;
-            g.fold_a = NULL;
-            g.fold_b = NULL;
             /* Only after the last panel there is all of the sum. */
-            if (!(panels >> hi / ATTN__PANEL) && state) {
-                g.c = (float *)(void *)(state + 1) + (ptrdiff_t)row * v_width;
-            } else if (!(panels >> hi / ATTN__PANEL)) {
-                g.c = block->o + (ptrdiff_t)(band->start + row) * v_width;
-                g.fold_a = band->fold_a + row;
-                g.fold_b = band->fold_b + row;
-            }
+            const int last = !(panels >> hi / ATTN__PANEL);
+            g.from = begun ? chains : NULL;
+            g.c = last ? block->o + (ptrdiff_t)(band->start + row) * v_width : chains;
+            g.fold_a = last ? band->fold_a + row : NULL;
+            g.fold_b = last ? band->fold_b + row : NULL;
             attn__rows_outputs(block, band, view, local, row, lo > tile->lo ? lo : tile->lo,
                                attn__min(hi, tile->hi), &g);
         }
@@ -7488,8 +7446,7 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
 
 /* A chunk of a block, the same for all of its readers. A band goes all the way from scores to
    outputs before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
-static void attn__chunk_run(const attn__block *block, attn__band *band, int chunk,
-                            attn__chunk_state *state)
+static void attn__chunk_run(const attn__block *block, attn__band *band, int chunk)
 {
     attn__chunk_view *const view = block->view;
     int start, end, t;
@@ -7504,20 +7461,21 @@ static void attn__chunk_run(const attn__block *block, attn__band *band, int chun
         if (!attn__band_open(block, band, view, start)) continue;
         for (t = 0; t < band->tiles; t++)
             attn__tile_softmax(block, band, view, band->tile + t);
-        if (!attn__band_fold(block, band, state)) continue;
+        if (band->lo >= band->hi) continue;   /* scores of a chunk that no row sees were wanted */
+        block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
+                                band->fold_b, band->rows);
         for (t = 0; t < band->tiles; t++)
-            attn__tile_outputs(block, band, view, band->tile + t, state);
+            attn__tile_outputs(block, band, view, band->tile + t);
     }
 }
 
-/* A chunk of a block. It is folded, or its state is kept when there is one. Where readers have
-   pages of their own, those that have the same one go together. */
-static void attn__block_chunk(const attn__block *block, attn__band *band, int chunk,
-                              attn__chunk_state *state)
+/* A chunk of a block, folded into (M, L, O) of its rows. Where readers have pages of their own,
+   those that have the same one go together. */
+static void attn__block_chunk(const attn__block *block, attn__band *band, int chunk)
 {
     int x, next, first, last, local;
     if (chunk < block->together) {
-        attn__chunk_run(block, band, chunk, state);
+        attn__chunk_run(block, band, chunk);
         return;
     }
     attn__block_ends(block, &first, &last);
@@ -7527,7 +7485,7 @@ static void attn__block_chunk(const attn__block *block, attn__band *band, int ch
             if (attn__reader_page(block, next, chunk) != page) break;
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
             const attn__block part = attn__block_part(block, local, x, next);
-            attn__chunk_run(&part, band, chunk, NULL);
+            attn__chunk_run(&part, band, chunk);
         }
     }
 }
@@ -7710,21 +7668,14 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     int chunk, last;
     ATTN__COUNT(ITEM);
     if (attn__block_open(&block, w, item, slot)) {
-        attn__block_clear(&block);
+        attn__block_begin(&block);
         attn__weights_prefill(&block, 0, w->s->n_k);
         band = block.band;
         attn__band_for(band, &block);
         attn__block_chunks(&block, &chunk, &last);
-        for (; chunk < last; chunk++) attn__block_chunk(&block, band, chunk, NULL);
+        for (; chunk < last; chunk++) attn__block_chunk(&block, band, chunk);
     }
     attn__block_close(&block);
-}
-
-/* Where the state of a chunk is kept until all of its block are there. */
-static attn__chunk_state *attn__state(const attn__work *w, int item, int chunk)
-{
-    const size_t number = (size_t)item * (size_t)w->plan->chunks + (size_t)chunk;
-    return (attn__chunk_state *)(void *)(w->states + number * w->plan->state_floats);
 }
 
 /* The column of the weights where a chunk begins. */
@@ -7734,9 +7685,9 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is some of a block's chunks, and keeps what each of them leaves: here, until
-   attn__item_fold puts it together, or, with `parts`, chunk i in the caller's part i. Chunks are
-   dealt out by the longest entry: an item of a shorter one may have nothing to do. */
+/* An item is some of a block's chunks. What each of them leaves is kept, chunk i in part i: of the
+   caller's, or where attn__item_fold finds it. Chunks are dealt out by the longest entry: an item
+   of a shorter one may have nothing to do. */
 static void attn__item_split(const attn__work *w, int item, int slot)
 {
     const attn_args *a = w->a;
@@ -7758,45 +7709,74 @@ static void attn__item_split(const attn__work *w, int item, int slot)
                               split == splits - 1 ? w->s->n_k : attn__column(&block, hi));
         /* The last one also writes the parts that nobody has chunks for. */
         if (parts && split == splits - 1) hi = parts;
-        memset(block.seen, 0, (size_t)block.rows * sizeof(int));
         for (chunk = lo; chunk < hi; chunk++) {
-            attn__chunk_state *state = parts ? NULL : attn__state(w, item, chunk);
-            if (state) state->used = 0;
-            else attn__block_clear(&block);
-            if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
-            if (!state)
-                attn__block_store(&block, a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
+            attn__block_clear(&block);
+            if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk);
+            attn__block_store(&block, (parts ? a->carry_out : w->states) +
+                                      (size_t)chunk * attn__carry_floats(w->s));
         }
     }
     if (parts && split == 0) attn__block_padding(&block);
 }
 
+/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
+   through one. */
+static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
+                             float b, int n)
+{
+    const int whole = n / ATTN__PANEL * ATTN__PANEL;
+    const size_t bytes = (size_t)(n - whole) * sizeof(float);
+    float tail[2][ATTN__PANEL];
+    int i;
+    if (attn__is_scalar(kernels)) {
+        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
+        return;
+    }
+    kernels->fold_out(o, x, a, b, whole);
+    if (whole == n) return;
+    memset(tail, 0, sizeof tail);
+    memcpy(tail[0], o + whole, bytes);
+    if (x) memcpy(tail[1], x + whole, bytes);
+    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
+    memcpy(o + whole, tail[0], bytes);
+}
+
+/* Folds the states that a chunk has left of the rows of a block. */
+static void attn__block_fold(attn__block *block, const float *states)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kernels *kernels = block->w->kernels;
+    const float *from[ATTN__BAND];
+    float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
+    int r, h, i;
+    /* The fold reads whole vectors. */
+    memset(m, 0, sizeof m);
+    memset(l, 0, sizeof l);
+    for (r = 0; r < block->rows; r++) {
+        const int e = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        from[r] = states + attn__place(s, e, h, i) * ATTN_STATE(s->v_head_dim);
+        m[r] = from[r][0];                /* -inf and 0 where the row has seen nothing, which */
+        l[r] = from[r][1];                /* changes nothing */
+    }
+    kernels->fold(block->M, block->L, m, l, a, b, block->rows);
+    for (r = 0; r < block->rows; r++) {
+        if (from[r][2] == 0.0f) continue;
+        block->seen[r] = 1;
+        attn__carry_fold(kernels, block->o + (ptrdiff_t)r * block->w->plan->v_width, from[r] + 4,
+                         a[r], b[r], s->v_head_dim);
+    }
+}
+
 /* An item is a block again: the states of its chunks are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
-    const int v_width = w->plan->v_width;
     attn__block block;
-    int chunk, r;
+    int chunk;
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
-        attn__block_clear(&block);
-        for (chunk = 0; chunk < w->plan->chunks; chunk++) {
-            const attn__chunk_state *state = attn__state(w, item, chunk);
-            const float *o = (const float *)(const void *)(state + 1);
-            float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-            if (!state->used) continue;
-            /* The fold reads whole vectors, and a state has half a band. */
-            memset(m, 0, sizeof m);
-            memset(l, 0, sizeof l);
-            memcpy(m, state->m, sizeof state->m);
-            memcpy(l, state->l, sizeof state->l);
-            w->kernels->fold(block.M, block.L, m, l, a, b, block.rows);
-            for (r = 0; r < block.rows; r++) {
-                const ptrdiff_t at = (ptrdiff_t)r * v_width;
-                w->kernels->fold_out(block.o + at, o + at, a[r], b[r], v_width);
-                if (state->seen[r]) block.seen[r] = 1;
-            }
-        }
+        attn__block_begin(&block);
+        for (chunk = 0; chunk < w->plan->chunks; chunk++)
+            attn__block_fold(&block, w->states + (size_t)chunk * attn__carry_floats(w->s));
     }
     attn__block_close(&block);
 }
@@ -8205,28 +8185,6 @@ static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L
     *L = v[1][0];
     *a = v[4][0];
     *b = v[5][0];
-}
-
-/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
-   through one. */
-static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
-                             float b, int n)
-{
-    const int whole = n / ATTN__PANEL * ATTN__PANEL;
-    const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float tail[2][ATTN__PANEL];
-    int i;
-    if (attn__is_scalar(kernels)) {
-        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
-        return;
-    }
-    kernels->fold_out(o, x, a, b, whole);
-    if (whole == n) return;
-    memset(tail, 0, sizeof tail);
-    memcpy(tail[0], o + whole, bytes);
-    if (x) memcpy(tail[1], x + whole, bytes);
-    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
-    memcpy(o + whole, tail[0], bytes);
 }
 
 /* Folds one state into another, whose M and L are at hand. Returns 0 where it has seen nothing, and
