@@ -5728,9 +5728,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *             attn__block_chunk     each chunk in key order; readers of other pages apart
  *               attn__chunk_run
  *                 attn__chunk_open      which keys some row sees
- *                 attn__thin_sources    up to 40 rows of a K/V head: K and V where they lie, or
- *                                       panels of the cache
- *                 attn__thick_source    more rows of one K/V head: K and V become panels
+ *                 attn__chunk_sources   where K and V are read. Few rows: where they lie; up to
+ *                   attn__thin_values   40 of a K/V head: V lies there, K becomes panels
+ *                   attn__thick_values  more: V becomes panels, too
  *                 attn__scores_in_place q . k of up to 4 rows, K where it lies
  *                 attn__band_open       then band by band: its rows, cut into tiles where each
  *                                       sees few of the panels
@@ -5747,11 +5747,13 @@ enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
     ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most: its most rows, and the fewest
                                              of a tile */
-    ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it
-                                             lies */
-    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too; with or
-                                             without a cache they always leave out what they do not
-                                             see (attn__must_select) */
+    ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
+                                             10 to 40 of them take 0.86 to 1 of the time of packed
+                                             V; 1.1 to 1.16 where heads are 128 wide (Zen 3) */
+    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
+                                             of the time over 500 keys (Zen 3). With or without a
+                                             cache they always leave out what they do not see
+                                             (attn__must_select) */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
@@ -5773,16 +5775,16 @@ struct attn__chunk_view;
 typedef struct attn__way {
     const char *name;
     int rows;                             /* so many fit in */
-    /* says where K and V of a chunk are read, and makes them ready for it */
-    void (*sources)(const struct attn__block *block, struct attn__chunk_view *view);
+    /* makes V of a chunk ready */
+    void (*values)(const struct attn__block *block, struct attn__chunk_view *view);
 } attn__way;
 
-static void attn__thin_sources(const struct attn__block *block, struct attn__chunk_view *view);
-static void attn__thick_source(const struct attn__block *block, struct attn__chunk_view *view);
+static void attn__thin_values(const struct attn__block *block, struct attn__chunk_view *view);
+static void attn__thick_values(const struct attn__block *block, struct attn__chunk_view *view);
 
 static const attn__way attn__ways[] = {
-    { "thin", ATTN__THIN, attn__thin_sources },
-    { "thick", INT_MAX, attn__thick_source }
+    { "thin", ATTN__THIN, attn__thin_values },
+    { "thick", INT_MAX, attn__thick_values }
 };
 
 static const attn__way *attn__way_of(int rows)
@@ -5794,7 +5796,7 @@ static const attn__way *attn__way_of(int rows)
 
 static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
 
-/* ---- the plan: how a call is cut into blocks -------------------------------------------------- */
+/* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
 /* One way to cut entries into blocks. */
 typedef struct attn__cut {
@@ -6594,7 +6596,8 @@ typedef struct attn__visibility {
 
 /* Keep bytes of rows first .. last-1 of a K/V head, one after the other in a group of one: a key
    that one of them keeps. Returns 0 where they keep none. A call of 512 rows takes 0.90 of the
-   instructions where they are documents, 0.96 where they are causal, than row by row. */
+   instructions where they are documents, 0.96 where they are causal, than row by row; of the time
+   0.83 and 0.96 (Zen 3). */
 static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
 {
@@ -6788,16 +6791,26 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V of one K/V head are plain rows. */
-ATTN__INLINE void attn__plain_source(const attn__block *block, attn__chunk_view *view, int local)
+/* K and V are plain rows. Whether V is finite is looked at when it matters. */
+static void attn__plain_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    attn__kv_source *source = view->source + local;
-    source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
+    int local;
+    if (block->thin) ATTN__COUNT(ROWS);
+    else ATTN__COUNT(PACKED);
     view->k_step = s->k[1];
-    source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
-    source->v_step = s->v[1];
-    source->k_stored = source->v_stored = ATTN_F32;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
+        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
+        source->k_stored = source->v_stored = ATTN_F32;
+        source->v_step = s->v[1];
+        source->v_panel = 16;
+        source->panels = block->w->plan->v_width / 16;
+        source->v_tail = NULL;
+        source->last_columns = s->v_head_dim % 16;
+        source->not_finite = -1;
+    }
 }
 
 /* Keys lo .. hi - 1 of a cache become floats: panels, and after them rows of one that grows. */
@@ -6851,8 +6864,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     }
 }
 
-/* A cache is read as it is: panels of K, or with v_in_k rows. Whether V is finite is looked at when
-   it matters. */
+/* A cache is read as it is: panels of K, or with v_in_k rows. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
@@ -6900,10 +6912,60 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     }
 }
 
+/* V of a thin block is read where it lies. But columns after the last whole panel are packed, so
+   that no vector reads past the end of a row: 6 to 32 rows of 40 or 72 columns take 0.67 to 0.79 of
+   the time that their reading in part takes (Zen 4; 0.77 to 0.96 on Zen 3). */
+static void attn__thin_values(const attn__block *block, attn__chunk_view *view)
+{
+    const int rest = block->w->s->v_head_dim % 16, lo = view->lo;
+    int local;
+    if (block->w->a->kv || block->k_in_place || rest == 0) return;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        float *tail = block->v + (size_t)local * block->v_head;
+        source->v_tail = tail;
+        source->last_columns = 0;
+        source->panels--;
+        (void)block->w->kernels->pack_v(tail + lo * 16, (const float *)source->v +
+                                        lo * source->v_step + source->panels * 16,
+                                        source->v_step, view->hi - lo, rest, NULL);
+    }
+}
+
+/* V of a thick block is packed. V of keys that no row needs is not read: it is 0. */
+static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
+{
+    const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
+    attn__kv_source *source = view->source;
+    int run_lo, run_hi;
+    source->not_finite = 0;
+    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
+        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
+        if (lo >= hi) continue;
+        source->not_finite |= block->w->kernels->pack_v(
+            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+            hi - lo, block->w->s->v_head_dim, needed ? needed + lo : NULL);
+    }
+    source->v = block->v;
+    source->last_columns = 0;
+    source->v_step = 16;
+    source->v_panel = ATTN__CHUNK * 16;
+}
+
+/* Where K and V of the chunk are read, and whatever makes them ready for it. */
+static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
+{
+    if (block->w->a->kv) attn__cache_sources(block, view);
+    else attn__plain_sources(block, view);
+    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
+    block->way->values(block, view);
+}
+
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
 /* What several rows prefetch while they read K of head `local` of a cache (of_v: V): what is read
-   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). */
+   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
+   (Zen 3). */
 static const void *attn__prefetch_cache(const attn__block *block, const attn__band *band,
                                         const attn__chunk_view *view, int local, int of_v)
 {
@@ -6917,7 +6979,8 @@ static const void *attn__prefetch_cache(const attn__block *block, const attn__ba
 /* The same where K and V lie as rows, and the heads of a row one after the other: each head asks
    for as much as it reads, and all together for what comes next in memory. While K is read, V of
    the same keys; while V is, up to key `of_v`, V of the next slice where K is read in place, else K
-   of the next chunk. 8 rows take 0.9 of the time; 32 heads on 8 in place, from memory, 0.3. */
+   of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place 0.3 (Zen 4);
+   0.81 and 0.89 (Zen 3). */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
                                        int local, int of_v)
 {
@@ -7003,7 +7066,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
-       away. */
+       away: 0.92 of the time of 2048 x 2048 with a mask (Zen 3). */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
@@ -7104,7 +7167,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
 }
 
 /* Scores against the keys of a cache whose panel still grows: rows. One query reads them where they
-   lie; more have them packed first. g says which queries, and where the scores of the chunk go. */
+   lie (0.75 of the time that packing takes, Zen 3); more have them packed first. g says which
+   queries, and where the scores of the chunk go. */
 static void attn__growing_scores(const attn__block *block, const attn__chunk_view *view,
                                  const attn__kv_source *source, attn__gemm *g)
 {
@@ -7314,74 +7378,6 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
 
 /* ---- thick: K and V packed, one K/V head ----------------------------------------------------- */
 
-/* Packs K and V of the chunk; K of most caches is packed already. V of keys that no row needs is
-   not read: it is 0. */
-static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kernels *kernels = block->w->kernels;
-    const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
-    const int v_width = block->w->plan->v_width;
-    attn__kv_source *source = view->source;
-    int run_lo, run_hi;
-    if (block->w->a->kv) attn__cache_sources(block, view);
-    else {
-        ATTN__COUNT(PACKED);
-        attn__plain_source(block, view, 0);
-    }
-    if (!attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
-    source->not_finite = 0;
-    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
-        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
-        if (lo >= hi) continue;
-        source->not_finite |= kernels->pack_v(
-            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
-            hi - lo, s->v_head_dim, needed ? needed + lo : NULL);
-    }
-    source->v = block->v;
-    source->v_tail = NULL;
-    source->last_columns = 0;
-    source->panels = v_width / 16;
-    source->v_step = 16;
-    source->v_panel = ATTN__CHUNK * 16;
-}
-
-/* ---- thin: K and V where they lie, or in the cache ------------------------------------------- */
-
-/* Where the chunk is read. Columns after the last whole panel are packed, so that no vector reads
-   past the end of a row (6 to 32 rows of 40 or 72 columns: 0.67 to 0.79 of the time that their
-   reading in part takes); so is K, unless it is read where it lies. */
-static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    const int whole = s->v_head_dim / 16 * 16, lo = view->lo;
-    const int heads = block->w->a->kv ? 0 : block->kv_heads;
-    int local;
-    if (block->w->a->kv) attn__cache_sources(block, view);
-    for (local = 0; local < heads; local++) {
-        attn__kv_source *source = view->source + local;
-        float *tail = block->v + (size_t)local * block->v_head;
-        ATTN__COUNT(ROWS);
-        attn__plain_source(block, view, local);
-        source->v_panel = 16;
-        source->panels = whole / 16;
-        source->v_tail = NULL;
-        source->last_columns = 0;
-        if (whole < s->v_head_dim && block->k_in_place) {
-            source->last_columns = s->v_head_dim - whole;
-            source->panels++;
-        } else if (whole < s->v_head_dim) {
-            source->v_tail = tail;
-        }
-        source->not_finite = -1;
-        if (source->v_tail)
-            (void)block->w->kernels->pack_v(tail + lo * 16,
-                                            (const float *)source->v + lo * s->v[1] + whole,
-                                            s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
-    }
-    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
-}
-
 /* Scores of all rows of the block against K where it lies. */
 static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
 {
@@ -7451,7 +7447,7 @@ static void attn__chunk_run(const attn__block *block, attn__band *band, int chun
     attn__chunk_view *const view = block->view;
     int start, end, t;
     if (!attn__chunk_open(block, chunk, view)) return;
-    block->way->sources(block, view);
+    attn__chunk_sources(block, view);
     if (block->k_in_place) attn__scores_in_place(block, view);
     /* thin: all rows; thick: bands that see some of it */
     start = view->row_from / block->band_rows * block->band_rows;
