@@ -5721,9 +5721,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *         attn__share               entries that read the same keys count as one
  *         attn__list_items          then attn__task takes items until there are none:
  *           attn__item_scalar       the scalar backend: a block, row by row (section 3)
- *           attn__item_split        some chunks of a block, for threads or the caller's parts, and
- *           attn__item_fold         a block, put together of what they left
- *           attn__item_block        else: a block
+ *           attn__item_block        a block, or some of its chunks, for threads or the caller's
+ *                                   parts; then attn__item_fold makes a block of what they left
  *             attn__block_open      which rows and keys; q times scale
  *             attn__block_chunk     each chunk in key order; readers of other pages apart
  *               attn__chunk_run
@@ -6672,13 +6671,12 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
 /* The range shrinks to what is needed: whole panels at a time, then keys. */
 static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 {
-    unsigned panels = view->panels;
-    int lo = 0, hi = ATTN__CHUNK;
+    const unsigned panels = view->panels;
     if (!panels) { view->hi = view->lo; return; }
-    for (; !(panels & 1u); panels >>= 1) lo += ATTN__PANEL;
-    for (panels = view->panels; !(panels >> (hi - 1) / ATTN__PANEL); ) hi -= ATTN__PANEL;
-    if (lo > view->lo) view->lo = lo;
-    if (hi < view->hi) view->hi = hi;
+    while (!(panels >> view->lo / ATTN__PANEL & 1u))
+        view->lo = (view->lo / ATTN__PANEL + 1) * ATTN__PANEL;
+    while (!(panels >> (view->hi - 1) / ATTN__PANEL & 1u))
+        view->hi = (view->hi - 1) / ATTN__PANEL * ATTN__PANEL;
     while (!attn__keys_has(needed, view->lo)) view->lo++;
     while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
 }
@@ -7006,9 +7004,10 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
 }
 
 /* Sets what all bands and chunks of a block have in common. */
-static void attn__band_for(attn__band *band, const attn__block *block)
+static void attn__band_for(const attn__block *block)
 {
     const attn_args *a = block->w->a;
+    attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, also after the last row. */
     memset(band->m, 0, sizeof band->m);
@@ -7442,9 +7441,10 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
 
 /* A chunk of a block, the same for all of its readers. A band goes all the way from scores to
    outputs before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
-static void attn__chunk_run(const attn__block *block, attn__band *band, int chunk)
+static void attn__chunk_run(const attn__block *block, int chunk)
 {
     attn__chunk_view *const view = block->view;
+    attn__band *const band = block->band;
     int start, end, t;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
@@ -7467,11 +7467,11 @@ static void attn__chunk_run(const attn__block *block, attn__band *band, int chun
 
 /* A chunk of a block, folded into (M, L, O) of its rows. Where readers have pages of their own,
    those that have the same one go together. */
-static void attn__block_chunk(const attn__block *block, attn__band *band, int chunk)
+static void attn__block_chunk(const attn__block *block, int chunk)
 {
     int x, next, first, last, local;
     if (chunk < block->together) {
-        attn__chunk_run(block, band, chunk);
+        attn__chunk_run(block, chunk);
         return;
     }
     attn__block_ends(block, &first, &last);
@@ -7481,9 +7481,63 @@ static void attn__block_chunk(const attn__block *block, attn__band *band, int ch
             if (attn__reader_page(block, next, chunk) != page) break;
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
             const attn__block part = attn__block_part(block, local, x, next);
-            attn__chunk_run(&part, band, chunk);
+            attn__chunk_run(&part, chunk);
         }
     }
+}
+
+/* ---- states of rows -------------------------------------------------------------------------- */
+
+/* Folds (m, l) into (M, L) of one row; *a, *b: the factors for the outputs. */
+static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L, float m, float l,
+                                float *a, float *b)
+{
+    float v[6][ATTN__PANEL];              /* kernels read whole vectors */
+    if (attn__is_scalar(kernels)) {
+        attn__scalar_factors(M, L, m, l, a, b);
+        return;
+    }
+    memset(v, 0, sizeof v);
+    v[0][0] = *M;
+    v[1][0] = *L;
+    v[2][0] = m;
+    v[3][0] = l;
+    kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
+    *M = v[0][0];
+    *L = v[1][0];
+    *a = v[4][0];
+    *b = v[5][0];
+}
+
+/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
+   through one. */
+static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
+                             float b, int n)
+{
+    const int whole = n / ATTN__PANEL * ATTN__PANEL;
+    const size_t bytes = (size_t)(n - whole) * sizeof(float);
+    float tail[2][ATTN__PANEL];
+    int i;
+    if (attn__is_scalar(kernels)) {
+        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
+        return;
+    }
+    kernels->fold_out(o, x, a, b, whole);
+    if (whole == n) return;
+    memset(tail, 0, sizeof tail);
+    memcpy(tail[0], o + whole, bytes);
+    if (x) memcpy(tail[1], x + whole, bytes);
+    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
+    memcpy(o + whole, tail[0], bytes);
+}
+
+/* Folds a sink: a key that has a score and no value. A sink of -inf is none, and its sum is 0. */
+static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
+                            int n)
+{
+    float a, b;
+    attn__carry_factors(kernels, M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &a, &b);
+    attn__carry_fold(kernels, o, NULL, a, b, n);
 }
 
 /* ---- a block's results ----------------------------------------------------------------------- */
@@ -7542,26 +7596,6 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
         attn__weights_fill(block, local, r, 0, s->n_k, 0.0f);
     else if (!exists)
         attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
-}
-
-/* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
-   none, and its sum is 0. */
-static void attn__block_sinks(attn__block *block, int start, int rows)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    const int v_width = block->w->plan->v_width;
-    float sink[ATTN__BAND], one[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-    int x, h, i;
-    /* Up to a whole band, since the fold reads whole vectors. */
-    for (x = 0; x < ATTN__BAND; x++) {
-        const int r = attn__min(start + x, block->rows - 1);
-        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        sink[x] = block->w->a->sinks[h];
-        one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
-    }
-    kernels->fold(block->M + start, block->L + start, sink, one, a, b, rows);
-    for (x = 0; x < rows; x++)
-        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * v_width, NULL, a[x], b[x], v_width);
 }
 
 /* lse and weights of row r of the block, and all of a row that has seen no key. */
@@ -7630,9 +7664,11 @@ static void attn__block_close(attn__block *block)
         attn__block_store(block, block->w->a->carry_out);
         return;
     }
-    if (block->w->a->sinks)
-        for (r = 0; r < block->rows; r += ATTN__BAND)
-            attn__block_sinks(block, r, attn__min(block->rows - r, ATTN__BAND));
+    for (r = 0; r < block->rows && block->w->a->sinks; r++) {
+        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
+                        block->o + (ptrdiff_t)r * v_width, block->w->a->sinks[h], v_width);
+    }
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
         n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
@@ -7656,24 +7692,6 @@ static void attn__block_chunks(const attn__block *block, int *first, int *last)
     if (lo < hi) *last = attn__chunks_there(&block->entry, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
-/* An item is a block. One that has only padding is closed at once. */
-static void attn__item_block(const attn__work *w, int item, int slot)
-{
-    attn__block block;
-    attn__band *band;
-    int chunk, last;
-    ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, w, item, slot)) {
-        attn__block_begin(&block);
-        attn__weights_prefill(&block, 0, w->s->n_k);
-        band = block.band;
-        attn__band_for(band, &block);
-        attn__block_chunks(&block, &chunk, &last);
-        for (; chunk < last; chunk++) attn__block_chunk(&block, band, chunk);
-    }
-    attn__block_close(&block);
-}
-
 /* The column of the weights where a chunk begins. */
 static int attn__column(const attn__block *block, int chunk)
 {
@@ -7681,60 +7699,38 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is some of a block's chunks. What each of them leaves is kept, chunk i in part i: of the
-   caller's, or where attn__item_fold finds it. Chunks are dealt out by the longest entry: an item
-   of a shorter one may have nothing to do. */
-static void attn__item_split(const attn__work *w, int item, int slot)
+/* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter
+   one may have nothing to do. Then what each of them leaves is kept, chunk i in part i: of the
+   caller's, or where attn__item_fold finds it. */
+static void attn__item_block(const attn__work *w, int item, int slot)
 {
-    const attn_args *a = w->a;
-    const int splits = w->splits, split = item % splits, parts = a->parts;
+    const int splits = w->splits, split = item % splits, parts = w->a->parts;
+    float *states = parts ? w->a->carry_out : splits > 1 ? w->states : NULL;
     /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
     const int chunks = parts ? attn__min(w->plan->chunks, parts) : w->plan->chunks;
+    const int from = (int)((long long)chunks * split / splits);
+    const int to = (int)((long long)chunks * (split + 1) / splits);
     attn__block block;
-    attn__band *band;
-    int chunk, first, last, lo, hi;
-    item /= splits;
-    if (attn__block_open(&block, w, item, slot)) {
-        band = block.band;
-        attn__band_for(band, &block);
+    int chunk, first, last, end;
+    ATTN__COUNT(ITEM);
+    if (attn__block_open(&block, w, item / splits, slot)) {
+        attn__band_for(&block);
         attn__block_chunks(&block, &first, &last);
-        lo = (int)((long long)chunks * split / splits);
-        hi = (int)((long long)chunks * (split + 1) / splits);
         /* Each fills its own columns of the weights, the outer ones also what lies outside. */
-        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, lo),
-                              split == splits - 1 ? w->s->n_k : attn__column(&block, hi));
+        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, from),
+                              split == splits - 1 ? w->s->n_k : attn__column(&block, to));
         /* The last one also writes the parts that nobody has chunks for. */
-        if (parts && split == splits - 1) hi = parts;
-        for (chunk = lo; chunk < hi; chunk++) {
-            attn__block_clear(&block);
-            if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk);
-            attn__block_store(&block, (parts ? a->carry_out : w->states) +
-                                      (size_t)chunk * attn__carry_floats(w->s));
+        end = !states ? last : parts && split == splits - 1 ? parts : to;
+        attn__block_begin(&block);
+        for (chunk = states ? from : first; chunk < end; chunk++) {
+            if (states) attn__block_clear(&block);
+            if (chunk >= first && chunk < last) attn__block_chunk(&block, chunk);
+            if (states)
+                attn__block_store(&block, states + (size_t)chunk * attn__carry_floats(w->s));
         }
     }
-    if (parts && split == 0) attn__block_padding(&block);
-}
-
-/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
-   through one. */
-static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
-                             float b, int n)
-{
-    const int whole = n / ATTN__PANEL * ATTN__PANEL;
-    const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float tail[2][ATTN__PANEL];
-    int i;
-    if (attn__is_scalar(kernels)) {
-        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
-        return;
-    }
-    kernels->fold_out(o, x, a, b, whole);
-    if (whole == n) return;
-    memset(tail, 0, sizeof tail);
-    memcpy(tail[0], o + whole, bytes);
-    if (x) memcpy(tail[1], x + whole, bytes);
-    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
-    memcpy(o + whole, tail[0], bytes);
+    if (!states) attn__block_close(&block);
+    else if (parts && split == 0) attn__block_padding(&block);
 }
 
 /* Folds the states that a chunk has left of the rows of a block. */
@@ -7967,13 +7963,11 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (attn__is_scalar(w.kernels)) {
         attn__work_run(&w, attn__item_scalar, items);
-    } else if (a->parts || plan->splits > 1) {
+    } else {
         /* Parts: four items for each thread, if there are so many chunks. */
         w.splits = a->parts ? attn__clamp(4 * plan->slots / items, 1, a->parts) : plan->splits;
-        attn__work_run(&w, attn__item_split, items * w.splits);
-        if (!a->parts) attn__work_run(&w, attn__item_fold, items);
-    } else {
-        attn__work_run(&w, attn__item_block, items);
+        attn__work_run(&w, attn__item_block, items * w.splits);
+        if (!a->parts && w.splits > 1) attn__work_run(&w, attn__item_fold, items);
     }
     for (i = 0; i < plan->slots; i++)
         empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
@@ -8162,27 +8156,6 @@ static int attn__carry_count(const attn__carry_job *job, int task, size_t *first
     return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
 }
 
-/* Folds (m, l) into (M, L) of one row; *a, *b: the factors for the outputs. */
-static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L, float m, float l,
-                                float *a, float *b)
-{
-    float v[6][ATTN__PANEL];              /* kernels read whole vectors */
-    if (attn__is_scalar(kernels)) {
-        attn__scalar_factors(M, L, m, l, a, b);
-        return;
-    }
-    memset(v, 0, sizeof v);
-    v[0][0] = *M;
-    v[1][0] = *L;
-    v[2][0] = m;
-    v[3][0] = l;
-    kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
-    *M = v[0][0];
-    *L = v[1][0];
-    *a = v[4][0];
-    *b = v[5][0];
-}
-
 /* Folds one state into another, whose M and L are at hand. Returns 0 where it has seen nothing, and
    changes nothing then. */
 static int attn__fold_state(const attn__kernels *kernels, float *M, float *L, float *to,
@@ -8220,15 +8193,10 @@ static void attn__finish_row(const attn__carry_job *job, int h, size_t row, floa
 {
     const attn_args *a = job->a;
     const int v_head_dim = job->s->v_head_dim;
-    float M, L, fa, fb;
+    float M, L;
     int x;
     (void)attn__carry_get(a->carry_in + row * ATTN_STATE(v_head_dim), &M, &L, out, v_head_dim);
-    if (a->sinks) {                       /* as attn__block_sinks does */
-        const float sink = a->sinks[h];
-        attn__carry_factors(job->kernels, &M, &L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &fa,
-                            &fb);
-        attn__carry_fold(job->kernels, out, NULL, fa, fb, v_head_dim);
-    }
+    if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], v_head_dim);
     for (x = 0; x < v_head_dim; x++) out[x] = attn__clean(out[x] / L);
     if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
 }
