@@ -1394,7 +1394,6 @@ static long attn_counters[ATTN__C_COUNT];
 #define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
-enum { ATTN__ALL_PANELS = 255 };          /* the set of all panels of a chunk */
 
 /* ---- what the parts of the implementation say to each other ---------------------------------- */
 /* attn_args with every default resolved: written by attn__check, read by the driver and the
@@ -5579,21 +5578,20 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *         attn__share               entries that read the same keys count as one
  *         attn__list_items          then attn__task takes items until there are none:
  *           attn__item_scalar       the scalar backend: a block, row by row (section 3)
- *           attn__item_split        some chunks of a block, for threads or the caller's parts, and
- *           attn__item_fold         a block, put together of what they left
- *           attn__item_block        else: a block
+ *           attn__item_block        a block, or some of its chunks, for threads or the caller's
+ *                                   parts; then attn__item_fold makes a block of what they left
  *             attn__block_open      which rows and keys; q times scale
  *             attn__block_chunk     each chunk in key order; readers of other pages apart
- *               attn__chunk_thin      up to 40 rows of a K/V head, V where it lies:
- *                 attn__thin_sources    K and V where they lie, or panels of the cache
- *                 attn__scores_in_place q . k of up to 4 rows, K where it lies, or in each band
- *                 attn__band_scores     q . k, K in panels
- *                 attn__band_fold       scores to probabilities; (m, l) is folded
- *                 attn__thin_outputs    p . v, folded into what chunks before have left
- *               attn__chunk_thick     more rows of one K/V head:
- *                 attn__thick_source    K and V become panels
- *                 attn__band_tiles      bands that see few panels: all of this tile by tile, or
- *                 attn__band_scores, attn__band_fold, attn__rows_outputs
+ *               attn__chunk_run
+ *                 attn__chunk_open      which keys some row sees
+ *                 attn__chunk_sources   where K and V are read. Few rows: where they lie; up to
+ *                   attn__thin_values   40 of a K/V head: V lies there, K becomes panels
+ *                   attn__thick_values  more: V becomes panels, too
+ *                 attn__scores_in_place q . k of up to 4 rows, K where it lies
+ *                 attn__band_open       then band by band: its rows, cut into tiles where each
+ *                                       sees few of the panels
+ *                 attn__tile_softmax    q . k of other rows; scores to probabilities
+ *                 attn__tile_outputs    (m, l) is folded, then p . v with what chunks before left
  *             attn__block_close     sinks, the division, lse, weights; empty rows
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
@@ -5605,12 +5603,13 @@ enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
     ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most: its most rows, and the fewest
                                              of a tile */
-    ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it
-                                             lies */
-    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too; with or
-                                             without a cache they always leave out what they do not
-                                             see (attn__must_select) */
-    ATTN__SLICE = 16,                     /* keys read of one head before those of the next head */
+    ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
+                                             10 to 40 of them take 0.86 to 1 of the time of packed
+                                             V; 1.1 to 1.16 where heads are 128 wide (Zen 3) */
+    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
+                                             of the time over 500 keys (Zen 3). With or without a
+                                             cache they always leave out what they do not see
+                                             (attn__must_select) */
     ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
     ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
@@ -5619,44 +5618,29 @@ enum {
                                              same keys */
     ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
                                              is widened for them: so a chunk stays in L1 or near */
-    ATTN__PACKED_WIDTH = 512,             /* the same where K is packed: it stays in cache */
-    /* Room in a slot for an attn__band and an attn__chunk_view, which are too large for a small
-       stack. */
-    ATTN__BAND_FLOATS = 960, ATTN__VIEW_FLOATS = 720
+    ATTN__PACKED_WIDTH = 512              /* the same where K is packed: it stays in cache */
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
    q' and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* What a chunk leaves of a block whose chunks are dealt out. The outputs stand after it,
-   [rows][v_width]. */
-typedef struct attn__chunk_state {
-    float m[ATTN__SPLIT_ROWS], l[ATTN__SPLIT_ROWS];
-    int seen[ATTN__SPLIT_ROWS];
-    int used;                             /* 0: no row sees the chunk, and nothing else is set */
-    int whole_lines[7];                   /* so that outputs begin with a line of the cache */
-} attn__chunk_state;
-
 /* The ways through a chunk. A block takes the first that its rows of a K/V head fit in. */
 struct attn__block;
-struct attn__band;
+struct attn__chunk_view;
 typedef struct attn__way {
     const char *name;
     int rows;                             /* so many fit in */
-    /* folds the chunk, or keeps what it leaves in *state when there is one (thin alone) */
-    void (*run)(struct attn__block *block, struct attn__band *band, int chunk,
-                attn__chunk_state *state);
+    /* makes V of a chunk ready */
+    void (*values)(const struct attn__block *block, struct attn__chunk_view *view);
 } attn__way;
 
-static void attn__chunk_thin(struct attn__block *block, struct attn__band *band, int chunk,
-                             attn__chunk_state *state);
-static void attn__chunk_thick(struct attn__block *block, struct attn__band *band, int chunk,
-                              attn__chunk_state *state);
+static void attn__thin_values(const struct attn__block *block, struct attn__chunk_view *view);
+static void attn__thick_values(const struct attn__block *block, struct attn__chunk_view *view);
 
 static const attn__way attn__ways[] = {
-    { "thin", ATTN__THIN, attn__chunk_thin },
-    { "thick", INT_MAX, attn__chunk_thick }
+    { "thin", ATTN__THIN, attn__thin_values },
+    { "thick", INT_MAX, attn__thick_values }
 };
 
 static const attn__way *attn__way_of(int rows)
@@ -5668,24 +5652,13 @@ static const attn__way *attn__way_of(int rows)
 
 static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
 
-/* ---- the plan: how a call is cut into blocks, and its work memory ---------------------------- */
+/* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
-/* One way to cut entries into blocks, and where the parts of a slot begin for it: in floats from
-   the beginning of the slot. */
+/* One way to cut entries into blocks. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
     int head_blocks;                      /* blocks side by side that take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
-    size_t q, o;                          /* rows: queries times scale, outputs */
-    size_t M, L;                          /* rows: the fold so far; read in whole vectors */
-    size_t ranges;                        /* rows: ints from, to, seen */
-    size_t scores, visible;               /* [rows of a band][128] */
-    size_t chains;                        /* rows of a band: outputs of a chunk between two
-                                             slices, or runs of panels */
-    size_t band, view;                    /* the attn__band and the attn__chunk_view of the block */
-    size_t v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
-    size_t k, v;                          /* packed K and V of a chunk */
-    size_t k_head, v_head;                /* floats from head to head of them */
     size_t size;                          /* floats of the slot */
 } attn__cut;
 
@@ -5701,22 +5674,162 @@ typedef struct attn__plan {
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
-    ptrdiff_t q_row;                      /* floats from row to row of q', chosen free of cache
-                                             aliases */
-    size_t state_floats;                  /* of one state */
     size_t table_floats;                  /* of first_item in attn__work */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
 } attn__plan;
 
+/* ---- what a task works on -------------------------------------------------------------------- */
+
+/* A call that is being worked on: what all tasks read. */
+typedef struct attn__work {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__plan *plan;
+    const attn__kernels *kernels;
+    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
+    int *order;                           /* [batch] the entry in each place: those that read the
+                                             same keys side by side. NULL: as they are numbered */
+    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
+                                             belongs to a place before */
+    int padding;                          /* rows that do not exist are written all the same */
+    float *slots, *states;                /* workspace; states: of split blocks, chunk by chunk,
+                                             as attn_args.parts has them */
+    void (*run_item)(const struct attn__work *w, int item, int slot);
+    int items, next;                      /* items there are; the first that no task has taken */
+    int splits;                           /* items that share the chunks of a block */
+} attn__work;
+
+/* A block that a task works on: which rows it has, and its parts of the slot. */
+typedef struct attn__block {
+    const attn__work *w;                  /* the call that it is a part of */
+    const attn__cut *cut;                 /* how its slot is laid out */
+    attn__entry entry;                    /* the only one, or of all readers the one with most
+                                             keys */
+    int place;                            /* of the first reader in w->order */
+    int readers, each;                    /* readers at this place (attn__block_ends: which of them
+                                             have rows here); rows of each and K/V head */
+    int together;                         /* chunks, the first ones, that are the same keys for
+                                             all readers */
+    int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
+    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
+    int rows;                             /* of all K/V heads: row r of the block belongs to its
+                                             K/V head r / per_head. Rows of a K/V head: those of
+                                             one reader after those of the other */
+    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
+                                             written here */
+    const struct attn__way *way;          /* in which it goes through a chunk */
+    int thin;                             /* V is read where it lies */
+    int k_in_place;                       /* K is, too, where it lies in rows */
+    int band_rows;                        /* of a band at most */
+    int arrays;                           /* mask, keep or bias may hide keys */
+    int shows;                            /* some of its heads have weights */
+    int all_scores;                       /* scores of hidden keys are wanted, too */
+    int sees_all;                         /* every row sees every key, as far as positions tell */
+    int has_window;                       /* tiles of rows may see few panels */
+    int lo, hi;                           /* keys that some row may see by position, counted from
+                                             entry.start */
+    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
+                                             unset with sees_all */
+    int *seen;                            /* [rows] 1: the row has seen a key */
+    float *q, *o;                         /* [rows] queries times scale, outputs */
+    float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
+    float *scores, *visible;              /* [rows of a band][128] */
+    float *chains;                        /* rows of a band: outputs of a chunk between two slices,
+                                             or runs of panels */
+    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
+    float *k, *v;                         /* packed K and V of a chunk */
+    size_t k_head, v_head;                /* floats from head to head of them */
+    struct attn__band *band;              /* the one it works on */
+    struct attn__chunk_view *view;        /* the chunk it works on */
+    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
+                                             to see */
+} attn__block;
+
+/* Where one K/V head's part of a chunk is read. */
+typedef struct attn__kv_source {
+    attn_storage k_stored, v_stored;
+    const void *k;                        /* panels of K, or the chunk's first row where it lies */
+    const void *v;                        /* panels of V, or its first row where it lies */
+    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
+                                             packed */
+    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
+    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
+                                             next */
+    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
+                                             nobody looked */
+} attn__kv_source;
+
+/* A chunk as a block sees it. */
+typedef struct attn__chunk_view {
+    attn__kv_source source[ATTN__SHARING];
+    ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
+    int chunk;                            /* its number among those that are there */
+    int first, keys;                      /* its first key, counted from entry.start; how many of
+                                             its keys exist */
+    const void *next;                     /* of a cache: K of the first head in the next chunk, or
+                                             NULL */
+    int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
+    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
+                                             wanted */
+    int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
+                                             head */
+    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
+    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
+                                             from lo */
+    int n_listed;                         /* so many; 0: too many to be taken one by one */
+    unsigned panels;                      /* from score_lo to score_hi, with a key that some row
+                                             sees, or all */
+    int hidden_panels;                    /* some between lo and hi are not among them */
+    unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
+                                             of rows */
+    int row_from, row_to;                 /* rows of each K/V head between the first and the last
+                                             that see keys of it by position; all rows when scores
+                                             of hidden keys are wanted */
+    int slices;                           /* V is read 16 keys of every head, then the next 16: as
+                                             memory lies. From memory, 2 to 4 rows take 0.78 to
+                                             0.85 of the time (Zen 3) */
+} attn__chunk_view;
+
+/* Rows of a band that go through the same panels: all of them, or as many as a tile has. */
+typedef struct attn__tile {
+    int first, rows;                      /* of the band's rows of each K/V head */
+    int lo, hi;                           /* keys that some of them see by position */
+    unsigned panels;                      /* with keys that one of them sees */
+} attn__tile;
+
+/* Rows of a block that go through a chunk together. What does not change is set once for a
+   block. */
+typedef struct attn__band {
+    int start, rows;                      /* rows start .. start + rows - 1 of the block */
+    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
+                                             first */
+    int per_head;                         /* rows of each of them */
+    int lo, hi;                           /* keys of the chunk that some of these rows see by
+                                             position */
+    int uneven;                           /* its rows differ in what they see by position */
+    int tiles;
+    attn__tile tile[4];
+    attn__softmax softmax;
+    attn__row row[ATTN__BAND];
+    float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
+    /* factors of the outputs so far, and of the chunk's */
+    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
+} attn__band;
+
+/* ---- the plan is made: blocks are cut, slots laid out ---------------------------------------- */
+
 static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
 
-/* Takes the next n * width floats of a slot, in whole cache lines, and says where they begin. */
-ATTN__INLINE size_t attn__reserve(unsigned long long *at, int n, unsigned long long width)
+/* A slot that is being laid out; NULL: only measured. */
+typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot;
+
+/* Its next n * width floats, in whole cache lines. */
+ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long width)
 {
-    const unsigned long long here = *at;
-    *at += ((unsigned)n * width + 15) / 16 * 16;
-    return (size_t)here;
+    const unsigned long long at = slot->size;
+    slot->size += ((unsigned)n * width + 15) / 16 * 16;
+    return slot->floats ? slot->floats + at : NULL;
 }
 
 /* Does K lie in panels, as nearly all caches keep it? Else it lies in rows: plain ones, or those of
@@ -5732,49 +5845,62 @@ static int attn__stored_rows(const attn_args *a)
                      attn__formats[attn__values_stored(a)].rows);
 }
 
-/* Lays out a slot for cut->per_head rows of `kv_heads` K/V heads. Returns its floats, SIZE_MAX when
-   so many cannot be addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits
-   always suffice to add them up. */
-static size_t attn__cut_layout(const attn_args *a, const attn__shape *s,
-                                          const attn__plan *plan, attn__cut *cut, int kv_heads)
+/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
+   there; `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be
+   addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to
+   add them up. */
+static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                                int per_head, int kv_heads, float *floats, attn__block *block)
 {
-    const int thin = cut->per_head <= ATTN__THIN;
-    const int rows = attn__min(kv_heads * cut->per_head, plan->block_rows),
-        band = attn__min(rows, ATTN__BAND);
-    const int keys = plan->chunk_keys;
+    const int thin = per_head <= ATTN__THIN, keys = plan->chunk_keys;
+    const int rows = attn__min(kv_heads * per_head, plan->block_rows);
+    const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)plan->v_width;
-    const int widened = cut->per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
-    unsigned long long at = 16;           /* the count of empty rows stands first */
+    const int widened = per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
+    attn__slot slot = { floats, 0 };
 
-    cut->q = attn__reserve(&at, rows, (unsigned long long)plan->q_row);
-    cut->o = attn__reserve(&at, rows, v_width);
-    cut->M = attn__reserve(&at, rows + ATTN__PANEL, 1);
-    cut->L = attn__reserve(&at, rows + ATTN__PANEL, 1);
-    cut->ranges = attn__reserve(&at, rows, 3);
-    cut->scores = attn__reserve(&at, band, ATTN__CHUNK);
-    cut->visible = attn__reserve(&at, band, ATTN__CHUNK);
-    cut->band = attn__reserve(&at, 1, ATTN__BAND_FLOATS);
-    cut->view = attn__reserve(&at, 1, ATTN__VIEW_FLOATS);
+    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* stands first */
+    block->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
+    block->o = attn__reserve(&slot, rows, v_width);
+    block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
+    block->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
+    block->from = (int *)(void *)attn__reserve(&slot, per_head, 1);
+    block->to = (int *)(void *)attn__reserve(&slot, per_head, 1);
+    block->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
+    block->scores = attn__reserve(&slot, band, ATTN__CHUNK);
+    block->visible = attn__reserve(&slot, band, ATTN__CHUNK);
+    block->chains = attn__reserve(&slot, band, v_width);
+    /* too large for a small stack */
+    block->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
+    block->view = (attn__chunk_view *)(void *)
+        attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
     /* What a block does not need begins here, too, and is never touched. */
-    cut->v_rows = cut->k = cut->v = (size_t)at;
-    cut->chains = attn__reserve(&at, band, v_width);
+    block->v_rows = block->k = block->v = attn__reserve(&slot, 0, 0);
     if (widened)
-        cut->v_rows = attn__reserve(&at, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
+        block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
             (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if (panels ? widened : cut->per_head > ATTN__K_IN_PLACE)
-        cut->k = attn__reserve(&at, keys, width < widest ? width : widest);
-    cut->k_head = (size_t)keys * (size_t)s->head_dim;
-    cut->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
+    if (panels ? widened : per_head > ATTN__K_IN_PLACE)
+        block->k = attn__reserve(&slot, keys, width < widest ? width : widest);
+    block->k_head = (size_t)keys * (size_t)s->head_dim;
+    block->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
     /* thin: the columns after the last whole panel are packed; thick: all of V */
     if (!thin || (!a->kv && s->v_head_dim % 16))
-        cut->v = attn__reserve(&at, kv_heads, cut->v_head);
+        block->v = attn__reserve(&slot, kv_heads, block->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
        same place of its pages. */
-    at += 16;
-    return at < (size_t)-1 ? (size_t)at : (size_t)-1;
+    slot.size += 16;
+    return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
+}
+
+/* The floats of such a slot. */
+static size_t attn__slot_floats(const attn_args *a, const attn__shape *s, const attn__plan *plan,
+                                int per_head, int kv_heads)
+{
+    attn__block block;
+    return attn__slot_layout(a, s, plan, per_head, kv_heads, NULL, &block);
 }
 
 /* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
@@ -5828,7 +5954,7 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
         plan->splits = parts < plan->chunks ? (int)parts : plan->chunks;
     }
-    cut->size = attn__cut_layout(a, s, plan, cut, cut->kv_heads);
+    cut->size = attn__slot_floats(a, s, plan, cut->per_head, cut->kv_heads);
 }
 
 /* Cuts entries whose rows go the thick way, one K/V head to a block: smaller blocks when threads
@@ -5853,7 +5979,7 @@ static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__pla
         cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                                   cut->per_head);
     }
-    cut->size = attn__cut_layout(a, s, plan, cut, 1);
+    cut->size = attn__slot_floats(a, s, plan, cut->per_head, 1);
 }
 
 /* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
@@ -5887,17 +6013,17 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
     size_t states = 0, bytes;
-    attn__cut cut;
 
     plan->slots = (int)slots;
-    cut.per_head = attn__min(rows, ATTN__THIN);  /* thin blocks; only they have states */
-    plan->slot_floats = all <= ATTN__THIN && cut.per_head == plan->thin.per_head &&
+    /* thin blocks; only they have states. Most often the cut has the same, measured already. */
+    plan->slot_floats = all <= ATTN__THIN && attn__min(rows, ATTN__THIN) == plan->thin.per_head &&
                         plan->thin.kv_heads == sharing
-                      ? plan->thin.size : attn__cut_layout(a, s, plan, &cut, sharing);
+        ? plan->thin.size
+        : attn__slot_floats(a, s, plan, attn__min(rows, ATTN__THIN), sharing);
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
-        if (attn__mul(plan->state_floats, (size_t)chunks, &states) ||
+        if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return 1;
     }
     if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
@@ -5905,10 +6031,7 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     /* A call with many rows has larger slots, and no states; ragged it may have rows of both
        kinds. Where entries share keys, thin becomes thick, and there may be states. */
     if (rows > ATTN__THIN) {
-        size_t many;
-        cut.per_head = rows;
-        many = all > ATTN__THIN && plan->thick.per_head == rows
-             ? plan->thick.size : attn__cut_layout(a, s, plan, &cut, 1);
+        size_t many = attn__slot_floats(a, s, plan, rows, 1);
         if (many > plan->slot_floats) plan->slot_floats = many;
         if (attn__mul(many, slots, &many) ||
             attn__add(many, attn__may_share(a, s) ? states : 0, &many)) return 1;
@@ -5920,29 +6043,12 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     return 0;
 }
 
-/* Rows of q' 1 KB apart, or a multiple of it, share few sets of L1: one line more spreads them. */
-static ptrdiff_t attn__plan_q_row(const attn__shape *s)
-{
-    return s->head_dim % 256 == 0 ? s->head_dim + 16 : s->head_dim;
-}
-
 /* Rows of a block at most. */
 static int attn__plan_block_rows(const attn__shape *s)
 {
     const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
     return attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
                        32 * ATTN__BAND);
-}
-
-static int attn__plan_chunk_keys(int n_k)
-{
-    return n_k > ATTN__CHUNK ? ATTN__CHUNK : (int)attn__up((size_t)n_k, 16);
-}
-
-/* Ints that say which items an entry has, and where entries may share keys, two more for each. */
-static size_t attn__plan_table(const attn_args *a, const attn__shape *s)
-{
-    return attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
 }
 
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
@@ -5954,12 +6060,10 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 
     plan->block_rows = attn__plan_block_rows(s);
     plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    plan->q_row = attn__plan_q_row(s);
     plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    plan->chunk_keys = attn__plan_chunk_keys(n_k);
-    plan->state_floats = sizeof(attn__chunk_state) / sizeof(float) +
-                         (size_t)ATTN__SPLIT_ROWS * (size_t)plan->v_width;
-    plan->table_floats = attn__plan_table(a, s);
+    plan->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
+    /* ints that say which items an entry has; where entries may share keys, two more for each */
+    plan->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
     plan->entries = s->batch;
     plan->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
@@ -5978,63 +6082,6 @@ static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan 
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
-
-/* A call that is being worked on: what all tasks read. */
-typedef struct attn__work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__plan *plan;
-    const attn__kernels *kernels;
-    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
-    int *order;                           /* [batch] the entry in each place: those that read the
-                                             same keys side by side. NULL: as they are numbered */
-    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
-                                             belongs to a place before */
-    int padding;                          /* rows that do not exist are written all the same */
-    float *slots, *states;                /* workspace; states: of split blocks */
-    void (*run_item)(const struct attn__work *w, int item, int slot);
-    int items, next;                      /* items there are; the first that no task has taken */
-    int splits;                           /* items that share the chunks of a block */
-} attn__work;
-
-/* A block that a task works on: which rows it has, and its parts of the slot. */
-typedef struct attn__block {
-    const attn__work *w;                  /* the call that it is a part of */
-    const attn__cut *cut;                 /* how its slot is laid out */
-    attn__entry entry;                    /* the only one, or of all readers the one with most
-                                             keys */
-    int place;                            /* of the first reader in w->order */
-    int readers, each;                    /* readers at this place (attn__block_ends: which of them
-                                             have rows here); rows of each and K/V head */
-    int together;                         /* chunks, the first ones, that are the same keys for
-                                             all readers */
-    int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
-    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
-    int rows;                             /* of all K/V heads: row r of the block belongs to its
-                                             K/V head r / per_head. Rows of a K/V head: those of
-                                             one reader after those of the other */
-    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
-                                             written here */
-    const struct attn__way *way;          /* in which it goes through a chunk */
-    int thin;                             /* V is read where it lies */
-    int k_in_place;                       /* K is, too, where it lies in rows */
-    int band;                             /* rows of a band at most */
-    int arrays;                           /* mask, keep or bias may hide keys */
-    int shows;                            /* some of its heads have weights */
-    int all_scores;                       /* scores of hidden keys are wanted, too */
-    int sees_all;                         /* every row sees every key, as far as positions tell */
-    int has_window;                       /* tiles of rows may see few panels */
-    int lo, hi;                           /* keys that some row may see by position, counted from
-                                             entry.start */
-    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
-                                             unset with sees_all */
-    int *seen;                            /* [rows] 1: the row has seen a key */
-    /* as in attn__cut */
-    float *q, *o, *chains, *M, *L, *v_rows, *k, *v, *scores, *visible;
-    void *band_room, *view_room;
-    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
-                                             to see */
-} attn__block;
 
 /* The entry in a place, and how many from there on share its blocks. */
 ATTN__INLINE int attn__entry_number(const attn__work *w, int place)
@@ -6241,7 +6288,9 @@ static void attn__block_way(attn__block *block)
     block->thin = block->way == attn__ways;
     block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
                     !attn__k_in_panels(block->w->a);
-    block->band = block->thin ? ATTN__BAND : 4 * block->w->kernels->rows;
+    /* thin: whole K/V heads; thick: four tiles (attn__band_cut) */
+    block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
+                                   : 4 * block->w->kernels->rows;
 }
 
 /* Are there weights of one of its heads? */
@@ -6263,68 +6312,29 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 {
     const attn__shape *s = w->s;
     const attn__plan *plan = w->plan;
-    const attn__cut *cut;
-    float *at = w->slots + (size_t)slot * plan->slot_floats;
     attn__entry room;
     int r, n, b, h, i, axis;
 
     attn__block_at(block, w, item);
-    cut = block->cut;
+    (void)attn__slot_layout(w->a, s, plan, block->cut->per_head, block->cut->kv_heads,
+                            w->slots + (size_t)slot * plan->slot_floats, block);
+    if (block->rows == 0) return 0;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     block->shows = attn__block_shows(block);
     block->all_scores = block->shows && attn__wants_raw(w->a);
-    block->empty = (size_t *)(void *)at;
-    block->q = at + cut->q;
-    block->o = at + cut->o;
-    block->M = at + cut->M;
-    block->L = at + cut->L;
-    block->from = (int *)(void *)(at + cut->ranges);
-    block->to = block->from + cut->per_head;
-    block->seen = block->to + cut->per_head;
-    block->scores = at + cut->scores;
-    block->visible = at + cut->visible;
-    block->band_room = at + cut->band;
-    block->view_room = at + cut->view;
-    block->chains = at + cut->chains;
-    block->v_rows = at + cut->v_rows;
-    block->k = at + cut->k;
-    block->v = at + cut->v;
-
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
         n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
         e = attn__reader(block, b, &room);
-        w->kernels->scale(block->q + r * plan->q_row, plan->q_row, e->q + h * s->q[2] + i * s->q[1],
-                          s->q[axis], n, s->head_dim, s->scale);
+        w->kernels->scale(block->q + (ptrdiff_t)r * s->head_dim, s->head_dim,
+                          e->q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim, s->scale);
     }
     attn__block_ranges(block);
-    return block->rows;
+    return 1;
 }
 
-/* How many rows from `start` on make a band: whole K/V heads, or rows of one. */
-static int attn__band_rows(const attn__block *block, int start)
-{
-    if (block->thin)
-        return attn__min(block->band / block->per_head * block->per_head, block->rows - start);
-    return attn__min(block->band, block->rows - start);
-}
-
-/* Goes on from the states of carry_in. Rows that have seen nothing stay as they are. */
-static ATTN__NOINLINE void attn__block_load(attn__block *block)
-{
-    const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
-    int r, h, i;
-    for (r = 0; r < block->rows; r++) {
-        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
-                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
-                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
-    }
-}
-
-/* Before the first chunk: nothing is folded yet, but what the caller carries here. */
+/* Before the first chunk: nothing is folded yet. */
 static void attn__block_clear(attn__block *block)
 {
     const int v_width = block->w->plan->v_width;
@@ -6335,54 +6345,24 @@ static void attn__block_clear(attn__block *block)
         block->L[r] = 0.0f;
     }
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
-    if (block->w->a->carry_in) attn__block_load(block);
+}
+
+/* The same where the caller carries states here: rows go on from them. */
+static void attn__block_begin(attn__block *block)
+{
+    const attn__shape *s = block->w->s;
+    const int v_width = block->w->plan->v_width;
+    int r, h, i;
+    attn__block_clear(block);
+    for (r = 0; r < block->rows && block->w->a->carry_in; r++) {
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
+                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
+                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
+    }
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
-
-/* Where one K/V head's part of a chunk is read. */
-typedef struct attn__kv_source {
-    attn_storage k_stored, v_stored;
-    const void *k;                        /* panels of K, or the chunk's first row where it lies */
-    const void *v;                        /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
-                                             packed */
-    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
-    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
-                                             next */
-    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
-                                             nobody looked */
-} attn__kv_source;
-
-/* A chunk as a block sees it. */
-typedef struct attn__chunk_view {
-    attn__kv_source source[ATTN__SHARING];
-    ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
-    int chunk;                            /* its number among those that are there */
-    int first, keys;                      /* its first key, counted from entry.start; how many of
-                                             its keys exist */
-    const void *next;                     /* of a cache: K of the first head in the next chunk, or
-                                             NULL */
-    int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
-    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
-                                             wanted */
-    int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
-                                             head */
-    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
-    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
-                                             from lo */
-    int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* those with a key that some row sees; without arrays
-                                             all there are */
-    int hidden_panels;                    /* some panels between lo and hi are not among them */
-    unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
-                                             of rows */
-    int row_from, row_to;                 /* rows of each K/V head that may see keys of it by
-                                             position */
-    int k_slices, v_slices;               /* read 16 keys of every head, then the next 16: as
-                                             memory lies */
-} attn__chunk_view;
-typedef char attn__view_fits[sizeof(attn__chunk_view) <= 4 * ATTN__VIEW_FLOATS ? 1 : -1];
 
 /* The keys lo <= j < hi. */
 static attn__keys attn__keys_between(int lo, int hi)
@@ -6433,16 +6413,6 @@ static unsigned attn__panels_of(const attn__keys *keys)
     return panels;
 }
 
-/* All keys of the panels. */
-static attn__keys attn__keys_in(unsigned panels)
-{
-    attn__keys keys = { { 0, 0 } };
-    int p;
-    for (p = 0; p < ATTN__CHUNK / ATTN__PANEL; p++)
-        if (panels >> p & 1u) keys.word[p / 4] |= 0xffffull << p % 4 * 16;
-    return keys;
-}
-
 /* The panels that have some of the keys lo <= j < hi. */
 ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 {
@@ -6471,15 +6441,14 @@ typedef struct attn__visibility {
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
     attn__keys needed;                    /* of the K/V head that is looked at, so far */
-    int exact;                            /* 1: every key counts. 0: panels do, and keys as long as
-                                             they are ATTN__LISTED or fewer */
     int bytes;                            /* keep bytes alone, for each row its own, and no row
                                              hides more by position */
 } attn__visibility;
 
 /* Keep bytes of rows first .. last-1 of a K/V head, one after the other in a group of one: a key
    that one of them keeps. Returns 0 where they keep none. A call of 512 rows takes 0.90 of the
-   instructions where they are documents, 0.96 where they are causal, than row by row. */
+   instructions where they are documents, 0.96 where they are causal, than row by row; of the time
+   0.83 and 0.96 (Zen 3). */
 static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
 {
@@ -6545,9 +6514,8 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         seen.word[1] |= range.word[1];
         seeing->needed.word[0] |= range.word[0];
         seeing->needed.word[1] |= range.word[1];
-        if (attn__panels_of(&seen) != all) continue;
-        if (seeing->exact ? attn__keys_within(&seeing->all, &seeing->needed)
-                        : attn__keys_count(&seeing->needed) > ATTN__LISTED) break;
+        if (attn__panels_of(&seen) == all && attn__keys_within(&seeing->all, &seeing->needed))
+            break;
     }
     return seen;
 }
@@ -6555,13 +6523,12 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
 /* The range shrinks to what is needed: whole panels at a time, then keys. */
 static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 {
-    unsigned panels = view->panels;
-    int lo = 0, hi = ATTN__CHUNK;
+    const unsigned panels = view->panels;
     if (!panels) { view->hi = view->lo; return; }
-    for (; !(panels & 1u); panels >>= 1) lo += ATTN__PANEL;
-    for (panels = view->panels; !(panels >> (hi - 1) / ATTN__PANEL); ) hi -= ATTN__PANEL;
-    if (lo > view->lo) view->lo = lo;
-    if (hi < view->hi) view->hi = hi;
+    while (!(panels >> view->lo / ATTN__PANEL & 1u))
+        view->lo = (view->lo / ATTN__PANEL + 1) * ATTN__PANEL;
+    while (!(panels >> (view->hi - 1) / ATTN__PANEL & 1u))
+        view->hi = (view->hi - 1) / ATTN__PANEL * ATTN__PANEL;
     while (!attn__keys_has(needed, view->lo)) view->lo++;
     while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
 }
@@ -6580,14 +6547,11 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     memset(&seeing.row, 0, sizeof seeing.row);
     seeing.all = every = attn__keys_between(view->lo, view->hi);
     seeing.cells = seeing.needed = some;
-    /* One to four rows always leave out what they do not see (attn__must_select), and need not
-       know which keys others need, unless they are few. */
-    seeing.exact = block->per_head > ATTN__K_IN_PLACE;
     seeing.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
                  !block->w->a->mask && !block->w->a->bias;
     memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        if (seeing.exact || block->per_head == 1) memset(&seeing.needed, 0, sizeof seeing.needed);
+        memset(&seeing.needed, 0, sizeof seeing.needed);
         for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
             const attn__keys seen = attn__rows_visibility(block, view, &seeing, local, r,
                                                        attn__min(r + tile, block->per_head));
@@ -6601,49 +6565,21 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
 
     /* Inside the range that is left some keys may still be needed by nobody. */
     view->panels = attn__panels_of(&some);
-    n = seeing.exact ? 0 : attn__keys_count(&some);
-    if (n > ATTN__LISTED) some = attn__keys_in(view->panels);
     attn__view_shrink(view, &some);
     view->hidden_panels = view->panels != attn__panels_between(view->lo, view->hi);
-    /* a single row of a list leaves out the keys between */
-    view->hidden_keys = 1;
-    if (seeing.exact || (block->per_head == 1 && n > ATTN__LISTED)) {
-        between = attn__keys_between(view->lo, view->hi);
-        view->hidden_keys = !attn__keys_within(&between, &every);
-    }
-    if (seeing.exact) {
-        if (!view->hidden_keys || block->thin) return;
-        for (j = view->lo; j < view->hi; j++)
-            view->needed[j] = (unsigned char)attn__keys_has(&some, j);
+    between = attn__keys_between(view->lo, view->hi);
+    view->hidden_keys = !attn__keys_within(&between, &every);
+    for (j = view->lo; j < view->hi && view->hidden_keys && !block->thin; j++)
+        view->needed[j] = (unsigned char)attn__keys_has(&some, j);
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
-       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). */
-    } else if (n <= ATTN__LISTED && n <= 4 * attn__panel_count(view->panels)) {
-        for (j = view->lo; j < view->hi; j++) {
-            view->listed[view->n_listed] = (unsigned char)(j - view->lo);
-            view->n_listed += attn__keys_has(&some, j);
-        }
+       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
+       four rows 0.4; of a cache 0.92 and 0.7. */
+    n = block->per_head <= ATTN__K_IN_PLACE ? attn__keys_count(&some) : ATTN__CHUNK;
+    if (n > ATTN__LISTED || n > 4 * attn__panel_count(view->panels)) return;
+    for (j = view->lo; j < view->hi; j++) {
+        view->listed[view->n_listed] = (unsigned char)(j - view->lo);
+        view->n_listed += attn__keys_has(&some, j);
     }
-}
-
-/* The rows of each K/V head that may see keys of the chunk by position: between the first and the
-   last of them. Windows and causal masks move with the rows, so that it takes no search: 0.93 of
-   the instructions with a window of 64 over 1024 rows, 0.99 when causal. */
-static void attn__chunk_rows(const attn__block *block, attn__chunk_view *view)
-{
-    const attn_args *a = block->w->a;
-    const long long group = block->w->s->group, pos = block->entry.pos;
-    const long long key = block->entry.start + view->first;
-    long long top = 0, bottom = block->per_head;            /* positions, then rows */
-    if (block->thin || block->all_scores || block->readers > 1) return;
-    if (a->causal != ATTN_CAUSAL_NONE) top = key - pos;
-    if (a->window_right > 0 && top < key - pos - a->window_right + 1)
-        top = key - pos - a->window_right + 1;
-    top = (top > 0 ? top : 0) * group - block->first;
-    if (a->window_left > 0)
-        bottom = (key + view->keys + a->window_left - 1 - pos) * group - block->first;
-    /* The block has a row that sees some of the chunk: both are within the block. */
-    if (top > 0) view->row_from = (int)top;
-    if (bottom < block->per_head) view->row_to = (int)bottom;
 }
 
 /* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every
@@ -6663,34 +6599,37 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->hi = view->keys;
     view->row_from = 0;
     view->row_to = block->per_head;
-    view->panels = ATTN__ALL_PANELS;
     view->hidden_panels = 0;
     if (!block->sees_all) {
-        int lo = view->keys, hi = 0;
-        attn__chunk_rows(block, view);
-        for (r = view->row_from; r < view->row_to; r++) {
-            const int from = block->from[r] - first, to = block->to[r] - first;
-            if (from >= to || to <= 0 || from >= view->keys) continue;
+        const int end = first + view->keys;
+        int lo = end, hi = first;
+        view->row_to = 0;
+        for (r = 0; r < block->per_head; r++) {
+            const int from = block->from[r], to = block->to[r];
+            if (to <= first || from >= end) continue;     /* a row that sees nothing ends at 0 */
+            if (view->row_to == 0) view->row_from = r;
+            view->row_to = r + 1;
             lo = from < lo ? from : lo;
             hi = to > hi ? to : hi;
         }
-        view->lo = lo < 0 ? 0 : lo;
-        view->hi = attn__min(hi, view->keys);
+        view->lo = lo < first ? 0 : lo - first;
+        view->hi = attn__min(hi, end) - first;
     }
-    if (block->arrays && view->lo < view->hi) attn__chunk_visibility(block, view);
+    view->panels = attn__panels_between(view->lo, view->hi);
+    if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
     view->score_lo = view->lo;
     view->score_hi = view->hi;
     if (block->all_scores) {
         view->score_hi = view->keys;
+        view->row_from = 0;
+        view->row_to = block->per_head;
         view->n_listed = view->score_lo = view->hidden_panels = 0;
-        view->panels = ATTN__ALL_PANELS;
+        view->panels = attn__panels_between(0, view->keys);
     }
-    /* Rows of different heads lie side by side: slices read memory from end to end. */
-    view->k_slices = !a->kv && block->kv_heads > 1 && s->k[2] < s->k[1];
-    view->v_slices = !a->kv && block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
-                     s->v[2] < s->v[1];
+    view->slices = !a->kv && block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
+                   s->v[2] < s->v[1];
     return view->score_lo < view->score_hi;
 }
 
@@ -6701,16 +6640,26 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V of one K/V head are plain rows. */
-ATTN__INLINE void attn__plain_source(const attn__block *block, attn__chunk_view *view, int local)
+/* K and V are plain rows. Whether V is finite is looked at when it matters. */
+static void attn__plain_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    attn__kv_source *source = view->source + local;
-    source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
+    int local;
+    if (block->thin) ATTN__COUNT(ROWS);
+    else ATTN__COUNT(PACKED);
     view->k_step = s->k[1];
-    source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
-    source->v_step = s->v[1];
-    source->k_stored = source->v_stored = ATTN_F32;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
+        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
+        source->k_stored = source->v_stored = ATTN_F32;
+        source->v_step = s->v[1];
+        source->v_panel = 16;
+        source->panels = block->w->plan->v_width / 16;
+        source->v_tail = NULL;
+        source->last_columns = s->v_head_dim % 16;
+        source->not_finite = -1;
+    }
 }
 
 /* Keys lo .. hi - 1 of a cache, whole panels, become floats. */
@@ -6736,7 +6685,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     int local, j;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
-        float *k = block->k + (size_t)local * block->cut->k_head;
+        float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         if (!v_in_k && source->k_stored != ATTN_F32) {
             attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi);
@@ -6758,8 +6707,7 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     }
 }
 
-/* A cache is read as it is: panels of K, or with v_in_k rows. Whether V is finite is looked at when
-   it matters. */
+/* A cache is read as it is: panels of K, or with v_in_k rows. */
 static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
@@ -6783,10 +6731,6 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
         source->v_tail = NULL;
         source->last_columns = 0;
         source->not_finite = -1;
-        /* Heads lie kilobytes apart, where no prefetching of the processor follows: asked for
-           together, their first lines and the translations of their addresses come together. */
-        ATTN__FETCH(source->k);
-        ATTN__FETCH(source->v);
     }
     if (block->per_head > attn__stored_rows(block->w->a))
         attn__widen_sources(block, view);
@@ -6797,43 +6741,73 @@ static void attn__cache_sources(const attn__block *block, attn__chunk_view *view
 static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
-    const int most = view->k_slices || view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
-    int local, j, n;
-    for (j = view->score_lo / 16 * 16; j < view->score_hi; j += n) {
-        n = attn__min(most, view->score_hi - j);
-        if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
-        for (local = 0; local < block->kv_heads; local++) {
-            float *to = block->k + (size_t)local * block->cut->k_head + j * head_dim;
-            block->w->kernels->pack_k(to, (const float *)view->source[local].k + j * view->k_step,
-                                      view->k_step, n, (int)head_dim);
-        }
+    int local;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        const float *k = (const float *)source->k;
+        float *to = block->k + (size_t)local * block->k_head;
+        int lo = 0, hi = 0;
+        while (attn__next_run(view->panels, &lo, &hi))
+            block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k_step, view->k_step,
+                                      attn__min(hi, view->score_hi) - lo, (int)head_dim);
+        source->k = to;
     }
-    for (local = 0; local < block->kv_heads; local++)
-        view->source[local].k = block->k + (size_t)local * block->cut->k_head;
+}
+
+/* V of a thin block is read where it lies. But columns after the last whole panel are packed, so
+   that no vector reads past the end of a row: 6 to 32 rows of 40 or 72 columns take 0.67 to 0.79 of
+   the time that their reading in part takes (Zen 4; 0.77 to 0.96 on Zen 3). */
+static void attn__thin_values(const attn__block *block, attn__chunk_view *view)
+{
+    const int rest = block->w->s->v_head_dim % 16, lo = view->lo;
+    int local;
+    if (block->w->a->kv || block->k_in_place || rest == 0) return;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        float *tail = block->v + (size_t)local * block->v_head;
+        source->v_tail = tail;
+        source->last_columns = 0;
+        source->panels--;
+        (void)block->w->kernels->pack_v(tail + lo * 16, (const float *)source->v +
+                                        lo * source->v_step + source->panels * 16,
+                                        source->v_step, view->hi - lo, rest, NULL);
+    }
+}
+
+/* V of a thick block is packed. V of keys that no row needs is not read: it is 0. */
+static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
+{
+    const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
+    attn__kv_source *source = view->source;
+    int run_lo, run_hi;
+    source->not_finite = 0;
+    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
+        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
+        if (lo >= hi) continue;
+        source->not_finite |= block->w->kernels->pack_v(
+            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+            hi - lo, block->w->s->v_head_dim, needed ? needed + lo : NULL);
+    }
+    source->v = block->v;
+    source->last_columns = 0;
+    source->v_step = 16;
+    source->v_panel = ATTN__CHUNK * 16;
+}
+
+/* Where K and V of the chunk are read, and whatever makes them ready for it. */
+static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
+{
+    if (block->w->a->kv) attn__cache_sources(block, view);
+    else attn__plain_sources(block, view);
+    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
+    block->way->values(block, view);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* Rows of a block that go through a chunk together. What does not change is set once for a
-   block. */
-typedef struct attn__band {
-    int start, rows;                      /* rows start .. start + rows - 1 of the block */
-    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
-                                             first */
-    int per_head;                         /* rows of each of them */
-    int lo, hi;                           /* keys of the chunk that some of these rows see by
-                                             position */
-    int uneven;                           /* its rows differ in what they see by position */
-    attn__softmax softmax;
-    attn__row row[ATTN__BAND];
-    float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
-    /* factors of the outputs so far, and of the chunk's */
-    float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
-} attn__band;
-typedef char attn__band_fits[sizeof(attn__band) <= 4 * ATTN__BAND_FLOATS ? 1 : -1];
-
 /* What several rows prefetch while they read K of head `local` of a cache (of_v: V): what is read
-   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4, AVX2). */
+   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
+   (Zen 3). */
 static const void *attn__prefetch_cache(const attn__block *block, const attn__band *band,
                                         const attn__chunk_view *view, int local, int of_v)
 {
@@ -6847,13 +6821,14 @@ static const void *attn__prefetch_cache(const attn__block *block, const attn__ba
 /* The same where K and V lie as rows, and the heads of a row one after the other: each head asks
    for as much as it reads, and all together for what comes next in memory. While K is read, V of
    the same keys; while V is, up to key `of_v`, V of the next slice where K is read in place, else K
-   of the next chunk. 8 rows take 0.9 of the time; 32 heads on 8 in place, from memory, 0.3. */
+   of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place 0.3 (Zen 4);
+   0.81 and 0.89 (Zen 3). */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
                                        int local, int of_v)
 {
     const attn__shape *s = block->w->s;
     const int v = !of_v || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
-    const int keys = view->v_slices ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
+    const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
     const int first = view->first + (block->k_in_place ? of_v : of_v ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
     if (first + keys > block->entry.end - block->entry.start ||
@@ -6873,9 +6848,10 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
 }
 
 /* Sets what all bands and chunks of a block have in common. */
-static void attn__band_for(attn__band *band, const attn__block *block)
+static void attn__band_for(const attn__block *block)
 {
     const attn_args *a = block->w->a;
+    attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, also after the last row. */
     memset(band->m, 0, sizeof band->m);
@@ -6899,7 +6875,7 @@ static void attn__band_for(attn__band *band, const attn__block *block)
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
-    int r, i = block->thin ? 0 : band->start;     /* thin: a band begins with a K/V head */
+    int r, i = band->start % block->per_head;
     band->lo = view->keys;
     band->hi = 0;
     band->uneven = 0;
@@ -6922,42 +6898,6 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     }
 }
 
-/* Opens the band that begins at row `start`; 0 when no score of it is wanted. */
-static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
-                           int start)
-{
-    const int all = block->all_scores;
-    int lo, hi;
-    band->start = start;
-    band->rows = attn__band_rows(block, start);
-    band->first_head = block->thin ? start / block->per_head : 0;
-    band->end_head = block->thin ? band->first_head + band->rows / block->per_head : 1;
-    band->per_head = block->thin ? block->per_head : band->rows;
-    band->lo = view->lo;
-    band->hi = view->hi;
-    band->uneven = 0;
-    if (band->softmax.row) attn__band_ranges(block, band, view);
-    lo = all ? 0 : band->lo;
-    hi = all ? view->keys : band->hi;
-    if (lo >= hi) { ATTN__COUNT(SKIP); return 0; }
-
-    if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
-    else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    if (view->hidden_panels) {
-        attn__runs_of(&band->softmax.runs, view->panels);
-    } else {
-        band->softmax.runs.n = 1;
-        band->softmax.runs.lo[0] = lo / ATTN__PANEL * ATTN__PANEL;
-        band->softmax.runs.hi[0] = (hi + ATTN__PANEL - 1) / ATTN__PANEL * ATTN__PANEL;
-    }
-    band->softmax.n = view->keys;
-    band->softmax.rows = band->rows;
-    band->softmax.seen = block->seen + start;
-    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were. */
-    band->softmax.visible = block->thin || view->source->not_finite ? block->visible : NULL;
-    return 1;
-}
-
 /* Mask, bias, keep, ALiBi and weights of every row of the band. */
 static void attn__band_arrays(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
@@ -6965,11 +6905,11 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
-    int r, in_head = block->thin ? 0 : band->start, local = band->first_head, b, h, i;
+    int r, in_head = band->start % block->per_head, local = band->first_head, b, h, i;
     attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
-       away. */
+       away: 0.92 of the time of 2048 x 2048 with a mask (Zen 3). */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
@@ -6987,6 +6927,88 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
+/* The panels that the rows of a tile see. */
+static void attn__tile_open(const attn__block *block, const attn__band *band,
+                            const attn__chunk_view *view, attn__tile *tile)
+{
+    int r;
+    tile->lo = band->lo;
+    tile->hi = band->hi;
+    if (block->arrays) {
+        tile->panels = view->tile_panels[(band->start + tile->first) / block->w->kernels->rows];
+        return;
+    }
+    tile->lo = ATTN__CHUNK;
+    tile->hi = 0;
+    for (r = tile->first; r < tile->first + tile->rows; r++) {
+        const attn__row *row = band->row + r;
+        if (row->lo >= row->hi) continue;
+        tile->lo = attn__min(tile->lo, row->lo);
+        tile->hi = row->hi > tile->hi ? row->hi : tile->hi;
+    }
+    tile->panels = attn__panels_between(tile->lo, tile->hi);
+}
+
+/* Cuts the band into tiles of rows, each of which goes over the panels where one of its rows sees a
+   key. Hidden keys take no part, so bits stay as they are. Where that would save little, all rows
+   are one. Returns 0 when no row sees a key. Windows of 16 keys take 0.86 of the time so, causal
+   keep bytes 0.57 (512 rows, Zen 3). */
+static int attn__band_cut(const attn__block *block, attn__band *band, const attn__chunk_view *view)
+{
+    const unsigned all = attn__panels_between(band->lo, band->hi);
+    const int most = block->w->kernels->rows;
+    attn__tile *tile = band->tile;
+    int first, seen = 0;
+    band->tiles = 0;
+    if (!block->thin && band->softmax.row && (block->arrays || block->has_window) &&
+        !block->all_scores)
+        for (first = 0; first < band->rows; first += most, tile++, band->tiles++) {
+            tile->first = first;
+            tile->rows = attn__min(most, band->rows - first);
+            attn__tile_open(block, band, view, tile);
+            seen += attn__panel_count(tile->panels);
+        }
+    /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
+    if (band->tiles > 0 && (view->hidden_panels ||
+                            4 * seen <= 3 * band->tiles * attn__panel_count(all))) {
+        ATTN__COUNT(SKIP);
+        return seen > 0;
+    }
+    tile = band->tile;
+    tile->first = 0;
+    tile->rows = band->per_head;
+    tile->lo = band->lo;
+    tile->hi = band->hi;
+    tile->panels = view->panels & all;
+    band->tiles = 1;
+    return 1;
+}
+
+/* Opens the band that begins at row `start`; 0 when no score of it is wanted. */
+static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
+                           int start)
+{
+    band->start = start;
+    band->rows = attn__min(block->band_rows, block->rows - start);
+    band->first_head = start / block->per_head;
+    band->end_head = (start + band->rows - 1) / block->per_head + 1;
+    band->per_head = attn__min(block->per_head, band->rows);
+    band->lo = view->lo;
+    band->hi = view->hi;
+    band->uneven = 0;
+    if (band->softmax.row) attn__band_ranges(block, band, view);
+    if (band->lo >= band->hi && !block->all_scores) { ATTN__COUNT(SKIP); return 0; }
+
+    if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
+    else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
+    band->softmax.n = view->keys;
+    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were. */
+    band->softmax.visible = block->thin || view->source->not_finite ? block->visible : NULL;
+    if (!attn__band_cut(block, band, view)) return 0;
+    if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
+    return 1;
+}
+
 /* Scores of `rows` rows of the band from row `first` on, which belong to one K/V head, against keys
    lo .. end-1, whole panels of K. */
 static void attn__rows_scores(const attn__block *block, const attn__band *band,
@@ -6996,8 +7018,8 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     const attn__shape *s = block->w->s;
     const attn__kv_source *source = view->source + local;
     attn__gemm g;
-    g.a = block->q + (band->start + first) * block->w->plan->q_row;
-    g.a_row = block->w->plan->q_row;
+    g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
+    g.a_row = s->head_dim;
     g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, source->k_stored);
     g.b = attn__stored_at(source->k, lo / 16 * g.b_panel, source->k_stored);
     g.b_step = 16;
@@ -7015,42 +7037,32 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     if (g.panels > 0) block->w->kernels->gemm(&g);
 }
 
-/* Scores of all of the band's rows of one K/V head. */
-ATTN__INLINE void attn__band_scores(const attn__block *block, const attn__band *band,
-                                    const attn__chunk_view *view, int local)
+/* Scores and probabilities of a tile in the panels that it sees. */
+static void attn__tile_softmax(const attn__block *block, const attn__band *band,
+                               const attn__chunk_view *view, const attn__tile *tile)
 {
-    const int first = (local - band->first_head) * band->per_head;
-    const attn__runs *runs = &band->softmax.runs;
-    int i;
-    for (i = 0; i < runs->n; i++)
-        attn__rows_scores(block, band, view, local, first, band->per_head, runs->lo[i],
-                          runs->hi[i]);
-}
-
-/* Scores become probabilities and chunk states, which are folded, or kept when there is a `state`
-   (the band is the whole block then). Returns 0 when no row sees a key. */
-static int attn__band_fold(const attn__block *block, attn__band *band, const attn__chunk_view *view,
-                           attn__chunk_state *state)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    const int at = band->start;
-    int r;
-    if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
-    kernels->softmax(&band->softmax);
-    /* Scores may be wanted of a chunk that no row sees. */
-    if (band->lo >= band->hi) return 0;
-    if (!state) {
-        kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
-                      band->rows);
-        return 1;
+    const unsigned panels = block->all_scores ? view->panels : tile->panels;
+    const int first = tile->first, heads = band->end_head - band->first_head;
+    attn__softmax f = band->softmax;
+    int r, i, local;
+    f.rows = heads * tile->rows;
+    f.scores += first * ATTN__CHUNK;
+    if (f.visible) f.visible += first * ATTN__CHUNK;
+    if (f.row) f.row += first;
+    f.seen = block->seen + band->start + first;
+    f.m += first;
+    f.l += first;
+    for (r = 0; r < f.rows && !panels; r++) {
+        f.m[r] = -attn__inf();
+        f.l[r] = 0.0f;
     }
-    memcpy(state->m, band->m, sizeof state->m);
-    memcpy(state->l, band->l, sizeof state->l);
-    /* `seen` also remembers the chunks before this one. That does no harm: all that is asked later
-       is whether a row has seen any key at all. */
-    for (r = 0; r < ATTN__SPLIT_ROWS; r++) state->seen[r] = r < band->rows && block->seen[r];
-    state->used = 1;
-    return 1;
+    if (!panels) return;
+    attn__runs_of(&f.runs, panels);
+    for (local = 0; local < heads && !block->k_in_place; local++)
+        for (i = 0; i < f.runs.n; i++)
+            attn__rows_scores(block, band, view, band->first_head + local,
+                              first + local * tile->rows, tile->rows, f.runs.lo[i], f.runs.hi[i]);
+    block->w->kernels->softmax(&f);
 }
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
@@ -7090,17 +7102,6 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     if (view->hidden_keys && block->thin) return 1;
     if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, source);
     return source->not_finite;
-}
-
-/* What the products of a band with V have in common. */
-ATTN__INLINE void attn__band_product(const attn__block *block, const attn__band *band,
-                                     attn__gemm *g)
-{
-    g->a_row = ATTN__CHUNK;
-    g->c_row = g->from_row = block->w->plan->v_width;
-    g->rows = band->per_head;
-    g->from = NULL;
-    g->stored = ATTN_F32;
 }
 
 /* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, over
@@ -7148,304 +7149,73 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     else kernels->gemm(g);
 }
 
+/* Outputs of a tile, run of panels by run of panels; where V is read in slices a run has one. A
+   chain that has begun goes on in `chains`, and the last run folds it. */
+static void attn__tile_outputs(const attn__block *block, const attn__band *band,
+                               attn__chunk_view *view, const attn__tile *tile)
+{
+    const int v_width = block->w->plan->v_width;
+    /* keys of a list are few: the kernel passes over what lies between them */
+    const unsigned panels = view->n_listed > 0 ? attn__panels_between(tile->lo, tile->hi)
+                                               : tile->panels;
+    int lo = 0, hi = 0, begun = 0, local;
+    attn__gemm g;
+    g.a_row = ATTN__CHUNK;
+    g.c_row = g.from_row = v_width;
+    g.rows = tile->rows;
+    for (; attn__next_run(panels, &lo, &hi); begun = 1) {
+        if (view->slices && !view->n_listed) hi = lo + ATTN__PANEL;
+        for (local = band->first_head; local < band->end_head; local++) {
+            const int row = tile->first + (local - band->first_head) * tile->rows;
+            float *chains = block->chains + (ptrdiff_t)row * v_width;
+            /* Only after the last panel there is all of the sum. */
+            const int last = !(panels >> hi / ATTN__PANEL);
+            g.from = begun ? chains : NULL;
+            g.c = last ? block->o + (ptrdiff_t)(band->start + row) * v_width : chains;
+            g.fold_a = last ? band->fold_a + row : NULL;
+            g.fold_b = last ? band->fold_b + row : NULL;
+            attn__rows_outputs(block, band, view, local, row, lo > tile->lo ? lo : tile->lo,
+                               attn__min(hi, tile->hi), &g);
+        }
+    }
+}
+
 /* ---- thick: K and V packed, one K/V head ----------------------------------------------------- */
 
-/* Packs K and V of the chunk; K of most caches is packed already. V of keys that no row needs is
-   not read: it is 0. */
-static void attn__thick_source(const attn__block *block, attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kernels *kernels = block->w->kernels;
-    const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
-    const int v_width = block->w->plan->v_width;
-    attn__kv_source *source = view->source;
-    int run_lo, run_hi;
-    if (block->w->a->kv) attn__cache_sources(block, view);
-    else {
-        ATTN__COUNT(PACKED);
-        attn__plain_source(block, view, 0);
-    }
-    if (!attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
-    source->not_finite = 0;
-    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
-        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
-        if (lo >= hi) continue;
-        source->not_finite |= kernels->pack_v(
-            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
-            hi - lo, s->v_head_dim, needed ? needed + lo : NULL);
-    }
-    source->v = block->v;
-    source->v_tail = NULL;
-    source->last_columns = 0;
-    source->panels = v_width / 16;
-    source->v_step = 16;
-    source->v_panel = ATTN__CHUNK * 16;
-}
-
-/* The panels that the rows first .. last-1 of the band see, and their keys lo .. hi - 1. */
-static unsigned attn__tile_panels(const attn__block *block, const attn__band *band,
-                                  const attn__chunk_view *view, int first, int last, int *lo,
-                                  int *hi)
-{
-    int r;
-    *lo = band->lo;
-    *hi = band->hi;
-    if (block->arrays) return view->tile_panels[(band->start + first) / block->w->kernels->rows];
-    *lo = ATTN__CHUNK;
-    *hi = 0;
-    for (r = first; r < last; r++) {
-        const attn__row *row = band->row + r;
-        if (row->lo >= row->hi) continue;
-        *lo = attn__min(*lo, row->lo);
-        *hi = row->hi > *hi ? row->hi : *hi;
-    }
-    return attn__panels_between(*lo, *hi);
-}
-
-/* Scores and probabilities of a tile of rows in the panels that it sees. */
-static void attn__tile_softmax(const attn__block *block, const attn__band *band,
-                               const attn__chunk_view *view, int first, int rows, unsigned panels)
-{
-    attn__softmax f = band->softmax;
-    int r, i;
-    for (r = first; r < first + rows && !panels; r++) {
-        f.m[r] = -attn__inf();
-        f.l[r] = 0.0f;
-    }
-    if (!panels) return;
-    f.scores += first * ATTN__CHUNK;
-    if (f.visible) f.visible += first * ATTN__CHUNK;
-    f.row += first;
-    f.seen += first;
-    f.m += first;
-    f.l += first;
-    f.rows = rows;
-    attn__runs_of(&f.runs, panels);
-    for (i = 0; i < f.runs.n; i++)
-        attn__rows_scores(block, band, view, 0, first, rows, f.runs.lo[i], f.runs.hi[i]);
-    block->w->kernels->softmax(&f);
-}
-
-/* Outputs of a tile of rows over keys first_key .. end_key - 1: the chain over the keys of one run
-   of panels goes on over those of the next, and the last one is folded. */
-static void attn__tile_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int first, int rows, unsigned panels,
-                               int first_key, int end_key)
-{
-    int lo = 0, hi = 0, more = attn__next_run(panels, &lo, &hi);
-    attn__gemm g;
-    attn__band_product(block, band, &g);
-    g.rows = rows;
-    g.c = block->chains;
-    g.fold_a = g.fold_b = NULL;
-    while (more) {
-        const int from = lo > first_key ? lo : first_key, to = attn__min(hi, end_key);
-        more = attn__next_run(panels, &lo, &hi);
-        if (!more) {
-            g.c = block->o + (ptrdiff_t)(band->start + first) * block->w->plan->v_width;
-            g.fold_a = band->fold_a + first;
-            g.fold_b = band->fold_b + first;
-        }
-        attn__rows_outputs(block, band, view, 0, first, from, to, &g);
-        g.from = block->chains;
-    }
-}
-
-/* A band whose tiles of rows see few of its panels goes through the chunk tile by tile, each over
-   the panels where one of its rows sees a key. Hidden keys take no part, so bits stay as they are.
-   Returns 0 where that would save little. */
-static int attn__band_tiles(const attn__block *block, attn__band *band, attn__chunk_view *view)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    const int tile = kernels->rows, at = band->start;
-    unsigned panels[4];                   /* of each tile; attn__block_way: a band has four */
-    int lo[4], hi[4], t, first, seen = 0;
-    for (t = first = 0; first < band->rows; t++, first += tile) {
-        const int last = attn__min(first + tile, band->rows);
-        panels[t] = attn__tile_panels(block, band, view, first, last, lo + t, hi + t);
-        seen += attn__panel_count(panels[t]);
-    }
-    /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
-    if (!view->hidden_panels &&
-        4 * seen > 3 * t * attn__panel_count(attn__panels_between(band->lo, band->hi)))
-        return 0;
-    ATTN__COUNT(SKIP);
-    if (!seen) return 1;
-    if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
-    for (t = first = 0; first < band->rows; t++, first += tile)
-        attn__tile_softmax(block, band, view, first, attn__min(tile, band->rows - first),
-                           panels[t]);
-    kernels->fold(block->M + at, block->L + at, band->m, band->l, band->fold_a, band->fold_b,
-                  band->rows);
-    for (t = first = 0; first < band->rows; t++, first += tile)
-        attn__tile_outputs(block, band, view, first, attn__min(tile, band->rows - first),
-                           panels[t], lo[t], hi[t]);
-    return 1;
-}
-
-/* A chunk of a thick block. A band goes all the way from scores to outputs before the next
-   one begins, so its scores stay in L1 while packed K and V stay in L2. */
-static void attn__chunk_thick(attn__block *block, attn__band *band, int chunk,
-                              attn__chunk_state *state)
-{
-    const int v_width = block->w->plan->v_width;
-    attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
-    attn__gemm g;
-    int start;
-    ATTN_ASSERT(!state);                  /* only thin blocks are split */
-    (void)state;
-    if (!attn__chunk_open(block, chunk, view)) return;
-    attn__thick_source(block, view);
-    if (view->row_from > 0) ATTN__COUNT(SKIP);
-    start = view->row_from / block->band * block->band;
-    for (; start < view->row_to; start += band->rows) {
-        if (!attn__band_open(block, band, view, start)) continue;
-        if (band->softmax.row && (block->arrays || block->has_window) && !block->all_scores &&
-            attn__band_tiles(block, band, view))
-            continue;
-        attn__band_scores(block, band, view, 0);
-        if (!attn__band_fold(block, band, view, NULL)) continue;
-        attn__band_product(block, band, &g);
-        g.c = block->o + (ptrdiff_t)start * v_width;
-        g.fold_a = band->fold_a;
-        g.fold_b = band->fold_b;
-        attn__rows_outputs(block, band, view, 0, 0, band->lo, band->hi, &g);
-    }
-}
-
-/* ---- thin: K and V where they lie, or in the cache ------------------------------------------- */
-
-/* Where the chunk is read. Columns after the last whole panel are packed, so that no vector reads
-   past the end of a row (6 to 32 rows of 40 or 72 columns: 0.67 to 0.79 of the time that their
-   reading in part takes); so is K, unless it is read where it lies. */
-static void attn__thin_sources(const attn__block *block, attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    const int whole = s->v_head_dim / 16 * 16, lo = view->lo;
-    const int heads = block->w->a->kv ? 0 : block->kv_heads;
-    int local;
-    if (block->w->a->kv) attn__cache_sources(block, view);
-    for (local = 0; local < heads; local++) {
-        attn__kv_source *source = view->source + local;
-        float *tail = block->v + (size_t)local * block->cut->v_head;
-        ATTN__COUNT(ROWS);
-        attn__plain_source(block, view, local);
-        source->v_panel = 16;
-        source->panels = whole / 16;
-        source->v_tail = NULL;
-        source->last_columns = 0;
-        if (whole < s->v_head_dim && block->k_in_place) {
-            source->last_columns = s->v_head_dim - whole;
-            source->panels++;
-        } else if (whole < s->v_head_dim) {
-            source->v_tail = tail;
-        }
-        source->not_finite = -1;
-        if (source->v_tail)
-            (void)block->w->kernels->pack_v(tail + lo * 16,
-                                            (const float *)source->v + lo * s->v[1] + whole,
-                                            s->v[1], view->hi - lo, s->v_head_dim - whole, NULL);
-    }
-    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
-}
-
-/* Scores of all rows of the block against K where it lies. Where the rows of all heads lie side by
-   side, memory is read from end to end: 16 keys of every head, then the next 16. */
+/* Scores of all rows of the block against K where it lies. */
 static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    const ptrdiff_t q_row = block->w->plan->q_row;
-    const int most = view->hidden_panels ? (int)ATTN__SLICE : (int)ATTN__CHUNK;
-    const int end = view->score_hi, keys = block->w->a->kv ? view->keys /* of its page */
-                                         : block->entry.end - block->entry.start - view->first;
+    const attn__kernels *kernels = block->w->kernels;
+    const ptrdiff_t q_head = (ptrdiff_t)block->per_head * s->head_dim;
+    const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
+    const int keys = block->w->a->kv ? view->keys /* of its page */
+                                     : block->entry.end - block->entry.start - view->first;
     const float *k = (const float *)view->source->k;
-    const ptrdiff_t head =
-        block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
+    const ptrdiff_t k_head = block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
     attn__gemm g;
-    int j, n;
+    int lo = 0, hi = 0, r;
     memset(&g, 0, sizeof g);
     g.a = block->q;
-    g.a_row = q_row;
+    g.a_row = s->head_dim;
     g.b_step = view->k_step;
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
-    if (view->n_listed > 0) {
-        int lo = 0, hi = 0;
+    while (attn__next_run(view->panels, &lo, &hi)) {
+        const int end = attn__min(hi, view->score_hi);
+        g.b = k + lo * g.b_step;
+        g.c = block->scores + lo;
+        if (!view->n_listed)
+            kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
         /* Scores beside those of the list will be hidden, but are looked at before. */
-        while (attn__next_run(view->panels, &lo, &hi))
-            for (j = 0; j < block->rows; j++)
-                memset(block->scores + j * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
-        g.b = k + view->lo * g.b_step;
-        g.c = block->scores + view->lo;
-        block->w->kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads,
-                                      block->per_head * q_row, head,
-                                      (ptrdiff_t)block->per_head * ATTN__CHUNK);
-        return;
+        for (r = 0; view->n_listed && r < block->rows; r++)
+            memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
     }
-    for (j = view->score_lo / 16 * 16; j < end; j += n) {
-        n = attn__min(most, end - j);
-        if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
-        g.b = k + j * g.b_step;
-        g.c = block->scores + j;
-        block->w->kernels->scores(&g, n, keys - j - n, block->kv_heads,
-                                  block->per_head * q_row, head,
-                                  (ptrdiff_t)block->per_head * ATTN__CHUNK);
-    }
-}
-
-/* Outputs of the band, slice by slice where V is read so: a chain that has begun goes on in
-   `chains`, and the last slice folds it, or keeps it when there is a `state`. */
-static void attn__thin_outputs(const attn__block *block, const attn__band *band,
-                              attn__chunk_view *view, attn__chunk_state *state)
-{
-    const int v_width = block->w->plan->v_width;
-    attn__gemm g;
-    int j, end, local;
-    attn__band_product(block, band, &g);
-    for (j = band->lo; j < band->hi; j = end) {
-        end = band->hi;
-        if ((view->v_slices || view->hidden_panels) && !view->n_listed)
-            end = attn__min(j / ATTN__SLICE * ATTN__SLICE + ATTN__SLICE, band->hi);
-        /* The panel of the last key is always seen (attn__view_shrink), so the fold comes. */
-        if (!(view->panels >> j / ATTN__PANEL & 1u)) continue;
-        for (local = band->first_head; local < band->end_head; local++) {
-            const int row = (local - band->first_head) * band->per_head;
-            float *chains = block->chains + (ptrdiff_t)row * v_width;
-            /* Only the last slice has all of the sum, so only it may fold. */
-            g.from = j > band->lo ? chains : NULL;
-            g.c = chains;
-            g.fold_a = NULL;
-            g.fold_b = NULL;
-            if (end == band->hi && state) {
-                g.c = (float *)(void *)(state + 1) + (ptrdiff_t)row * v_width;
-            } else if (end == band->hi) {
-                g.c = block->o + (ptrdiff_t)(band->start + row) * v_width;
-                g.fold_a = band->fold_a + row;
-                g.fold_b = band->fold_b + row;
-            }
-            attn__rows_outputs(block, band, view, local, row, j, end, &g);
-        }
-    }
-}
-
-/* A chunk of a thin block. It is folded at once, or its state is kept when there is one. */
-static void attn__chunk_thin(attn__block *block, attn__band *band, int chunk,
-                             attn__chunk_state *state)
-{
-    attn__chunk_view *const view = (attn__chunk_view *)block->view_room;
-    int start, local;
-    if (!attn__chunk_open(block, chunk, view)) return;
-    attn__thin_sources(block, view);
-    if (block->k_in_place) attn__scores_in_place(block, view);
-    for (start = 0; start < block->rows; start += band->rows) {
-        /* The band has all rows of its K/V heads, so it sees what the block sees: something. */
-        (void)attn__band_open(block, band, view, start);
-        for (local = band->first_head; local < band->end_head && !block->k_in_place; local++)
-            attn__band_scores(block, band, view, local);
-        if (attn__band_fold(block, band, view, state))
-            attn__thin_outputs(block, band, view, state);
-    }
+    if (!view->n_listed) return;
+    g.b = k + view->lo * g.b_step;
+    g.c = block->scores + view->lo;
+    kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads, q_head, k_head, c_head);
 }
 
 /* ---- a chunk, one way or the other ----------------------------------------------------------- */
@@ -7462,7 +7232,7 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
     part.kv_heads = 1;
     part.first += lo;
     part.per_head = part.rows = hi - lo;
-    part.q += at * plan->q_row;
+    part.q += at * block->w->s->head_dim;
     part.o += at * plan->v_width;
     part.M += at;
     part.L += at;
@@ -7474,38 +7244,108 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
     return part;
 }
 
-/* A chunk of which readers have pages of their own: those that have the same one go together. */
-static void attn__chunk_apart(const attn__block *block, attn__band *band, int chunk)
+/* A chunk of a block, the same for all of its readers. A band goes all the way from scores to
+   outputs before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
+static void attn__chunk_run(const attn__block *block, int chunk)
+{
+    attn__chunk_view *const view = block->view;
+    attn__band *const band = block->band;
+    int start, end, t;
+    if (!attn__chunk_open(block, chunk, view)) return;
+    attn__chunk_sources(block, view);
+    if (block->k_in_place) attn__scores_in_place(block, view);
+    /* thin: all rows; thick: bands that see some of it */
+    start = view->row_from / block->band_rows * block->band_rows;
+    end = block->thin ? block->rows : view->row_to;
+    if (start > 0) ATTN__COUNT(SKIP);
+    for (; start < end; start += band->rows) {
+        if (!attn__band_open(block, band, view, start)) continue;
+        for (t = 0; t < band->tiles; t++)
+            attn__tile_softmax(block, band, view, band->tile + t);
+        if (band->lo >= band->hi) continue;   /* scores of a chunk that no row sees were wanted */
+        block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
+                                band->fold_b, band->rows);
+        for (t = 0; t < band->tiles; t++)
+            attn__tile_outputs(block, band, view, band->tile + t);
+    }
+}
+
+/* A chunk of a block, folded into (M, L, O) of its rows. Where readers have pages of their own,
+   those that have the same one go together. */
+static void attn__block_chunk(const attn__block *block, int chunk)
 {
     int x, next, first, last, local;
+    if (chunk < block->together) {
+        attn__chunk_run(block, chunk);
+        return;
+    }
     attn__block_ends(block, &first, &last);
     for (x = first; x <= last; x = next) {
         const int page = attn__reader_page(block, x, chunk);
         for (next = x + 1; next <= last; next++)
             if (attn__reader_page(block, next, chunk) != page) break;
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
-            attn__block part = attn__block_part(block, local, x, next);
-            part.way->run(&part, band, chunk, NULL);
+            const attn__block part = attn__block_part(block, local, x, next);
+            attn__chunk_run(&part, chunk);
         }
     }
 }
 
-/* A chunk of a block. It is folded, or its state is kept when there is one. */
-static void attn__block_chunk(attn__block *block, attn__band *band, int chunk,
-                              attn__chunk_state *state)
+/* ---- states of rows -------------------------------------------------------------------------- */
+
+/* Folds (m, l) into (M, L) of one row; *a, *b: the factors for the outputs. */
+static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L, float m, float l,
+                                float *a, float *b)
 {
-    if (chunk < block->together) block->way->run(block, band, chunk, state);
-    else attn__chunk_apart(block, band, chunk);
+    float v[6][ATTN__PANEL];              /* kernels read whole vectors */
+    if (attn__is_scalar(kernels)) {
+        attn__scalar_factors(M, L, m, l, a, b);
+        return;
+    }
+    memset(v, 0, sizeof v);
+    v[0][0] = *M;
+    v[1][0] = *L;
+    v[2][0] = m;
+    v[3][0] = l;
+    kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
+    *M = v[0][0];
+    *L = v[1][0];
+    *a = v[4][0];
+    *b = v[5][0];
+}
+
+/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
+   through one. */
+static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
+                             float b, int n)
+{
+    const int whole = n / ATTN__PANEL * ATTN__PANEL;
+    const size_t bytes = (size_t)(n - whole) * sizeof(float);
+    float tail[2][ATTN__PANEL];
+    int i;
+    if (attn__is_scalar(kernels)) {
+        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
+        return;
+    }
+    kernels->fold_out(o, x, a, b, whole);
+    if (whole == n) return;
+    memset(tail, 0, sizeof tail);
+    memcpy(tail[0], o + whole, bytes);
+    if (x) memcpy(tail[1], x + whole, bytes);
+    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
+    memcpy(o + whole, tail[0], bytes);
+}
+
+/* Folds a sink: a key that has a score and no value. A sink of -inf is none, and its sum is 0. */
+static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
+                            int n)
+{
+    float a, b;
+    attn__carry_factors(kernels, M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &a, &b);
+    attn__carry_fold(kernels, o, NULL, a, b, n);
 }
 
 /* ---- a block's results ----------------------------------------------------------------------- */
-
-/* What stands in a cell of the weights until its score arrives, if one ever does. Probabilities can
-   only be made in the end, so the mark of a hidden key must be no score. */
-static float attn__initial_weight(const attn_args *a)
-{
-    return a->weights_stage == ATTN_PROBABILITIES ? attn__mark() : -attn__inf();
-}
 
 /* Columns first .. last-1 of the weights of row r of a K/V head. */
 static void attn__weights_fill(const attn__block *block, int local, int r, int first, int last,
@@ -7519,14 +7359,16 @@ static void attn__weights_fill(const attn__block *block, int local, int r, int f
     for (j = first; weights && j < last; j++) weights[j] = cell;
 }
 
-/* The same of all rows, before the scores of the chunks that begin in these columns. */
+/* The same of all rows, before the scores of the chunks that begin in these columns: a cell may
+   never get one. Probabilities can only be made in the end, so the mark of a hidden key must be no
+   score. */
 static void attn__weights_prefill(const attn__block *block, int first, int last)
 {
+    const float cell = block->w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark()
+                                                                        : -attn__inf();
     int r;
-    if (!block->shows) return;
-    for (r = 0; r < block->rows; r++)
-        attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last,
-                         attn__initial_weight(block->w->a));
+    for (r = 0; r < block->rows && block->shows; r++)
+        attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last, cell);
 }
 
 /* States of a row of padding: it has seen nothing, in any part. */
@@ -7559,26 +7401,6 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
         attn__weights_fill(block, local, r, 0, s->n_k, 0.0f);
     else if (!exists)
         attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
-}
-
-/* Folds the sinks of a band's heads: each is a key that has a score and no value. A sink of -inf is
-   none, and its sum is 0. */
-static void attn__block_sinks(attn__block *block, int start, int rows)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    const int v_width = block->w->plan->v_width;
-    float sink[ATTN__BAND], one[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-    int x, h, i;
-    /* Up to a whole band, since the fold reads whole vectors. */
-    for (x = 0; x < ATTN__BAND; x++) {
-        const int r = attn__min(start + x, block->rows - 1);
-        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        sink[x] = block->w->a->sinks[h];
-        one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
-    }
-    kernels->fold(block->M + start, block->L + start, sink, one, a, b, rows);
-    for (x = 0; x < rows; x++)
-        kernels->fold_out(block->o + (ptrdiff_t)(start + x) * v_width, NULL, a[x], b[x], v_width);
 }
 
 /* lse and weights of row r of the block, and all of a row that has seen no key. */
@@ -7647,9 +7469,11 @@ static void attn__block_close(attn__block *block)
         attn__block_store(block, block->w->a->carry_out);
         return;
     }
-    if (block->w->a->sinks)
-        for (r = 0; r < block->rows; r += ATTN__BAND)
-            attn__block_sinks(block, r, attn__min(block->rows - r, ATTN__BAND));
+    for (r = 0; r < block->rows && block->w->a->sinks; r++) {
+        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
+                        block->o + (ptrdiff_t)r * v_width, block->w->a->sinks[h], v_width);
+    }
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
         n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
@@ -7673,31 +7497,6 @@ static void attn__block_chunks(const attn__block *block, int *first, int *last)
     if (lo < hi) *last = attn__chunks_there(&block->entry, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
-/* An item is a block. One that has only padding is closed at once. */
-static void attn__item_block(const attn__work *w, int item, int slot)
-{
-    attn__block block;
-    attn__band *band;
-    int chunk, last;
-    ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, w, item, slot)) {
-        attn__block_clear(&block);
-        attn__weights_prefill(&block, 0, w->s->n_k);
-        band = (attn__band *)block.band_room;
-        attn__band_for(band, &block);
-        attn__block_chunks(&block, &chunk, &last);
-        for (; chunk < last; chunk++) attn__block_chunk(&block, band, chunk, NULL);
-    }
-    attn__block_close(&block);
-}
-
-/* Where the state of a chunk is kept until all of its block are there. */
-static attn__chunk_state *attn__state(const attn__work *w, int item, int chunk)
-{
-    const size_t number = (size_t)item * (size_t)w->plan->chunks + (size_t)chunk;
-    return (attn__chunk_state *)(void *)(w->states + number * w->plan->state_floats);
-}
-
 /* The column of the weights where a chunk begins. */
 static int attn__column(const attn__block *block, int chunk)
 {
@@ -7705,69 +7504,76 @@ static int attn__column(const attn__block *block, int chunk)
     return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
 }
 
-/* An item is some of a block's chunks, and keeps what each of them leaves: here, until
-   attn__item_fold puts it together, or, with `parts`, chunk i in the caller's part i. Chunks are
-   dealt out by the longest entry: an item of a shorter one may have nothing to do. */
-static void attn__item_split(const attn__work *w, int item, int slot)
+/* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter
+   one may have nothing to do. Then what each of them leaves is kept, chunk i in part i: of the
+   caller's, or where attn__item_fold finds it. */
+static void attn__item_block(const attn__work *w, int item, int slot)
 {
-    const attn_args *a = w->a;
-    const int splits = w->splits, split = item % splits, parts = a->parts;
+    const int splits = w->splits, split = item % splits, parts = w->a->parts;
+    float *states = parts ? w->a->carry_out : splits > 1 ? w->states : NULL;
     /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
     const int chunks = parts ? attn__min(w->plan->chunks, parts) : w->plan->chunks;
+    const int from = (int)((long long)chunks * split / splits);
+    const int to = (int)((long long)chunks * (split + 1) / splits);
     attn__block block;
-    attn__band *band;
-    int chunk, first, last, lo, hi;
-    item /= splits;
-    if (attn__block_open(&block, w, item, slot)) {
-        band = (attn__band *)block.band_room;
-        attn__band_for(band, &block);
+    int chunk, first, last, end;
+    ATTN__COUNT(ITEM);
+    if (attn__block_open(&block, w, item / splits, slot)) {
+        attn__band_for(&block);
         attn__block_chunks(&block, &first, &last);
-        lo = (int)((long long)chunks * split / splits);
-        hi = (int)((long long)chunks * (split + 1) / splits);
         /* Each fills its own columns of the weights, the outer ones also what lies outside. */
-        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, lo),
-                              split == splits - 1 ? w->s->n_k : attn__column(&block, hi));
+        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, from),
+                              split == splits - 1 ? w->s->n_k : attn__column(&block, to));
         /* The last one also writes the parts that nobody has chunks for. */
-        if (parts && split == splits - 1) hi = parts;
-        memset(block.seen, 0, (size_t)block.rows * sizeof(int));
-        for (chunk = lo; chunk < hi; chunk++) {
-            attn__chunk_state *state = parts ? NULL : attn__state(w, item, chunk);
-            if (state) state->used = 0;
-            else attn__block_clear(&block);
-            if (chunk >= first && chunk < last) attn__block_chunk(&block, band, chunk, state);
-            if (!state)
-                attn__block_store(&block, a->carry_out + (size_t)chunk * attn__carry_floats(w->s));
+        end = !states ? last : parts && split == splits - 1 ? parts : to;
+        attn__block_begin(&block);
+        for (chunk = states ? from : first; chunk < end; chunk++) {
+            if (states) attn__block_clear(&block);
+            if (chunk >= first && chunk < last) attn__block_chunk(&block, chunk);
+            if (states)
+                attn__block_store(&block, states + (size_t)chunk * attn__carry_floats(w->s));
         }
     }
-    if (parts && split == 0) attn__block_padding(&block);
+    if (!states) attn__block_close(&block);
+    else if (parts && split == 0) attn__block_padding(&block);
+}
+
+/* Folds the states that a chunk has left of the rows of a block. */
+static void attn__block_fold(attn__block *block, const float *states)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kernels *kernels = block->w->kernels;
+    const float *from[ATTN__BAND];
+    float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
+    int r, h, i;
+    /* The fold reads whole vectors. */
+    memset(m, 0, sizeof m);
+    memset(l, 0, sizeof l);
+    for (r = 0; r < block->rows; r++) {
+        const int e = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        from[r] = states + attn__place(s, e, h, i) * ATTN_STATE(s->v_head_dim);
+        m[r] = from[r][0];                /* -inf and 0 where the row has seen nothing, which */
+        l[r] = from[r][1];                /* changes nothing */
+    }
+    kernels->fold(block->M, block->L, m, l, a, b, block->rows);
+    for (r = 0; r < block->rows; r++) {
+        if (from[r][2] == 0.0f) continue;
+        block->seen[r] = 1;
+        attn__carry_fold(kernels, block->o + (ptrdiff_t)r * block->w->plan->v_width, from[r] + 4,
+                         a[r], b[r], s->v_head_dim);
+    }
 }
 
 /* An item is a block again: the states of its chunks are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
-    const int v_width = w->plan->v_width;
     attn__block block;
-    int chunk, r;
+    int chunk;
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
-        attn__block_clear(&block);
-        for (chunk = 0; chunk < w->plan->chunks; chunk++) {
-            const attn__chunk_state *state = attn__state(w, item, chunk);
-            const float *o = (const float *)(const void *)(state + 1);
-            float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-            if (!state->used) continue;
-            /* The fold reads whole vectors, and a state has half a band. */
-            memset(m, 0, sizeof m);
-            memset(l, 0, sizeof l);
-            memcpy(m, state->m, sizeof state->m);
-            memcpy(l, state->l, sizeof state->l);
-            w->kernels->fold(block.M, block.L, m, l, a, b, block.rows);
-            for (r = 0; r < block.rows; r++) {
-                const ptrdiff_t at = (ptrdiff_t)r * v_width;
-                w->kernels->fold_out(block.o + at, o + at, a[r], b[r], v_width);
-                if (state->seen[r]) block.seen[r] = 1;
-            }
-        }
+        attn__block_begin(&block);
+        for (chunk = 0; chunk < w->plan->chunks; chunk++)
+            attn__block_fold(&block, w->states + (size_t)chunk * attn__carry_floats(w->s));
     }
     attn__block_close(&block);
 }
@@ -7790,12 +7596,13 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
 
-/* Which of two entries stands first: below 0, entry x. Those that begin with the same keys come
-   side by side, those that have more of them in common closer; entries with padding come last. */
-static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y)
+/* Which of two entries stands first: below 0, entry x; 0: they have the same keys, as far as
+   `most` pages tell. Those that begin with the same keys come side by side, those that have more of
+   them in common closer; entries with padding come last. */
+static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y, int most)
 {
     const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
-    int n, d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
+    int n, pages[2], d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
     if (d) return d;
     if (!a->kv) {
         if (i != j) return i < j ? -1 : 1;
@@ -7806,22 +7613,21 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
         const int from = a->kv->gaps[2 * (ptrdiff_t)i + n], to = a->kv->gaps[2 * (ptrdiff_t)j + n];
         if (from != to) return from < to ? -1 : 1;
     }
-    for (n = 0; n < attn__kv_pages(a->kv, i) && n < attn__kv_pages(a->kv, j); n++) {
+    pages[0] = attn__min(attn__kv_pages(a->kv, i), most);
+    pages[1] = attn__min(attn__kv_pages(a->kv, j), most);
+    for (n = 0; n < pages[0] && n < pages[1]; n++) {
         const int page = attn__kv_row(a->kv, i)[n], other = attn__kv_row(a->kv, j)[n];
         if (page != other) return page < other ? -1 : 1;
     }
-    return attn__kv_pages(a->kv, i) - attn__kv_pages(a->kv, j);
+    return pages[0] - pages[1];
 }
 
 /* Do two entries, neighbours in this order, begin with the same keys? */
 static int attn__same_keys(const attn_args *a, const attn__shape *s, int x, int y)
 {
-    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
-    if (attn__rows_of(a, s, x) < s->n_q || attn__rows_of(a, s, y) < s->n_q) return 0;
-    if (!a->kv) return i == j && (!a->k_starts || a->k_starts[x] == a->k_starts[y]);
-    return attn__kv_pages(a->kv, i) > 0 && attn__kv_pages(a->kv, j) > 0 &&
-           attn__kv_row(a->kv, i)[0] == attn__kv_row(a->kv, j)[0] &&
-           !memcmp(a->kv->gaps + 2 * (ptrdiff_t)i, a->kv->gaps + 2 * (ptrdiff_t)j, 2 * sizeof(int));
+    if (attn__rows_of(a, s, x) < s->n_q) return 0;
+    if (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, x)) == 0) return 0;
+    return attn__order_keys(a, s, x, y, 1) == 0;
 }
 
 /* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
@@ -7835,7 +7641,7 @@ static void attn__sort_entries(const attn__work *w)
         for (p = step; p < n; p++) {
             b = w->order[p];
             for (at = p; at >= step; at -= step) {
-                if (attn__order_keys(w->a, w->s, w->order[at - step], b) <= 0) break;
+                if (attn__order_keys(w->a, w->s, w->order[at - step], b, INT_MAX) <= 0) break;
                 w->order[at] = w->order[at - step];
             }
             w->order[at] = b;
@@ -7962,13 +7768,11 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
     if (attn__is_scalar(w.kernels)) {
         attn__work_run(&w, attn__item_scalar, items);
-    } else if (a->parts || plan->splits > 1) {
+    } else {
         /* Parts: four items for each thread, if there are so many chunks. */
         w.splits = a->parts ? attn__clamp(4 * plan->slots / items, 1, a->parts) : plan->splits;
-        attn__work_run(&w, attn__item_split, items * w.splits);
-        if (!a->parts) attn__work_run(&w, attn__item_fold, items);
-    } else {
-        attn__work_run(&w, attn__item_block, items);
+        attn__work_run(&w, attn__item_block, items * w.splits);
+        if (!a->parts && w.splits > 1) attn__work_run(&w, attn__item_fold, items);
     }
     for (i = 0; i < plan->slots; i++)
         empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
@@ -8122,7 +7926,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- states: fold, finish, merge ------------------------------------------------------------- */
 
-/* Rows whose states one task folds or finishes at a time: a vector of the widest kernels. */
+/* Rows whose states one task folds or finishes. */
 enum { ATTN__STATE_ROWS = 16 };
 
 /* What the tasks of a call share. Rows count as they stand among the states. */
@@ -8157,74 +7961,16 @@ static int attn__carry_count(const attn__carry_job *job, int task, size_t *first
     return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
 }
 
-/* o = fma(o, a, x * b) for any n. Kernels know whole panels, so the last columns go through one. */
-static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
-                             float b, int n)
-{
-    const int whole = n / ATTN__PANEL * ATTN__PANEL;
-    const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float tail[2][ATTN__PANEL];
-    kernels->fold_out(o, x, a, b, whole);
-    if (whole == n) return;
-    memset(tail, 0, sizeof tail);
-    memcpy(tail[0], o + whole, bytes);
-    memcpy(tail[1], x + whole, bytes);
-    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
-    memcpy(o + whole, tail[0], bytes);
-}
-
-/* Folds one state into another, whose M and L are at hand, as the specification does it. Returns 0
-   where it has seen nothing, and changes nothing then. */
-static int attn__fold_state(float *M, float *L, float *to, const float *from, int v_head_dim)
+/* Folds one state into another, whose M and L are at hand. Returns 0 where it has seen nothing, and
+   changes nothing then. */
+static int attn__fold_state(const attn__kernels *kernels, float *M, float *L, float *to,
+                            const float *from, int v_head_dim)
 {
     float a, b;
-    int x;
     if (from[2] == 0.0f) return 0;
-    attn__scalar_factors(M, L, from[0], from[1], &a, &b);
-    for (x = 4; x < v_head_dim + 4; x++) to[x] = attn__fma(to[x], a, from[x] * b);
+    attn__carry_factors(kernels, M, L, from[0], from[1], &a, &b);
+    attn__carry_fold(kernels, to + 4, from + 4, a, b, v_head_dim);
     return 1;
-}
-
-/* Folds the states of one row. */
-static void attn__fold_scalar(const attn__carry_job *job, size_t row)
-{
-    const int v_head_dim = job->s->v_head_dim;
-    const size_t size = ATTN_STATE(v_head_dim);
-    const int parts = attn__carry_exists(job, row) ? job->n : 0;
-    float *out = job->a->carry_out + row * size, M, L;
-    int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-    for (part = 0; part < parts; part++)
-        if (attn__fold_state(&M, &L, out, job->states + ((size_t)part * job->rows + row) * size,
-                             v_head_dim))
-            seen = 1;
-    attn__carry_close(out, M, L, seen, v_head_dim);
-}
-
-/* Up to 16 rows, folded at once as far as M and L go. */
-typedef struct attn__carry_rows {
-    float M[ATTN__STATE_ROWS], L[ATTN__STATE_ROWS];
-    int seen[ATTN__STATE_ROWS], exists[ATTN__STATE_ROWS];
-} attn__carry_rows;
-
-/* Folds one part of them; `state` is that of the first row, `out` where it goes. */
-static void attn__fold_part(const attn__carry_job *job, attn__carry_rows *all, const float *state,
-                            float *out, int rows)
-{
-    const int v_head_dim = job->s->v_head_dim;
-    const size_t size = ATTN_STATE(v_head_dim);
-    float m[ATTN__STATE_ROWS], l[ATTN__STATE_ROWS], a[ATTN__STATE_ROWS], b[ATTN__STATE_ROWS];
-    int sees[ATTN__STATE_ROWS], r;
-    for (r = 0; r < ATTN__STATE_ROWS; r++) {
-        const float *from = r < rows ? state + (size_t)r * size : state;
-        /* A row that has not seen the part is folded with nothing, which changes nothing. */
-        sees[r] = r < rows && all->exists[r] && from[2] != 0.0f;
-        m[r] = sees[r] ? from[0] : -attn__inf();
-        l[r] = sees[r] ? from[1] : 0.0f;
-        if (sees[r]) all->seen[r] = 1;
-    }
-    job->kernels->fold(all->M, all->L, m, l, a, b, rows);
-    for (r = 0; r < rows; r++, state += size, out += size)
-        if (sees[r]) attn__carry_fold(job->kernels, out + 4, state + 4, a[r], b[r], v_head_dim);
 }
 
 /* Folds the states of up to 16 rows. */
@@ -8233,59 +7979,31 @@ static void attn__fold_task(void *arg, int task)
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
-    attn__carry_rows all;
-    size_t first;
-    const int rows = attn__carry_count(job, task, &first);
-    float *out = job->a->carry_out + first * size;
-    int r, part;
-    if (attn__is_scalar(job->kernels)) {
-        for (r = 0; r < rows; r++) attn__fold_scalar(job, first + (size_t)r);
-        return;
+    size_t row, end;
+    end = (size_t)attn__carry_count(job, task, &row);
+    for (end += row; row < end; row++) {
+        const int parts = attn__carry_exists(job, row) ? job->n : 0;
+        float *out = job->a->carry_out + row * size, M, L;
+        int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
+        for (part = 0; part < parts; part++)
+            seen |= attn__fold_state(job->kernels, &M, &L, out,
+                                     job->states + ((size_t)part * job->rows + row) * size,
+                                     v_head_dim);
+        attn__carry_close(out, M, L, seen, v_head_dim);
     }
-    for (r = 0; r < ATTN__STATE_ROWS; r++) {
-        const size_t row = first + (size_t)r;
-        all.M[r] = -attn__inf();
-        all.L[r] = 0.0f;
-        if (r >= rows) continue;
-        all.exists[r] = attn__carry_exists(job, row);
-        all.seen[r] = attn__carry_get(attn__carry_from(job, row), all.M + r, all.L + r,
-                                      out + (size_t)r * size + 4, v_head_dim);
-    }
-    for (part = 0; part < job->n; part++)
-        attn__fold_part(job, &all, job->states + ((size_t)part * job->rows + first) * size, out,
-                        rows);
-    for (r = 0; r < rows; r++, out += size)
-        attn__carry_close(out, all.M[r], all.L[r], all.seen[r], v_head_dim);
 }
 
-/* Finishes row i of head h, which has seen keys. The columns go through a piece of the stack,
-   because carry_in is not to be changed and kernels read whole vectors. */
+/* Finishes a row of head h, which has seen keys. */
 static void attn__finish_row(const attn__carry_job *job, int h, size_t row, float *out)
 {
-    enum { PIECE = 256 };
     const attn_args *a = job->a;
-    const attn__kernels *kernels = job->kernels;
     const int v_head_dim = job->s->v_head_dim;
-    const float *state = a->carry_in + row * ATTN_STATE(v_head_dim);
-    float M[ATTN__PANEL], L[ATTN__PANEL], sink[ATTN__PANEL], one[ATTN__PANEL];
-    float fa[ATTN__PANEL], fb[ATTN__PANEL], piece[PIECE];
-    int x, n;
-    for (x = 0; x < ATTN__PANEL; x++) {
-        M[x] = state[0];
-        L[x] = state[1];
-        sink[x] = a->sinks ? a->sinks[h] : -attn__inf();
-        one[x] = sink[x] == -attn__inf() ? 0.0f : 1.0f;
-    }
-    if (a->sinks) kernels->fold(M, L, sink, one, fa, fb, 1);
-    for (x = 0; x < v_head_dim; x += n) {
-        n = attn__min(v_head_dim - x, PIECE);
-        memset(piece, 0, sizeof piece);
-        memcpy(piece, state + 4 + x, (size_t)n * sizeof(float));
-        if (a->sinks)
-            kernels->fold_out(piece, NULL, fa[0], fb[0], (int)attn__up((size_t)n, ATTN__PANEL));
-        kernels->finish(out + x, 0, piece, 0, L, 1, n);
-    }
-    if (a->lse) a->lse[row] = attn__clean(M[0] + attn__log(L[0]));
+    float M, L;
+    int x;
+    (void)attn__carry_get(a->carry_in + row * ATTN_STATE(v_head_dim), &M, &L, out, v_head_dim);
+    if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], v_head_dim);
+    for (x = 0; x < v_head_dim; x++) out[x] = attn__clean(out[x] / L);
+    if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
 }
 
 /* Finishes up to 16 rows. */
@@ -8303,15 +8021,11 @@ static void attn__finish_task(void *arg, int task)
         const int exists = attn__carry_exists(job, row);
         const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
         float *out = exists || !a->q_cum ? a->out + first + h * s->out[2] + i * s->out[1] : NULL;
-        float M, L;
         if (!exists || state[2] == 0.0f) {
             if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
             if (a->lse) a->lse[row] = -attn__inf();
-        } else if (!attn__is_scalar(job->kernels)) {
-            attn__finish_row(job, h, row, out);
         } else {
-            (void)attn__carry_get(state, &M, &L, out, s->v_head_dim);
-            attn__scalar_finish(a, s, h, row, &M, &L, out);
+            attn__finish_row(job, h, row, out);
         }
     }
 }
@@ -8435,7 +8149,7 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     return ATTN_OK;
 }
 
-/* States of independent keys, merged one by one. */
+/* States of independent keys, merged one by one, as the specification does it. */
 typedef struct attn__merge_states {
     float *to;
     const float *from;
@@ -8453,7 +8167,7 @@ static void attn__merge_states_task(void *arg, int task)
     (void)task;
     for (i = 0; i < job->states; i++, to += ATTN_STATE(n), from += ATTN_STATE(n)) {
         const int seen = attn__carry_get(to, &M, &L, to + 4, n);
-        const int sees = attn__fold_state(&M, &L, to, from, n);
+        const int sees = attn__fold_state(&attn__kernels_scalar, &M, &L, to, from, n);
         attn__carry_close(to, M, L, seen || sees, n);
     }
 }
