@@ -1578,11 +1578,13 @@ typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 static int attn__next_run(unsigned panels, int *lo, int *hi)
 {
     int p = *hi / ATTN__PANEL;
-    for (panels >>= p; panels && !(panels & 1u); panels >>= 1) p++;
+    panels >>= p;
+    if (!panels) return 0;
+    for (; !(panels & 1u); panels >>= 1) p++;
     *lo = p * ATTN__PANEL;
     for (; panels & 1u; panels >>= 1) p++;
     *hi = p * ATTN__PANEL;
-    return *lo < *hi;
+    return 1;
 }
 
 /* The keys of a set of panels, in runs: lo <= j < hi, multiples of 16. */
@@ -5703,7 +5705,6 @@ typedef struct attn__work {
 /* A block that a task works on: which rows it has, and its parts of the slot. */
 typedef struct attn__block {
     const attn__work *w;                  /* the call that it is a part of */
-    const attn__cut *cut;                 /* how its slot is laid out */
     attn__entry entry;                    /* the only one, or of all readers the one with most
                                              keys */
     int place;                            /* of the first reader in w->order */
@@ -5867,9 +5868,9 @@ static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const 
     block->o = attn__reserve(&slot, rows, v_width);
     block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
     block->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
-    block->from = (int *)(void *)attn__reserve(&slot, per_head, 1);
-    block->to = (int *)(void *)attn__reserve(&slot, per_head, 1);
-    block->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
+    block->from = (int *)(void *)attn__reserve(&slot, 2 * per_head + rows, 1);
+    block->to = floats ? block->from + per_head : NULL;
+    block->seen = floats ? block->to + per_head : NULL;
     block->scores = attn__reserve(&slot, band, ATTN__CHUNK);
     block->visible = attn__reserve(&slot, band, ATTN__CHUNK);
     block->chains = attn__reserve(&slot, band, v_width);
@@ -5877,8 +5878,8 @@ static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const 
     block->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
     block->view = (attn__chunk_view *)(void *)
         attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
-    /* What a block does not need begins here, too, and is never touched. */
-    block->v_rows = block->k = block->v = attn__reserve(&slot, 0, 0);
+    /* What a block does not need is somewhere, and never touched. */
+    block->v_rows = block->k = block->v = block->chains;
     if (widened)
         block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
             (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
@@ -6180,8 +6181,8 @@ static int attn__block_together(const attn__block *block)
     return chunks;
 }
 
-/* Which entries, heads and rows an item is. */
-static void attn__block_at(attn__block *block, const attn__work *w, int item)
+/* Which entries, heads and rows an item is. Returns how its entries are cut. */
+static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, int item)
 {
     const attn__shape *s = w->s;
     const attn__cut *cut;
@@ -6194,7 +6195,7 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->each = s->group * block->entry.rows;
     block->together = INT_MAX;
     all = block->readers * block->each;
-    block->cut = cut = attn__cut_of(w->plan, all);
+    cut = attn__cut_of(w->plan, all);
 
     item -= w->first_item[p];
     blocks = (w->first_item[p + 1] - w->first_item[p]) / cut->head_blocks;
@@ -6208,9 +6209,10 @@ static void attn__block_at(attn__block *block, const attn__work *w, int item)
     block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
     block->pad_to = w->padding && from_end == 0 && block->readers == 1 ? s->group * s->n_q : all;
-    if (block->readers == 1) return;
+    if (block->readers == 1) return cut;
     attn__block_longest(block);
     if (w->a->kv) block->together = attn__block_together(block);
+    return cut;
 }
 
 /* Head and position of row r of the block's K/V head number `local`, and which entry it is of. */
@@ -6312,11 +6314,12 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 {
     const attn__shape *s = w->s;
     const attn__plan *plan = w->plan;
+    const attn__cut *cut;
     attn__entry room;
     int r, n, b, h, i, axis;
 
-    attn__block_at(block, w, item);
-    (void)attn__slot_layout(w->a, s, plan, block->cut->per_head, block->cut->kv_heads,
+    cut = attn__block_at(block, w, item);
+    (void)attn__slot_layout(w->a, s, plan, cut->per_head, cut->kv_heads,
                             w->slots + (size_t)slot * plan->slot_floats, block);
     if (block->rows == 0) return 0;
     attn__block_way(block);
@@ -6340,10 +6343,9 @@ static void attn__block_clear(attn__block *block)
     const int v_width = block->w->plan->v_width;
     int r;
     memset(block->seen, 0, (size_t)block->rows * sizeof(int));
-    for (r = 0; r < block->rows + ATTN__PANEL; r++) {
-        block->M[r] = -attn__inf();
-        block->L[r] = 0.0f;
-    }
+    for (r = 0; r < block->rows; r++) block->M[r] = -attn__inf();
+    memset(block->M + block->rows, 0, ATTN__PANEL * sizeof(float));
+    memset(block->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
 }
 
@@ -7583,7 +7585,7 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
     attn__block block;
     int local, r, h, i;
-    attn__block_at(&block, w, item);
+    (void)attn__block_at(&block, w, item);
     block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
