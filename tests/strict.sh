@@ -51,6 +51,14 @@ symbols() {
     # the only state: one cached word of CPU features
     nm -S "$1" | awk '$3 ~ /^[bBdDC]$/ && !($4 == "attn__cpu_word" && $2 + 0 <= 8) { print "writable: " $4 }'
 }
+# slow_calls OBJECT: where a kernel with wide registers calls scalar code. gcc may forget vzeroupper there (it knows which few
+# registers the callee takes), and scalar code then takes 100 ns. The first asks in integers; the others come before any vector.
+slow_calls() {
+    command -v objdump > /dev/null || return 0
+    objdump -d --no-show-raw-insn "$1" | awk '/^[0-9a-f]+ <.*>:$/ { kernel = $2 ~ /_avx(2|512)/ }
+        kernel && $2 ~ /^(call|jmp)/ && $NF ~ /^<attn__/ && $NF !~ /_avx(2|512)/ &&
+        $NF !~ /^<attn__(cpu_ask|narrow_one|narrow_block|narrow_scalar)/ { print "from a kernel: " $NF }' | sort -u
+}
 # links COMPILER OBJECT: a program of it, without -lm, -pthread and libgcc
 links() {
     program '#include "attn.h"' | sed '/ATTN_IMPLEMENTATION/d' > main.c
@@ -77,6 +85,7 @@ compile() {
     name=$1 cc=$2 look=; shift 2
     # an object of the optimiser is looked at; not position independent: what is constant then lies among constants
     case $name in "gcc -O"*|"clang -O"*) look="symbols impl.o; links $cc impl.o"; set -- "$@" -fno-pie;; esac
+    case $name in "gcc -O2"|"clang -O2") look="slow_calls impl.o; $look";; esac    # -Os calls what it could inline
     case $cc in *++) x=cpp harsh='$HARSH_CXX';; *) x=c harsh='$HARSH_C';; esac
     check "$name" <<SH
 need $cc
