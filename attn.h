@@ -60,16 +60,16 @@
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
    belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
    size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
-       nothing is left out                                                       340 KB    10 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    299        8
+       nothing is left out                                                       319 KB     9 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    276        7
                               then all of x86 has the same bits
        ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     265        7
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                291        9
-       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       265        8
-       all four                                                                  149        4
-       ATTN_NO_SIMD           the scalar backend alone                           149        3
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                75        2
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     244        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                276        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       252        8
+       all four                                                                  134        4
+       ATTN_NO_SIMD           the scalar backend alone                           117        3
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                50        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
