@@ -4,7 +4,7 @@
 #include "prove.h"
 
 enum { CAPACITY = 20, KEYS = 32, V_WIDTH = 16 };              /* page_keys; v_head_dim rounded up */
-enum { INTS = 2 * 2 * (1 + 3) + 3 * 2 };                      /* batch, entry_pages and pages, as attn__kv_measure has it */
+enum { INTS = 2 * 2 * (1 + 3) + 2 * 2 };                      /* batch, entry_pages and pages, as attn__kv_measure has it */
 static int mem[2 * KEYS * (1 + V_WIDTH) + INTS];
 static unsigned char bytes[64 + CAPACITY * 2 * sizeof(float)];
 
