@@ -7036,7 +7036,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.last_columns = 0;
     g.panels = (end - lo) / 16;
     g.depth = s->head_dim;
-    if (g.panels > 0) block->w->kernels->gemm(&g);
+    block->w->kernels->gemm(&g);
 }
 
 /* Scores and probabilities of a tile in the panels that it sees. */
