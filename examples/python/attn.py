@@ -52,7 +52,7 @@ _KvArgs = _struct("attn_kv_args", """
     k_storage:i v_storage:i v_in_k:i""")
 _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z k_row:z v_row:z gaps:p table:p holders:p
-    finished:p idle:p scratch:p memory:p bytes:z own:p""")
+    idle:p scratch:p memory:p bytes:z own:p""")
 _STRUCTS = (_Exec, _Args, _KvArgs, _Kv)
 _STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8": 3}
 _FULL = -15
