@@ -12464,13 +12464,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
        back at once then, while what was stored in parts must reach the cache first. */
     float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
     attn__vec x[ATTN__TRANSPOSED];
-    int i, t;
-    for (i = 0; i < ATTN__LANES; i++) {
-        const float *from = k + attn__min(i, last) * k_row;
-        float *to = part + i * ATTN__TRANSPOSED;
-        if (ATTN__LANES > 4) attn__vstore(to, attn__load_part(from, n));
-        else for (t = 0; t < ATTN__TRANSPOSED; t++) to[t] = t < n ? from[t] : 0.0f;
-    }
+    int i;
+    for (i = 0; i < ATTN__LANES; i++)
+        attn__vstore(part + i * ATTN__TRANSPOSED,
+                     attn__load_part(k + attn__min(i, last) * k_row, n));
     attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
     for (; rows > 0; rows--, q += q_row, c += c_row)
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
@@ -12707,23 +12704,6 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 }
 
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
-/* The scores of one query, whose keys are rows of weights: 16 of them at a time. Prefetched is what
- * is read 16 KB later, in the order in which it lies, and to L2: on Zen 4 that is worth 1.2 to 1.5
- * from memory and costs nothing from L2 (from 16 rows, which the processor follows as so many
- * streams, 512 inputs: 24 GB/s instead of 16; merely reading: 28). */
-ATTN__V void ATTN__FN(dots_floats)(const attn__gemm *g, int n)
-{
-    const float *q = g->a, *b = (const float *)g->b, *ahead = (const float *)g->prefetch;
-    int x = 0;
-    for (; x + 16 <= n; x += 16)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b + x * g->b_step, b, g->from + x,
-                             g->c + x, NULL, ATTN__LANES - 1,
-                             x < g->panels * 16 ? ahead + (ptrdiff_t)x * g->depth : NULL);
-    for (; x < n; x += ATTN__LANES)
-        ATTN__FN(score_tile)(1, 1, 1, g, q, q, b + x * g->b_step, b, g->from + x, g->c + x, NULL,
-                             attn__min(ATTN__LANES, n - x) - 1, NULL);
-}
-
 /* A piece of rows of memory, from cell `at` on, becomes floats. */
 ATTN__V void ATTN__FN(widen_rows)(const int how, float *to, const attn__gemm *g, ptrdiff_t at,
                                   int rows, int n)
@@ -12737,6 +12717,7 @@ ATTN__V void ATTN__FN(widen_rows)(const int how, float *to, const attn__gemm *g,
 }
 
 /* Other storage becomes floats first, a piece of 16 rows, in a frame of its own. */
+static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
     enum { STEPS = 64 };
@@ -12745,6 +12726,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
     attn__gemm part = *g;
     int x, t, rows;
     part.b = square;
+    part.stored = ATTN_F32;
     part.prefetch = NULL;
     part.panels = 0;
     for (x = 0; x < n; x += 16) {
@@ -12762,16 +12744,32 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
             part.a = g->a + t;
             part.depth = some;
             part.b_step = some;
-            ATTN__FN(dots_floats)(&part, rows);
+            ATTN__FN(dots)(&part, rows);
             part.from = part.c;
         }
     }
 }
 
+/* The scores of one query, whose keys are rows of weights: 16 of them at a time, 0.63 of the time
+ * of packing them first (Zen 3). Prefetched is what is read 16 KB later, in the order in which it
+ * lies, and to L2: on Zen 4 that is worth 1.2 to 1.5 from memory and costs nothing from L2 (from 16
+ * rows, which the processor follows as so many streams, 512 inputs: 24 GB/s instead of 16; merely
+ * reading: 28). */
 static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
 {
-    if (g->stored == ATTN_F32) ATTN__FN(dots_floats)(g, n);
-    else ATTN__FN(dots_stored)(g, n);
+    const float *q = g->a, *b = (const float *)g->b, *ahead = (const float *)g->prefetch;
+    int x = 0;
+    if (g->stored != ATTN_F32) {
+        ATTN__FN(dots_stored)(g, n);
+        return;
+    }
+    for (; x + 16 <= n; x += 16)
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b + x * g->b_step, b, g->from + x,
+                             g->c + x, NULL, ATTN__LANES - 1,
+                             x < g->panels * 16 ? ahead + (ptrdiff_t)x * g->depth : NULL);
+    for (; x < n; x += ATTN__LANES)
+        ATTN__FN(score_tile)(1, 1, 1, g, q, q, b + x * g->b_step, b, g->from + x, g->c + x, NULL,
+                             attn__min(ATTN__LANES, n - x) - 1, NULL);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
@@ -13558,42 +13556,40 @@ ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__softmax *f, const attn__ro
     return x;
 }
 
+/* Which of the keys from j on are outside lo .. hi - 1? */
+ATTN__V attn__vmask ATTN__FN(outside)(int j, int lo, int hi)
+{
+    const attn__vec at = ATTN__FN(vindex)(j);
+    return attn__or_mask(attn__vless(at, attn__vset((float)lo)),
+                         attn__vless(attn__vset((float)(hi - 1)), at));
+}
+
 /* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets visible (1
- * visible, 0 hidden) and raises `any` where a key is visible. Kinds: 0, hidden by position
- * alone; 1, mask, bias and keep as well; 2, also softcap, ALiBi and weights. whole: all these
- * keys exist and are visible by position. */
-ATTN__V attn__vec ATTN__FN(hide)(const int kind, const int whole, const attn__softmax *f,
-                                 const attn__row *row,
+ * visible, 0 hidden) and raises `any` where a key is visible. whole: all these keys exist and are
+ * visible by position, and nothing but mask, bias and keep is to be looked at. */
+ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const attn__row *row,
                                  const float *s, float *visible, int j, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     /* keys from here on: nothing after them is read */
     const int left = whole ? ATTN__LANES : f->n - j;
-    attn__vmask hidden = attn__vless(one, one);      /* false */
-    attn__vec x = attn__vload(s + j);
-    if (!whole) {
-        const attn__vec at = ATTN__FN(vindex)(j);
-        const int all = kind == 0 && !row;           /* with arrays there is a row */
-        const int lo = all ? 0 : row->lo, hi = all ? f->n : row->hi;
-        hidden = attn__or_mask(attn__vless(at, attn__vset((float)lo)),
-                               attn__vless(attn__vset((float)(hi - 1)), at));
-    }
-    if (kind > 1) x = ATTN__FN(cap_and_slope)(f, row, j, left, x);
-    if (kind > 0) x = ATTN__FN(add_arrays)(whole, f, row, j, left, x, &hidden);
-    if (kind > 0 || !whole) x = attn__choose(hidden, none, x);
-    if (kind > 1 && row->weights && f->stage == ATTN_SCORES_BIASED)
+    attn__vmask hidden = whole ? attn__vless(one, one) /* false */
+                               : ATTN__FN(outside)(j, row->lo, row->hi);
+    attn__vec x = attn__vload(s + j), seen;
+    if (!whole) x = ATTN__FN(cap_and_slope)(f, row, j, left, x);
+    x = ATTN__FN(add_arrays)(whole, f, row, j, left, x, &hidden);
+    x = attn__choose(hidden, none, x);
+    if (!whole && row->weights && f->stage == ATTN_SCORES_BIASED)
         ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
-    if (kind > 1 && row->weights && f->stage == ATTN_PROBABILITIES) {
+    if (!whole && row->weights && f->stage == ATTN_PROBABILITIES) {
         /* still scores: `weigh` makes them probabilities when M and L are known */
         const attn__vec mark = attn__vset(attn__mark());
         ATTN__FN(store_part)(row->weights + j, attn__choose(hidden, mark, ATTN__FN(vclean)(x)),
                              left);
     }
-    if (kind > 0) {
-        const attn__vec seen = attn__zero_where(hidden, one);
-        if (visible) attn__vstore(visible + j, seen);
-        *any = attn__vmax(*any, seen);
-    }
+    seen = attn__zero_where(hidden, one);
+    if (visible) attn__vstore(visible + j, seen);
+    *any = attn__vmax(*any, seen);
     return x;
 }
 
@@ -13616,39 +13612,35 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
     return largest;
 }
 
-/* A row with arrays: hides what they hide among the keys j .. end - 1, in s, and returns the
- * largest visible score. */
-ATTN__V float ATTN__FN(hide_row)(const int kind, const attn__softmax *f, int r, int j, int end)
+/* A row with arrays, or with more than that: hides what they hide among the keys j .. end - 1, in
+ * s, and returns the largest visible score. */
+ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
-    const int numbers = kind == 1 && !f->visible && !row->keep && !(row->mask && row->bias);
+    const int plain = f->simple && !(f->shows && row->weights);
+    const int numbers = !f->visible && !row->keep && !(row->mask && row->bias);
+    const int lo = plain ? row->lo : end;            /* keys lo .. row->hi - 1 hide quickly */
     const float *cells = row->mask ? row->mask : row->bias;
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
     while (j < end) {
-        if (numbers && j >= row->lo && j + ATTN__PANEL <= row->hi) {
+        const int whole = j >= lo && j + ATTN__LANES <= row->hi;
+        if (whole && numbers && j + ATTN__PANEL <= row->hi) {
             ATTN__FETCH(cells + j + f->prefetch_stride);           /* as add_arrays does */
             largest = ATTN__FN(hide_panel)(cells + j, s + j, largest, &any);
             j += ATTN__PANEL;
-        } else {
-            /* two copies of `hide`: most vectors need no look at the ends of the range */
-            const int whole = kind < 2 && j >= row->lo && j + ATTN__LANES <= row->hi;
-            if (whole) x = ATTN__FN(hide)(kind, 1, f, row, s, visible, j, &any);
-            else x = ATTN__FN(hide)(kind, 0, f, row, s, visible, j, &any);
-            attn__vstore(s + j, x);
-            largest = attn__vmax(largest, x);
-            j += ATTN__LANES;
+            continue;
         }
+        /* two copies of `hide`: most vectors need no look at the ends of the range */
+        if (whole) x = ATTN__FN(hide)(1, f, row, s, visible, j, &any);
+        else x = ATTN__FN(hide)(0, f, row, s, visible, j, &any);
+        attn__vstore(s + j, x);
+        largest = attn__vmax(largest, x);
+        j += ATTN__LANES;
     }
     if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
     return attn__max_lane(largest);
-}
-
-/* All there is, in a function of its own: it is large, and rarely needed. */
-static ATTN__TARGET float ATTN__FN(hide_row_any)(const attn__softmax *f, int r, int j, int end)
-{
-    return ATTN__FN(hide_row)(2, f, r, j, end);
 }
 
 /* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
@@ -13667,7 +13659,9 @@ ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end
                 largest1 = attn__vmax(largest1, attn__vload(s + j + ATTN__LANES));
             }
         } else {
-            const attn__vec x = ATTN__FN(hide)(0, 0, f, row, s, NULL, j, NULL);
+            const attn__vec none = attn__vset(-attn__inf());
+            const attn__vec x = attn__choose(ATTN__FN(outside)(j, lo, hi), none,
+                                             attn__vload(s + j));
             attn__vstore(s + j, x);
             largest = attn__vmax(largest, x);
             j += ATTN__LANES;
@@ -13723,10 +13717,9 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const float m = !f->simple || (f->shows && f->row[r].weights)
-                          ? ATTN__FN(hide_row_any)(f, r, j, end)
-                          : f->arrays ? ATTN__FN(hide_row)(1, f, r, j, end)
-                                      : ATTN__FN(hide_range)(f, r, j, end);
+            const int more = f->arrays || !f->simple || (f->shows && f->row[r].weights);
+            const float m = more ? ATTN__FN(hide_row)(f, r, j, end)
+                                 : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
         }
     }
