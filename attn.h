@@ -11200,14 +11200,9 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The 36 words that the kernels of section 12 are written in. Each instruction set has one block,
- * in the order of the list below, or nearly. Every block has 25 of them; of the other eleven
- *     vpart, first, load_some            of 4 lanes stand after the blocks, for all
- *     load_part                          stands there for every instruction set
- *     how                                does, unless ATTN__WIDEN_COST is 1
- *     vnarrow                            does for 4 lanes, but NEON, which has its own
- *     sum_lanes, max_lane                do for x86, made of a block's sum_to_four, max_to_four
- *     reduce_four, transpose4, quarters  are not used with 4 lanes
+ * The words that the kernels of section 12 are written in. Each instruction set has one block of
+ * 24 words, in the order of the list below, or nearly. The other words are made of these after the
+ * blocks, for all that bring no better ones; there stands what is brought by whom.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
@@ -11220,22 +11215,20 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__LANES           floats of a vector: 4, 8 or 16
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
- * ATTN__WIDEN_COST       does widening a vector take many instructions? 0: no; 1: of half, where
- *                       attn__how says so; 2: yes
+ * ATTN__HAS_HALF        is there an instruction that widens half? 0, 1 or, where processors of one
+ *                       set differ, a question
+ * ATTN__WIDEN_COST      does widening a vector take many instructions? 0: no; 1: of half, where
+ *                       it has none; 2: yes
  * ============================================================================================== */
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* the words: what they mean lane by lane */
+/* 24 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
 #define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
-#define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
-#define attn__first       ATTN__FN(first)            /* lane < n */
-#define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
-#define attn__load_part   ATTN__FN(load_part)        /* load_some, the first n */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
@@ -11251,19 +11244,21 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
-/* 16- and 8-bit storage (section 3): `how` is attn__how(storage) */
-#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
-#define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], as a float */
-#define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
+#define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
 #define attn__vbytes      ATTN__FN(vbytes)           /* the signed byte p[lane], as a float */
 /* and across lanes */
-#define attn__any_lane    ATTN__FN(any_lane)         /* is the mask true in any lane? */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
-#define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
-#define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last` */
 #define attn__transpose   ATTN__FN(transpose)
-#define attn__transpose4  ATTN__FN(transpose4)       /* x[c]: floats c of r0..r3, in each quarter */
+/* and those that may be left to what stands after the blocks */
+#define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
+#define attn__first       ATTN__FN(first)            /* lane < n */
+#define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
+#define attn__load_part   ATTN__FN(load_part)        /* load_some, the first n */
+#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
+#define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
+#define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
+#define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 
 #if ATTN__ISA == ATTN__ISA_SSE2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
@@ -11275,6 +11270,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 2
+#define ATTN__HAS_HALF 0
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
 /* A word that is one instruction needs no comment: the list above says what it means. */
@@ -11327,7 +11323,6 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
 /* movemask gathers the sign bits of the lanes. */
-ATTN__V int attn__any_lane(attn__vmask m) { return _mm_movemask_ps(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm_movemask_ps(m); }
 /* half in integers, from 16 bits in each lane */
 ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
@@ -11392,11 +11387,14 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 1
+/* F16C is an extension of its own: hypervisors hide it. */
+#define ATTN__HAS_HALF (attn__cpu() >> ATTN__CPU_F16C & 1u)
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
+#define ATTN__LOADS_SOME
 typedef __m256i attn__vpart;
 ATTN__V attn__vpart attn__first(int n)
 {
@@ -11420,6 +11418,11 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
+/* Compilers know three forms of this instruction, choose now one, now another, and then run out of
+   registers in the tile. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
+#define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
+#endif
 ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
@@ -11449,12 +11452,6 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
-}
-/* F16C is an extension of its own: hypervisors hide it, and then half takes integers. */
-ATTN__V int attn__how(attn_storage storage)
-{
-    const int f16c = (int)(attn__cpu() >> ATTN__CPU_F16C & 1u);
-    return storage == ATTN_F16 && !f16c ? (int)ATTN__F16_SOFT : (int)storage;
 }
 /* half in integers, from 16 bits in each lane */
 ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
@@ -11499,7 +11496,6 @@ ATTN__V attn__vec attn__vbytes(const void *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-ATTN__V int attn__any_lane(attn__vmask m) { return _mm256_movemask_ps(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
 {
@@ -11509,7 +11505,9 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 }
-ATTN__V void attn__transpose4(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
+/* x[c]: floats c of r0..r3, in each quarter */
+ATTN__V void ATTN__FN(transpose4)(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2,
+                                  attn__vec r3)
 {
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
@@ -11528,7 +11526,7 @@ ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
     /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
-    attn__transpose4(x, ATTN__FN(two_rows)(from, 0, row, last),
+    ATTN__FN(transpose4)(x, ATTN__FN(two_rows)(from, 0, row, last),
                      ATTN__FN(two_rows)(from, 1, row, last),
                ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
 }
@@ -11542,11 +11540,13 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 8
 #define ATTN__WIDEN_COST 0
+#define ATTN__HAS_HALF 1
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+#define ATTN__LOADS_SOME
 typedef __mmask16 attn__vpart;
 /* A mask with the lowest n bits set. Lanes that are not loaded cannot fault. */
 ATTN__V attn__vpart attn__first(int n)
@@ -11621,7 +11621,6 @@ ATTN__V attn__vec attn__vbytes(const void *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
-ATTN__V int attn__any_lane(attn__vmask m) { return m != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
 ATTN__V __m256 ATTN__FN(low)(attn__vec a)
@@ -11651,7 +11650,9 @@ ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int l
     return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
                                                _mm256_loadu_pd(high), 1));
 }
-ATTN__V void attn__transpose4(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2, attn__vec r3)
+/* x[c]: floats c of r0..r3, in each quarter */
+ATTN__V void ATTN__FN(transpose4)(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2,
+                                  attn__vec r3)
 {
     const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
     const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
@@ -11665,7 +11666,7 @@ ATTN__V void attn__transpose4(attn__vec *x, attn__vec r0, attn__vec r1, attn__ve
  * of rows i + 4 .. i + 7. */
 ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
 {
-    attn__transpose4(y, ATTN__FN(two_rows)(p, i, row, last),
+    ATTN__FN(transpose4)(y, ATTN__FN(two_rows)(p, i, row, last),
                      ATTN__FN(two_rows)(p, i + 1, row, last),
                ATTN__FN(two_rows)(p, i + 2, row, last), ATTN__FN(two_rows)(p, i + 3, row, last));
 }
@@ -11694,6 +11695,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 0
+#define ATTN__HAS_HALF 1
 typedef float32x4_t attn__vec;
 typedef uint32x4_t attn__vmask;                      /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return vdupq_n_f32(x); }
@@ -11754,8 +11756,7 @@ ATTN__V attn__vec attn__vbytes(const void *p)
     memcpy(&four, p, 4);
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
 }
-/* There is no movemask, but a true lane is the largest number. */
-ATTN__V int attn__any_lane(attn__vmask m) { return vmaxvq_u32(m) != 0; }
+/* There is no movemask. */
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     static const unsigned bit[4] = { 1, 2, 4, 8 };
@@ -11794,6 +11795,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 2
+#define ATTN__HAS_HALF 0
 typedef v128_t attn__vec;
 typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
@@ -11858,7 +11860,6 @@ ATTN__V attn__vec attn__vbytes(const void *p)
     const v128_t x = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p));
     return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(x));
 }
-ATTN__V int attn__any_lane(attn__vmask m) { return wasm_v128_any_true(m); }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -11906,6 +11907,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 1
+#define ATTN__HAS_HALF 0
 #define ATTN__VECTOR(n) __attribute__((ext_vector_type(n)))
 typedef float attn__vec ATTN__VECTOR(8);
 typedef int attn__vmask ATTN__VECTOR(8);             /* all bits of a lane are set or none */
@@ -11930,17 +11932,6 @@ ATTN__V attn__vec attn__vload(const float *p)
     return *(const ATTN__FN(floats_at) *)(const void *)p;
 }
 ATTN__V void attn__vstore(float *p, attn__vec a) { *(ATTN__FN(floats_at) *)(void *)p = a; }
-/* The compiler has no name for a load of some lanes: by way of memory, since p[n] may not exist. */
-typedef int attn__vpart;
-ATTN__V attn__vpart attn__first(int n) { return n; }
-ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
-{
-    float part[8] = { 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f };
-    int i;
-    if (n >= 8) return attn__vload(p);
-    for (i = 0; i < n; i++) part[i] = p[i];
-    return attn__vload(part);
-}
 ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return a - b; }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return a * b; }
@@ -11977,11 +11968,6 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     const ATTN__FN(bytes_at) x = *(const ATTN__FN(bytes_at) *)(const void *)p;
     return __builtin_convertvector(x, attn__vmask) == 0;
 }
-/* V alone has no instruction for half. */
-ATTN__V int attn__how(attn_storage storage)
-{
-    return storage == ATTN_F16 ? (int)ATTN__F16_SOFT : (int)storage;
-}
 /* half in integers, from 16 bits in each lane */
 ATTN__V ATTN__FN(words) ATTN__FN(half_bits)(ATTN__FN(words) h)
 {
@@ -12014,7 +12000,6 @@ ATTN__V attn__vec attn__vbytes(const void *p)
 {
     return __builtin_convertvector(*(const ATTN__FN(signed_at) *)p, attn__vec);
 }
-ATTN__V int attn__any_lane(attn__vmask m) { return __builtin_reduce_or(m) != 0; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     const ATTN__FN(truths) b = __builtin_convertvector(m, ATTN__FN(truths));
@@ -12040,15 +12025,14 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 
 /* ---- words that several blocks share --------------------------------------------------------- */
-#if ATTN__WIDEN_COST == 0
-ATTN__V int attn__how(attn_storage storage) { return (int)storage; }
-#elif ATTN__WIDEN_COST == 2
+#ifndef ATTN__FMA_IN_PLACE
+#define ATTN__FMA_IN_PLACE(c, a, b) c = attn__vfma(a, b, c)
+#endif
 ATTN__V int attn__how(attn_storage storage)
 {
-    return storage == ATTN_F16 ? (int)ATTN__F16_SOFT : (int)storage;
+    return storage == ATTN_F16 && !ATTN__HAS_HALF ? (int)ATTN__F16_SOFT : (int)storage;
 }
-#endif
-/* by way of memory: it is stored once, read often */
+/* by way of memory: it is stored once, read often. Blocks of 8 and 16 lanes, and NEON, bring it */
 #if ATTN__LANES == 4 && ATTN__ISA != ATTN__ISA_NEON
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
@@ -12058,7 +12042,8 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 #endif
 #if ATTN__ISA <= ATTN__ISA_AVX512
-/* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down. */
+/* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down.
+   Others bring sums and maxima. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -12070,15 +12055,17 @@ ATTN__V float attn__max_lane(attn__vec a)
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #endif
-#if ATTN__LANES == 4
-/* These have no loads that leave lanes out, and p[n] may not exist: so by way of memory. */
+#ifndef ATTN__LOADS_SOME
+/* No load leaves lanes out, and p[n] may not exist: so by way of memory. */
 typedef int attn__vpart;
 ATTN__V attn__vpart attn__first(int n) { return n; }
 ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
 {
-    float part[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    float part[ATTN__LANES];
     int i;
-    for (i = 0; i < n && i < 4; i++) part[i] = p[i];
+    if (n >= ATTN__LANES) return attn__vload(p);
+    attn__vstore(part, attn__vset(0.0f));
+    for (i = 0; i < n; i++) part[i] = p[i];
     return attn__vload(part);
 }
 #endif
@@ -12094,19 +12081,10 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
  * or different output columns, never parts of one sum: so their number cannot change a bit.
  * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
- * An instruction set is named twice: for how AVX2 writes fma, and where SSE2, being old, does
- * without a size of tile. Where lanes are counted (#if, or an `if` that the
- * compiler decides), it is because a panel of 16 is one, two or four vectors, because 4 lanes load
- * parts by way of memory, and in three places (8 lanes) because it is faster with these alone.
+ * No instruction set is named. Where lanes are counted (#if, or an `if` that the compiler decides),
+ * it is because a panel of 16 is one, two or four vectors, and in three places (8 lanes) because it
+ * is faster with these alone.
  * ============================================================================================== */
-
-/* c = fma(a, b, c) in the register of c. Compilers know three forms of this instruction, choose now
-   one, now another, and then run out of registers in the tile. */
-#if (defined(__GNUC__) || defined(__clang__)) && ATTN__ISA == ATTN__ISA_AVX2 && !defined(ATTN__MSAN)
-#define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
-#else
-#define ATTN__FMA_IN_PLACE(c, a, b) c = attn__vfma(a, b, c)
-#endif
 
 /* Compilers move no access to memory past a barrier. */
 #if defined(__GNUC__) || defined(__clang__)
@@ -12296,7 +12274,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
             odd = attn__vadd(odd, attn__vsub(y, y));
         }
     }
-    return attn__any_lane(attn__is_nan(odd));
+    return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
 /* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------ */
@@ -12422,7 +12400,7 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
                 odd = attn__vadd(odd, attn__vsub(y, y));
             }
     }
-    return attn__any_lane(attn__is_nan(odd));
+    return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
 /* Nobody asks it of blocks: rows that read them as they are leave out what they do not see. */
@@ -13639,7 +13617,7 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
         largest = attn__vmax(largest, x);
         j += ATTN__LANES;
     }
-    if (attn__any_lane(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
+    if (attn__mask_bits(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
     return attn__max_lane(largest);
 }
 
@@ -13795,6 +13773,8 @@ static const attn__kernels ATTN__FN(kernels) = {
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen), ATTN__FN(widen_panel)
+#undef ATTN__HAS_HALF
+#undef ATTN__LOADS_SOME
 };
 
 #undef ATTN__FN

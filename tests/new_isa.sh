@@ -22,6 +22,7 @@ cat > $out/block <<'BLOCK'
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 2
+#define ATTN__HAS_HALF 0
 typedef struct attn__vec { float lane[4]; } attn__vec;
 typedef struct attn__vmask { int lane[4]; } attn__vmask;
 #define ATTN__EACH(type, value) \
@@ -56,7 +57,6 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vm
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16))
 ATTN__V attn__vec attn__vbytes(const void *p) ATTN__EACH(attn__vec, ((const signed char *)p)[i])
-ATTN__V int attn__any_lane(attn__vmask m) { return m.lane[0] || m.lane[1] || m.lane[2] || m.lane[3]; }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     return (m.lane[0] ? 1u : 0u) | (m.lane[1] ? 2u : 0u) | (m.lane[2] ? 4u : 0u) | (m.lane[3] ? 8u : 0u);
