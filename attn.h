@@ -1365,13 +1365,12 @@ static long attn_counters[ATTN__C_COUNT];
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these six:
+   So memory is read in order, streams are left alone, and the exceptions are these five:
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
       q8_panels, q8_rows    one row of bytes, AVX2: two blocks, or 32 rows, ahead
-      attn__linear_ask      several: the piece of a panel that is packed next
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
@@ -1388,9 +1387,6 @@ static long attn_counters[ATTN__C_COUNT];
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
-
-/* Rows so many floats apart have their first lines in the same set of L1, and evict each other. */
-#define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
@@ -8384,9 +8380,7 @@ enum {
     ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
                                              and rows that share it: 3.5 KB of stack */
-    ATTN__LINEAR_SHARE = 24,
-    ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are, where
-                                             widening is slow: more are worth a copy in floats */
+    ATTN__LINEAR_SHARE = 24
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -8449,14 +8443,17 @@ static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, c
     kernels->widen_panel(to, panel, depth, l->storage);
 }
 
-/* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
-   weights as they were given, to a panel of floats. */
-static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
-                              int first, int n, int at, int depth)
+/* Inputs at .. at + depth - 1 (a piece of a chain) of the outputs of a panel, from `first` on,
+   become a panel of floats: from weights as they were given, or packed ones of 16 or 8 bits. */
+static void attn__linear_floats(const attn__kernels *kernels, const attn_linear *l, float *to,
+                                int first, int at, int depth)
 {
-    if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    const int n = attn__min(l->n_out - first, ATTN__PANEL);
+    const void *from = attn__linear_at(l, first, at);
+    if (!l->in_place) kernels->widen_panel(to, from, depth, l->storage);
+    else if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
     else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
-    else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
+    else kernels->pack_k(to, (const float *)from, l->n_in, n, depth);
 }
 
 /* Task: packs to 16 or 8 bits, a piece of one panel at a time; blocks of bytes as they were given.
@@ -8478,13 +8475,13 @@ static void attn__linear_store_task(void *arg, int i)
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
         for (at = 0; at < l->n_in; at += depth) {
-            const int n = attn__min(l->n_out - first, ATTN__PANEL);
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
             if (l->storage == ATTN_Q8) {
-                attn__linear_lanes(to, l, first, n, at, depth);
+                attn__linear_lanes(to, l, first, attn__min(l->n_out - first, ATTN__PANEL), at,
+                                   depth);
                 to += attn__row_bytes((size_t)depth, ATTN_Q8) * ATTN__PANEL;
             } else {
-                attn__linear_pack(kernels, l, panel, first, n, at, depth);
+                attn__linear_floats(kernels, l, panel, first, at, depth);
                 to = attn__put_panel(to, panel, depth, job->storage);
             }
         }
@@ -8645,47 +8642,6 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 or 8
-   bits, which are widened once for many rows. */
-static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
-{
-    const attn_linear *l = job->l;
-    if (l->in_place)
-        attn__linear_pack(job->kernels, l, job->held, first,
-                          attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
-    else
-        job->kernels->widen_panel(job->held, attn__linear_at(l, first, at), g->depth,
-                                  l->storage);
-}
-
-/* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short
-   for a processor to see where they lead. */
-static void attn__linear_ask(const attn_linear *l, int first, int at)
-{
-    const ptrdiff_t last = attn__min(ATTN__LINEAR_PIECE, l->n_in - at) - 1;
-    int r;
-    if (!l->in_place || at >= l->n_in) return;
-    for (r = attn__min(ATTN__PANEL, l->n_out - first) - 1; r >= 0; r--) {
-        const void *row = attn__linear_at(l, first + r, at);
-        ATTN__FETCH_L2(row);
-        ATTN__FETCH_L2(attn__stored_at(row, last, l->storage));
-    }
-}
-
-/* A product over a piece: a few rows at a time where rows of x would push each other out of L1. */
-static void attn__linear_piece(const attn__kernels *kernels, attn__gemm g)
-{
-    const int most = ATTN__ALIASES(g.a_row) ? 6 : (int)ATTN__LINEAR_SHARE;
-    int left = g.rows;
-    for (; left > 0; left -= g.rows) {
-        g.rows = attn__min(left, most);
-        kernels->gemm(&g);
-        g.a += g.rows * g.a_row;
-        g.c += g.rows * g.c_row;
-        if (g.from) g.from += g.rows * g.from_row;
-    }
-}
-
 /* The chain below for a panel that becomes floats on the way, in pieces that are not kept. Behind
    them it goes on from piece to piece, for as many rows as have room there; the next ones find the
    weights in cache. */
@@ -8712,9 +8668,8 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
                 g.fold_a = all->fold_a;   /* ones, the same for all rows */
                 g.fold_b = all->fold_b;
             }
-            attn__linear_hold(job, &g, p * ATTN__PANEL, at);
-            if (r == 0) attn__linear_ask(job->l, p * ATTN__PANEL, at + g.depth);
-            attn__linear_piece(job->kernels, g);
+            attn__linear_floats(job->kernels, job->l, job->held, p * ATTN__PANEL, at, g.depth);
+            job->kernels->gemm(&g);
             g.from = g.c;
             g.from_row = g.c_row;
         }
@@ -8790,7 +8745,8 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
         for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
     /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
-       long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2. */
+       long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
+       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). */
     for (first = from; first < whole; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, whole); p += g.panels) {
@@ -8817,11 +8773,13 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
-/* Are these rows worth a copy of the weights in floats? In place there is no other way. */
+/* Are these rows worth a copy of the weights in floats? In place there is no other way. Where every
+   16 bits are widened in integers, two are: 0.7 to 0.8 of the time with 4 and 12 rows (SSE2, Zen
+   3); with AVX2 the copy takes 1.2 to 2.5 times as long as widening in registers, 2 to 64 rows. */
 static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
 {
     if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
-    return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
+    return l->storage != ATTN_F32 && rows > 1 &&
            (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM) |
                (kernels->backend == ATTN_WASM_FMA);
 }
@@ -8832,7 +8790,9 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 {
     const attn_linear *l = job->l;
     /* Weights lie in one piece. What is prefetched is read 16 rows later, or so many more that
-       4096 weights lie between; as far as there are whole panels of them. */
+       4096 weights lie between; as far as there are whole panels of them. From memory a prefetch is
+       worth 1.2 to 1.5 on Zen 4 and costs 1.0 to 1.15 on Zen 3, from cache nothing there and 1.1 to
+       1.2 here. */
     const int rows = (int)attn__up((size_t)(4095 + l->n_in) / (size_t)l->n_in, ATTN__PANEL);
     attn__gemm g;
     memset(&g, 0, sizeof g);
@@ -8851,8 +8811,9 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 }
 
 /* One row times weights in place, the output panels from <= p < to. Their rows are read as they
-   lie, 16 at a time through all inputs, and transposed in registers: on Zen 4 it takes half to two
-   thirds of the time of packing panels on the way. Rows of one chain are taken many in one go. */
+   lie, 16 at a time through all inputs, and transposed in registers: half to two thirds of the time
+   of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85, 16 bits 0.3). Rows of one chain are
+   taken many in one go. */
 static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from,
                                             int to)
 {
