@@ -9096,15 +9096,6 @@ static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, att
     return attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
 }
 
-/* The same in turns per position. */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
-                                    int i, int rotary_dim)
-{
-    int down;
-    const attn__fixed f = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
-    return attn__turns(f, 1 - down);
-}
-
 /* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest
    quarter turn. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
@@ -9146,11 +9137,47 @@ static attn__fixed attn__given_bits(double x, attn__fixed none)
     return bits & 0x7FFFFFFFFFFFFFFFu ? bits : none;
 }
 
-/* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
+/* Is this double between two others? All are given as bits: those of positive doubles are ordered
+   as the doubles are. */
+static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
+                                    attn__fixed least, attn__fixed most, const char *range)
+{
+    if (bits >= least && bits <= most) return ATTN_OK;
+    attn__say(why, "$ must be ", name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
+}
+
+#define ATTN__1    0x3FF0000000000000u    /* as a double: 1; */
+#define ATTN__1E9  0x41CDCD6500000000u    /* 1e9; */
+#define ATTN__1E_9 0x3E112E0BE826D695u    /* 1e-9 */
+
 static attn_status attn__check_base(attn__why *why, attn__fixed bits)
 {
-    if (bits >= 0x3FF0000000000000u && bits <= 0x7E37E43C8800759Cu) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+    return attn__check_bits(why, "base", bits, ATTN__1, 0x7E37E43C8800759Cu,    /* 1e300 */
+                            "1 .. 1e300, or 0 for 10000");
+}
+
+/* Is this a number of components that a rotation can pair? */
+static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
+{
+    if (dim >= 2 && dim % 2 == 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs", name, dim, 0, 0);
+}
+
+/* Are the bits of n floats, but for those of `sign`, between two others? */
+static attn_status attn__check_floats(attn__why *why, const char *name, const float *x, int n,
+                                      unsigned sign, unsigned least, unsigned most,
+                                      const char *range)
+{
+    int i;
+    for (i = 0; i < n; i++) {
+        const unsigned bits = attn__bits(x[i]) & ~sign;
+        if (bits >= least && bits <= most) continue;
+        attn__say(why, "$[#] is ", name, i, 0, 0);
+        attn__put_float(&why->text, x[i]);
+        return attn__fail(why, ATTN_E_OPTION, " but must be $", range, 0, 0, 0);
+    }
+    return ATTN_OK;
 }
 
 /* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush
@@ -9161,28 +9188,19 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
     size_t bytes;
-    int i;
     ATTN__TRY(attn__check_all(why, size, 2));
-    if (rotary_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
-                          rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(why, "rotary_dim", rotary_dim));
     if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
     ATTN__TRY(attn__check_given(why, "table", table, bytes));
     ATTN__TRY(attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN));
-    if (freqs)
-        ATTN__TRY(attn__check_apart(why, "table", table, bytes, "freqs", freqs,
-                                    (size_t)rotary_dim / 2 * sizeof *freqs));
-    for (i = 0; freqs && i < rotary_dim / 2; i++)
-        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
-            attn__say(why, "freqs[#] is ", "", i, 0, 0);
-            attn__put_float(&why->text, freqs[i]);
-            return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
-                              0);
-        }
-    return freqs ? ATTN_OK : attn__check_base(why, base_bits);
+    if (!freqs) return attn__check_base(why, base_bits);
+    ATTN__TRY(attn__check_apart(why, "table", table, bytes, "freqs", freqs,
+                                (size_t)rotary_dim / 2 * sizeof *freqs));
+    return attn__check_floats(why, "freqs", freqs, rotary_dim / 2, 1u << 31, 0, 0x477fffffu,
+                              "finite and below 65536");
 }
 
 /* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
@@ -9207,14 +9225,18 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     attn__why why;
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
     const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
-    int i, pos;
+    int i, pos, down;
     attn__why_open(&why, "attn_rope_table", NULL);
     ATTN__TRY(attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why));
     attn__factorials(c);
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
-        const attn__fixed step = freqs ? attn__turns_float(freqs[i])
-                                       : attn__turns_base(c, whole, fraction, i, rotary_dim);
+        attn__fixed step;                 /* in turns per position */
+        if (freqs) step = attn__turns_float(freqs[i]);
+        else {
+            step = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
+            step = attn__turns(step, 1 - down);
+        }
         /* step * pos wraps: whole turns fall out, and the angle that is left is exact. */
         for (pos = 0; pos < positions; pos++) {
             float *row = table + (ptrdiff_t)pos * rotary_dim + i;
@@ -9338,19 +9360,6 @@ static void attn__freqs_task(void *arg, int unused)
     if (job->out) *job->out = (float)attn__rope_attention(job);
 }
 
-/* Is this number, as bits, between two others that are given as bits, too? */
-static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
-                                    attn__fixed least, attn__fixed most, const char *range)
-{
-    if (bits >= least && bits <= most) return ATTN_OK;
-    attn__say(why, "$ must be ", name, 0, 0, 0);
-    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
-}
-
-#define ATTN__1 0x3FF0000000000000u      /* as a double: 1; */
-#define ATTN__1E9 0x41CDCD6500000000u     /* 1e9; */
-#define ATTN__1E_9 0x3E112E0BE826D695u    /* 1e-9 */
-
 /* Numbers that a kind names, and their defaults. */
 static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
 {
@@ -9393,10 +9402,7 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
                        a->kind == ATTN_ROPE_YARN || longrope;
     const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float);
     attn__spans all;
-    int i;
-    if (a->rotary_dim % 2 || a->rotary_dim < 2)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
-                          a->rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
         return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
                           a->rotated, a->rotary_dim, 0);
@@ -9410,13 +9416,8 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
     all.outputs = all.n;
     if (longrope) attn__span_add(&all, "factors", a->factors, bytes);
     ATTN__TRY(attn__check_overlap(why, &all));
-    for (i = 0; longrope && i < a->rotary_dim / 2; i++)      /* as bits: 2^-15 .. 2^15 */
-        if (attn__bits(a->factors[i]) < 0x38000000u || attn__bits(a->factors[i]) > 0x47000000u) {
-            attn__say(why, "factors[#] is ", "", i, 0, 0);
-            attn__put_float(&why->text, a->factors[i]);
-            return attn__fail(why, ATTN_E_OPTION, " but must be 2^-15 .. 2^15", "", 0, 0, 0);
-        }
-    return ATTN_OK;
+    return attn__check_floats(why, "factors", a->factors, longrope ? a->rotary_dim / 2 : 0, 0,
+                              0x38000000u, 0x47000000u, "2^-15 .. 2^15");
 }
 
 ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a)
@@ -9461,9 +9462,7 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
     ptrdiff_t r, i;
     attn__why_open(&why, "attn_rope_sections", NULL);
     ATTN__TRY(attn__check_all(&why, size, 4));
-    if (rotary_dim % 2)
-        return attn__fail(&why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
-                          rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(&why, "rotary_dim", rotary_dim));
     if (attn__bytes(&to_bytes, rows, rotary_dim, 1, 1, sizeof(float)) ||
         attn__bytes(&pos_bytes, rows, axes, 1, 1, sizeof(int)) ||
         attn__bytes(&table_bytes, positions, rotary_dim, 1, 1, sizeof(float)))
@@ -9549,30 +9548,38 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
     ATTN__TRY(attn__check_option(why, "interleaved", a->interleaved, 1));
     /* The sentence names the argument that the number came from. */
-    if (*rotary_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
-                          a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(why, a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim));
     if (*rotary_dim > a->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim,
                           a->head_dim, 0);
     return ATTN_OK;
 }
 
-/* Does the table reach as far as the rows do? */
+/* Does a table of `most` rows reach as far as the positions that the caller gives? Of entry b those
+   of the first to[b] rows count (to NULL: all). */
+static attn_status attn__check_rope_pos(attn__why *why, const char *name, int most, const int *pos,
+                                        int batch, int n, const int *to)
+{
+    int b, i;
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < (to ? to[b] : n); i++) {
+            const ptrdiff_t at = (ptrdiff_t)b * n + i;
+            if (pos[at] < most) continue;
+            attn__say(why, "$ is # but ", name, most, 0, 0);
+            return attn__fail(why, ATTN_E_SIZE, "rope_pos[#] is #", "", (long long)at, pos[at], 0);
+        }
+    return ATTN_OK;
+}
+
+/* The same for positions that count on from the first row's. */
 static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
 {
-    const size_t rows = (size_t)a->batch * (size_t)a->n;
-    size_t i;
     int b;
-    for (b = 0; !a->rope_pos && b < a->batch; b++)
+    for (b = 0; b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
             return attn__fail(why, ATTN_E_SIZE,
                               "positions is # but the last row of entry # stands at #", "",
                               a->positions, b, attn__rope_pos(a, b) + a->n - 1);
-    for (i = 0; a->rope_pos && i < rows; i++)
-        if (a->rope_pos[i] >= a->positions)
-            return attn__fail(why, ATTN_E_SIZE, "positions is # but rope_pos[#] is #", "",
-                              a->positions, (long long)i, a->rope_pos[i]);
     return ATTN_OK;
 }
 
@@ -9602,7 +9609,10 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
-    ATTN__TRY(attn__rope_reach(a, why));
+    if (a->rope_pos)
+        ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
+                                       NULL));
+    else ATTN__TRY(attn__rope_reach(a, why));
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos,
@@ -9700,9 +9710,9 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
-    if (s->rope_table && s->rope_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
-                          s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
+    if (s->rope_table)
+        ATTN__TRY(attn__check_pairs(why, s->rope_dim == s->head_dim ? "head_dim" : "rope_dim",
+                                    s->rope_dim));
     /* Only self-attention rotates, and there queries, keys and values are all made of x. */
     if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -10534,22 +10544,6 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     return status;
 }
 
-/* Do the tables reach as far as the positions that the caller gives? */
-static attn_status attn__mha_positions(const attn__mha_run *r, attn__why *why)
-{
-    const int most = r->m->shape.rope_positions, *each = r->o.rope_pos;
-    int b, i;
-    if (!each || !attn__mha_placed(&r->m->shape)) return ATTN_OK;
-    for (b = 0; b < r->q_batch; b++)
-        for (i = 0; i < r->q_rows && !(r->q_to && i >= r->q_to[b]); i++) {
-            const ptrdiff_t at = (ptrdiff_t)b * r->q_rows + i;
-            if (each[at] >= most)
-                return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but rope_pos[#] is #", "",
-                                  most, (long long)at, each[at]);
-        }
-    return ATTN_OK;
-}
-
 /* Counts the rows of ragged sources, and checks that all sources are there. */
 static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const float *x,
                                      const float *k_from, attn__why *why)
@@ -10575,7 +10569,9 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     for (i = 0; i < 5; i++)
         ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__mha_positions(r, why));
+    if (r->o.rope_pos && attn__mha_placed(s))
+        ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
+                                       r->q_batch, r->q_rows, r->q_to));
     /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
