@@ -158,7 +158,7 @@
        attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
        attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
-       attn_check            3.2    attn_mha_cross_fill   6.7    attn_finish           4.2
+       attn_check            3.2    attn_mha_cross_fill   7.0    attn_finish           4.2
        attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
        attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    attn_kv_read          2.2
                                                                  all others            2.0
@@ -1365,13 +1365,12 @@ static long attn_counters[ATTN__C_COUNT];
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these six:
+   So memory is read in order, streams are left alone, and the exceptions are these five:
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
       q8_panels, q8_rows    one row of bytes, AVX2: two blocks, or 32 rows, ahead
-      attn__linear_ask      several: the piece of a panel that is packed next
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
@@ -1388,9 +1387,6 @@ static long attn_counters[ATTN__C_COUNT];
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
-
-/* Rows so many floats apart have their first lines in the same set of L1, and evict each other. */
-#define ATTN__ALIASES(row) ((row) % 1024 == 0)
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
@@ -8384,9 +8380,7 @@ enum {
     ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
                                              and rows that share it: 3.5 KB of stack */
-    ATTN__LINEAR_SHARE = 24,
-    ATTN__LINEAR_FEW = 12                 /* so many rows read 16-bit weights as they are, where
-                                             widening is slow: more are worth a copy in floats */
+    ATTN__LINEAR_SHARE = 24
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -8449,14 +8443,17 @@ static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, c
     kernels->widen_panel(to, panel, depth, l->storage);
 }
 
-/* Inputs at .. at + depth - 1 (a piece of a chain) of n outputs, 16 at most, from `first` on, from
-   weights as they were given, to a panel of floats. */
-static void attn__linear_pack(const attn__kernels *kernels, const attn_linear *l, float *to,
-                              int first, int n, int at, int depth)
+/* Inputs at .. at + depth - 1 (a piece of a chain) of the outputs of a panel, from `first` on,
+   become a panel of floats: from weights as they were given, or packed ones of 16 or 8 bits. */
+static void attn__linear_floats(const attn__kernels *kernels, const attn_linear *l, float *to,
+                                int first, int at, int depth)
 {
-    if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    const int n = attn__min(l->n_out - first, ATTN__PANEL);
+    const void *from = attn__linear_at(l, first, at);
+    if (!l->in_place) kernels->widen_panel(to, from, depth, l->storage);
+    else if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
     else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
-    else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
+    else kernels->pack_k(to, (const float *)from, l->n_in, n, depth);
 }
 
 /* Task: packs to 16 or 8 bits, a piece of one panel at a time; blocks of bytes as they were given.
@@ -8478,13 +8475,13 @@ static void attn__linear_store_task(void *arg, int i)
     (void)i;
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
         for (at = 0; at < l->n_in; at += depth) {
-            const int n = attn__min(l->n_out - first, ATTN__PANEL);
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
             if (l->storage == ATTN_Q8) {
-                attn__linear_lanes(to, l, first, n, at, depth);
+                attn__linear_lanes(to, l, first, attn__min(l->n_out - first, ATTN__PANEL), at,
+                                   depth);
                 to += attn__row_bytes((size_t)depth, ATTN_Q8) * ATTN__PANEL;
             } else {
-                attn__linear_pack(kernels, l, panel, first, n, at, depth);
+                attn__linear_floats(kernels, l, panel, first, at, depth);
                 to = attn__put_panel(to, panel, depth, job->storage);
             }
         }
@@ -8645,47 +8642,6 @@ typedef struct attn__linear_job {
     float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* Makes the panel of floats that g asks for, from weights in place, or from packed ones of 16 or 8
-   bits, which are widened once for many rows. */
-static void attn__linear_hold(const attn__linear_job *job, const attn__gemm *g, int first, int at)
-{
-    const attn_linear *l = job->l;
-    if (l->in_place)
-        attn__linear_pack(job->kernels, l, job->held, first,
-                          attn__min(ATTN__PANEL, l->n_out - first), at, g->depth);
-    else
-        job->kernels->widen_panel(job->held, attn__linear_at(l, first, at), g->depth,
-                                  l->storage);
-}
-
-/* Asks for the piece of a panel that is packed next: 16 rows of weights in place, each too short
-   for a processor to see where they lead. */
-static void attn__linear_ask(const attn_linear *l, int first, int at)
-{
-    const ptrdiff_t last = attn__min(ATTN__LINEAR_PIECE, l->n_in - at) - 1;
-    int r;
-    if (!l->in_place || at >= l->n_in) return;
-    for (r = attn__min(ATTN__PANEL, l->n_out - first) - 1; r >= 0; r--) {
-        const void *row = attn__linear_at(l, first + r, at);
-        ATTN__FETCH_L2(row);
-        ATTN__FETCH_L2(attn__stored_at(row, last, l->storage));
-    }
-}
-
-/* A product over a piece: a few rows at a time where rows of x would push each other out of L1. */
-static void attn__linear_piece(const attn__kernels *kernels, attn__gemm g)
-{
-    const int most = ATTN__ALIASES(g.a_row) ? 6 : (int)ATTN__LINEAR_SHARE;
-    int left = g.rows;
-    for (; left > 0; left -= g.rows) {
-        g.rows = attn__min(left, most);
-        kernels->gemm(&g);
-        g.a += g.rows * g.a_row;
-        g.c += g.rows * g.c_row;
-        if (g.from) g.from += g.rows * g.from_row;
-    }
-}
-
 /* The chain below for a panel that becomes floats on the way, in pieces that are not kept. Behind
    them it goes on from piece to piece, for as many rows as have room there; the next ones find the
    weights in cache. */
@@ -8712,9 +8668,8 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
                 g.fold_a = all->fold_a;   /* ones, the same for all rows */
                 g.fold_b = all->fold_b;
             }
-            attn__linear_hold(job, &g, p * ATTN__PANEL, at);
-            if (r == 0) attn__linear_ask(job->l, p * ATTN__PANEL, at + g.depth);
-            attn__linear_piece(job->kernels, g);
+            attn__linear_floats(job->kernels, job->l, job->held, p * ATTN__PANEL, at, g.depth);
+            job->kernels->gemm(&g);
             g.from = g.c;
             g.from_row = g.c_row;
         }
@@ -8790,7 +8745,8 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
         for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
     /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
-       long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2. */
+       long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
+       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). */
     for (first = from; first < whole; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, whole); p += g.panels) {
@@ -8817,11 +8773,13 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
-/* Are these rows worth a copy of the weights in floats? In place there is no other way. */
+/* Are these rows worth a copy of the weights in floats? In place there is no other way. Where every
+   16 bits are widened in integers, two are: 0.7 to 0.8 of the time with 4 and 12 rows (SSE2, Zen
+   3); with AVX2 the copy takes 1.2 to 2.5 times as long as widening in registers, 2 to 64 rows. */
 static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
 {
     if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
-    return l->storage != ATTN_F32 && rows > ATTN__LINEAR_FEW &&
+    return l->storage != ATTN_F32 && rows > 1 &&
            (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM) |
                (kernels->backend == ATTN_WASM_FMA);
 }
@@ -8832,7 +8790,9 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 {
     const attn_linear *l = job->l;
     /* Weights lie in one piece. What is prefetched is read 16 rows later, or so many more that
-       4096 weights lie between; as far as there are whole panels of them. */
+       4096 weights lie between; as far as there are whole panels of them. From memory a prefetch is
+       worth 1.2 to 1.5 on Zen 4 and costs 1.0 to 1.15 on Zen 3, from cache nothing there and 1.1 to
+       1.2 here. */
     const int rows = (int)attn__up((size_t)(4095 + l->n_in) / (size_t)l->n_in, ATTN__PANEL);
     attn__gemm g;
     memset(&g, 0, sizeof g);
@@ -8851,8 +8811,9 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 }
 
 /* One row times weights in place, the output panels from <= p < to. Their rows are read as they
-   lie, 16 at a time through all inputs, and transposed in registers: on Zen 4 it takes half to two
-   thirds of the time of packing panels on the way. Rows of one chain are taken many in one go. */
+   lie, 16 at a time through all inputs, and transposed in registers: half to two thirds of the time
+   of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85, 16 bits 0.3). Rows of one chain are
+   taken many in one go. */
 static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from,
                                             int to)
 {
@@ -9135,15 +9096,6 @@ static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, att
     return attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
 }
 
-/* The same in turns per position. */
-static attn__fixed attn__turns_base(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
-                                    int i, int rotary_dim)
-{
-    int down;
-    const attn__fixed f = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
-    return attn__turns(f, 1 - down);
-}
-
 /* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest
    quarter turn. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
@@ -9185,11 +9137,47 @@ static attn__fixed attn__given_bits(double x, attn__fixed none)
     return bits & 0x7FFFFFFFFFFFFFFFu ? bits : none;
 }
 
-/* The bits of positive doubles are ordered as the doubles are. These are 1 and 1e300. */
+/* Is this double between two others? All are given as bits: those of positive doubles are ordered
+   as the doubles are. */
+static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
+                                    attn__fixed least, attn__fixed most, const char *range)
+{
+    if (bits >= least && bits <= most) return ATTN_OK;
+    attn__say(why, "$ must be ", name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
+}
+
+#define ATTN__1    0x3FF0000000000000u    /* as a double: 1; */
+#define ATTN__1E9  0x41CDCD6500000000u    /* 1e9; */
+#define ATTN__1E_9 0x3E112E0BE826D695u    /* 1e-9 */
+
 static attn_status attn__check_base(attn__why *why, attn__fixed bits)
 {
-    if (bits >= 0x3FF0000000000000u && bits <= 0x7E37E43C8800759Cu) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "base must be 1 .. 1e300, or 0 for 10000", "", 0, 0, 0);
+    return attn__check_bits(why, "base", bits, ATTN__1, 0x7E37E43C8800759Cu,    /* 1e300 */
+                            "1 .. 1e300, or 0 for 10000");
+}
+
+/* Is this a number of components that a rotation can pair? */
+static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
+{
+    if (dim >= 2 && dim % 2 == 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs", name, dim, 0, 0);
+}
+
+/* Are the bits of n floats, but for those of `sign`, between two others? */
+static attn_status attn__check_floats(attn__why *why, const char *name, const float *x, int n,
+                                      unsigned sign, unsigned least, unsigned most,
+                                      const char *range)
+{
+    int i;
+    for (i = 0; i < n; i++) {
+        const unsigned bits = attn__bits(x[i]) & ~sign;
+        if (bits >= least && bits <= most) continue;
+        attn__say(why, "$[#] is ", name, i, 0, 0);
+        attn__put_float(&why->text, x[i]);
+        return attn__fail(why, ATTN_E_OPTION, " but must be $", range, 0, 0, 0);
+    }
+    return ATTN_OK;
 }
 
 /* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush
@@ -9200,28 +9188,19 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
 {
     const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
     size_t bytes;
-    int i;
     ATTN__TRY(attn__check_all(why, size, 2));
-    if (rotary_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
-                          rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(why, "rotary_dim", rotary_dim));
     if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "positions # times rotary_dim # do not fit the address space", "",
                           positions, rotary_dim, 0);
     ATTN__TRY(attn__check_given(why, "table", table, bytes));
     ATTN__TRY(attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN));
-    if (freqs)
-        ATTN__TRY(attn__check_apart(why, "table", table, bytes, "freqs", freqs,
-                                    (size_t)rotary_dim / 2 * sizeof *freqs));
-    for (i = 0; freqs && i < rotary_dim / 2; i++)
-        if ((attn__bits(freqs[i]) & 0x7fffffffu) >= 0x47800000u) {  /* 65536 */
-            attn__say(why, "freqs[#] is ", "", i, 0, 0);
-            attn__put_float(&why->text, freqs[i]);
-            return attn__fail(why, ATTN_E_OPTION, " but must be finite and below 65536", "", 0, 0,
-                              0);
-        }
-    return freqs ? ATTN_OK : attn__check_base(why, base_bits);
+    if (!freqs) return attn__check_base(why, base_bits);
+    ATTN__TRY(attn__check_apart(why, "table", table, bytes, "freqs", freqs,
+                                (size_t)rotary_dim / 2 * sizeof *freqs));
+    return attn__check_floats(why, "freqs", freqs, rotary_dim / 2, 1u << 31, 0, 0x477fffffu,
+                              "finite and below 65536");
 }
 
 /* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
@@ -9246,14 +9225,18 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     attn__why why;
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
     const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
-    int i, pos;
+    int i, pos, down;
     attn__why_open(&why, "attn_rope_table", NULL);
     ATTN__TRY(attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why));
     attn__factorials(c);
     if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
     for (i = 0; i < rotary_dim / 2; i++) {
-        const attn__fixed step = freqs ? attn__turns_float(freqs[i])
-                                       : attn__turns_base(c, whole, fraction, i, rotary_dim);
+        attn__fixed step;                 /* in turns per position */
+        if (freqs) step = attn__turns_float(freqs[i]);
+        else {
+            step = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
+            step = attn__turns(step, 1 - down);
+        }
         /* step * pos wraps: whole turns fall out, and the angle that is left is exact. */
         for (pos = 0; pos < positions; pos++) {
             float *row = table + (ptrdiff_t)pos * rotary_dim + i;
@@ -9377,19 +9360,6 @@ static void attn__freqs_task(void *arg, int unused)
     if (job->out) *job->out = (float)attn__rope_attention(job);
 }
 
-/* Is this number, as bits, between two others that are given as bits, too? */
-static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
-                                    attn__fixed least, attn__fixed most, const char *range)
-{
-    if (bits >= least && bits <= most) return ATTN_OK;
-    attn__say(why, "$ must be ", name, 0, 0, 0);
-    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
-}
-
-#define ATTN__1 0x3FF0000000000000u      /* as a double: 1; */
-#define ATTN__1E9 0x41CDCD6500000000u     /* 1e9; */
-#define ATTN__1E_9 0x3E112E0BE826D695u    /* 1e-9 */
-
 /* Numbers that a kind names, and their defaults. */
 static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
 {
@@ -9432,10 +9402,7 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
                        a->kind == ATTN_ROPE_YARN || longrope;
     const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float);
     attn__spans all;
-    int i;
-    if (a->rotary_dim % 2 || a->rotary_dim < 2)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
-                          a->rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
         return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
                           a->rotated, a->rotary_dim, 0);
@@ -9449,13 +9416,8 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
     all.outputs = all.n;
     if (longrope) attn__span_add(&all, "factors", a->factors, bytes);
     ATTN__TRY(attn__check_overlap(why, &all));
-    for (i = 0; longrope && i < a->rotary_dim / 2; i++)      /* as bits: 2^-15 .. 2^15 */
-        if (attn__bits(a->factors[i]) < 0x38000000u || attn__bits(a->factors[i]) > 0x47000000u) {
-            attn__say(why, "factors[#] is ", "", i, 0, 0);
-            attn__put_float(&why->text, a->factors[i]);
-            return attn__fail(why, ATTN_E_OPTION, " but must be 2^-15 .. 2^15", "", 0, 0, 0);
-        }
-    return ATTN_OK;
+    return attn__check_floats(why, "factors", a->factors, longrope ? a->rotary_dim / 2 : 0, 0,
+                              0x38000000u, 0x47000000u, "2^-15 .. 2^15");
 }
 
 ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a)
@@ -9500,9 +9462,7 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
     ptrdiff_t r, i;
     attn__why_open(&why, "attn_rope_sections", NULL);
     ATTN__TRY(attn__check_all(&why, size, 4));
-    if (rotary_dim % 2)
-        return attn__fail(&why, ATTN_E_SIZE, "rotary_dim is # but a rotation needs pairs", "",
-                          rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(&why, "rotary_dim", rotary_dim));
     if (attn__bytes(&to_bytes, rows, rotary_dim, 1, 1, sizeof(float)) ||
         attn__bytes(&pos_bytes, rows, axes, 1, 1, sizeof(int)) ||
         attn__bytes(&table_bytes, positions, rotary_dim, 1, 1, sizeof(float)))
@@ -9588,30 +9548,38 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
     ATTN__TRY(attn__check_option(why, "interleaved", a->interleaved, 1));
     /* The sentence names the argument that the number came from. */
-    if (*rotary_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
-                          a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim, 0, 0);
+    ATTN__TRY(attn__check_pairs(why, a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim));
     if (*rotary_dim > a->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim,
                           a->head_dim, 0);
     return ATTN_OK;
 }
 
-/* Does the table reach as far as the rows do? */
+/* Does a table of `most` rows reach as far as the positions that the caller gives? Of entry b those
+   of the first to[b] rows count (to NULL: all). */
+static attn_status attn__check_rope_pos(attn__why *why, const char *name, int most, const int *pos,
+                                        int batch, int n, const int *to)
+{
+    int b, i;
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < (to ? to[b] : n); i++) {
+            const ptrdiff_t at = (ptrdiff_t)b * n + i;
+            if (pos[at] < most) continue;
+            attn__say(why, "$ is # but ", name, most, 0, 0);
+            return attn__fail(why, ATTN_E_SIZE, "rope_pos[#] is #", "", (long long)at, pos[at], 0);
+        }
+    return ATTN_OK;
+}
+
+/* The same for positions that count on from the first row's. */
 static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
 {
-    const size_t rows = (size_t)a->batch * (size_t)a->n;
-    size_t i;
     int b;
-    for (b = 0; !a->rope_pos && b < a->batch; b++)
+    for (b = 0; b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
             return attn__fail(why, ATTN_E_SIZE,
                               "positions is # but the last row of entry # stands at #", "",
                               a->positions, b, attn__rope_pos(a, b) + a->n - 1);
-    for (i = 0; a->rope_pos && i < rows; i++)
-        if (a->rope_pos[i] >= a->positions)
-            return attn__fail(why, ATTN_E_SIZE, "positions is # but rope_pos[#] is #", "",
-                              a->positions, (long long)i, a->rope_pos[i]);
     return ATTN_OK;
 }
 
@@ -9641,7 +9609,10 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
-    ATTN__TRY(attn__rope_reach(a, why));
+    if (a->rope_pos)
+        ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
+                                       NULL));
+    else ATTN__TRY(attn__rope_reach(a, why));
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos,
@@ -9739,9 +9710,9 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
-    if (s->rope_table && s->rope_dim % 2)
-        return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs",
-                          s->rope_dim == s->head_dim ? "head_dim" : "rope_dim", s->rope_dim, 0, 0);
+    if (s->rope_table)
+        ATTN__TRY(attn__check_pairs(why, s->rope_dim == s->head_dim ? "head_dim" : "rope_dim",
+                                    s->rope_dim));
     /* Only self-attention rotates, and there queries, keys and values are all made of x. */
     if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -9937,36 +9908,63 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 }
 
 /* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ----- */
-/* A call of a layer. All five kinds are one procedure: what one of them does not have (a cache,
-   say) is NULL, or has no rows. */
-typedef struct attn__mha_run {
+/* The six calls are one procedure. Three questions tell them apart, and what a call does not have
+   (a cache, say) is NULL, or has no rows. */
+typedef struct attn__mha_kind {
+    const char *function;
+    int own;                              /* is x the sequence of keys, or the end of it? */
+    int makes;                            /* does it make keys and values? */
+    int cached;                           /* are all of these in a cache, or do they come there? */
+} attn__mha_kind;
+static const attn__mha_kind attn__mha_kinds[] = {          /* in the order of attn_mha_call */
+    { "attn_mha_self", 1, 1, 0 },       { "attn_mha_cross", 0, 1, 0 },
+    { "attn_mha_self_step", 1, 1, 1 },  { "attn_mha_cross_fill", 0, 1, 1 },
+    { "attn_mha_cross_step", 0, 0, 1 }, { "attn_mha_self_look", 1, 0, 1 }
+};
+
+/* What a call is given. Self-attention has x as its memory, and n as n_q. */
+typedef struct attn__mha_given {
     const attn_mha *m;
+    attn_mha_call call;
+    int batch, n_q, n_k;
+    float *out;
+    const float *x, *memory;
+    attn_kv *to;                          /* the cache that is written, */
+    const attn_kv *cache;                 /* and the one that is read */
+    const int *lengths;                   /* of the memory of a fill */
+    const attn_mha_opts *o;
+} attn__mha_given;
+
+/* A call on its way. */
+typedef struct attn__mha_run {
+    const attn__mha_given *given;
+    const attn__mha_kind *kind;
+    const attn_mha *m;
+    int fills;                            /* a fill: it makes keys, and nobody looks at them */
     attn_mha_opts o;                      /* a copy; zeros when there are none */
     attn_args in;                         /* the attention between the projections, */
     attn__shape shape;                    /* and what attn__check has made of it */
     const attn__kernels *kernels;
-    attn_mha_call call;
-    int self, step, look;                 /* keys come from x; keys are read from a cache; they
-                                             came from the x of another layer */
     int batch, n_q;                       /* as the caller counts; q_cum: the longest entry */
     int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
     const int *q_to, *k_from, *k_to;      /* which of these rows exist, as in attn__project */
+    const int *k_cum;                     /* where ragged entries of the projected keys begin */
+    const float *v_from;                  /* source of the values */
     float *q, *k, *v;                     /* workspace: what the projections give */
     float *gates;                         /* workspace: w_gate x */
     float *heads, *weights;               /* workspace: what attention gives, before w_o and
                                              before the mean over heads */
-    attn__kv_rows put;                    /* self step: what will be appended */
+    attn__kv_rows put;                    /* what will be appended */
     attn_kv after;                        /* self step: the cache as it will be then */
     int *ints;                            /* workspace: the lengths of `after`, or k_from and
                                              k_to */
-    struct { size_t q, k, v, gates, heads, ints, weights, run, inner; } at;    /* in the work */
     void *own;                            /* the workspace, when it is ours to free */
     struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
 
 /* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
    follow: ignoring them would be a wrong answer. `set` is the name of the first such setting. */
-static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *cache, attn__why *why)
+static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
     const char *set = NULL;
@@ -9982,24 +9980,23 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, const attn_kv *ca
         return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
                           0, 0, 0);
     /* The cache is an argument of its own. Naming the same one here does no harm. */
-    if (a->kv && a->kv != cache)
+    if (a->kv && a->kv != r->given->cache)
         return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
                           0);
-    if (!r->self && !r->look && attn__mha_placed(&r->m->shape) &&
-        !(r->call == ATTN_MHA_CROSS_STEP && r->o.rope_pos))
+    if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->o.rope_pos))
         return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
                           r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
-    if (r->m->shape.q_only && r->call != ATTN_MHA_SELF_LOOK && r->call != ATTN_MHA_CROSS_STEP)
+    if (r->m->shape.q_only && r->kind->makes)
         return attn__fail(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys", "", 0, 0,
                           0);
     /* What is left concerns self-attention only, and then its steps. */
-    if (!r->self && !r->look) return ATTN_OK;
+    if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
     if (set)
         return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but the keys are those of x", set, 0, 0,
                           0);
-    if (!r->step) return ATTN_OK;
+    if (!r->kind->cached) return ATTN_OK;
     set = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : NULL;
     if (set)
         return attn__fail(why, ATTN_E_CONFLICT,
@@ -10021,72 +10018,90 @@ static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cu
     return attn__check_cum(why, name, cum, batch, width, n);
 }
 
-/* Notes the sizes of the call, of the attention inside, and of what is projected. */
-static attn_status attn__mha_rows(attn__mha_run *r, int batch, int n_q, int n_k, attn__why *why)
+/* Notes the sizes of the call, of the attention inside, and of what is projected. A fill makes keys
+   and values alone: it is a call without queries. */
+static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
-    r->batch = r->q_batch = r->k_batch = batch;
-    r->n_q = r->q_rows = n_q;
-    r->k_rows = n_k;
-    if (a->k_batch && !r->step) r->k_batch = a->k_batch;
+    r->n_q = r->q_rows = r->fills ? 0 : n_q;
+    r->k_rows = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
+    r->batch = r->q_batch = r->k_batch = r->given->batch;
+    if (a->k_batch && r->kind->makes) r->k_batch = a->k_batch;
     /* Without padding a projection takes the rows of all entries as one, so an int must count
        them. */
-    if (r->q_batch > 0 && n_q > ATTN__SIZE_MAX / r->q_batch)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", batch, n_q,
-                          0);
-    if (r->k_batch > 0 && n_k > ATTN__SIZE_MAX / r->k_batch)
+    if (r->q_batch > 0 && r->n_q > ATTN__SIZE_MAX / r->q_batch)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", r->batch,
+                          r->n_q, 0);
+    if (r->k_batch > 0 && r->k_rows > ATTN__SIZE_MAX / r->k_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
-                          r->k_batch, n_k, 0);
+                          r->k_batch, r->k_rows, 0);
     /* New rows of a self step are both queries and keys, so both have the same lengths. */
     r->q_to = a->q_lengths;
-    if (r->call == ATTN_MHA_SELF_STEP) r->k_to = a->q_lengths;
-    a->batch = batch;
-    a->n_q = n_q;
-    a->n_k = n_k;
+    r->k_to = r->kind->own && r->kind->cached ? a->q_lengths : r->given->lengths;
+    r->k_cum = !r->kind->makes ? NULL : r->kind->own ? a->q_cum : a->k_cum;
+    a->batch = r->batch;
+    a->n_q = r->n_q;
+    a->n_k = r->k_rows;
     a->heads = s->heads;
     a->kv_heads = s->kv_heads;
     a->head_dim = a->v_head_dim = s->head_dim;
     return ATTN_OK;
 }
 
+/* The options may be those of the steps that follow a fill. It does not attend, so it takes what it
+   needs of them, and has nothing to say about masks and the like. */
+static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
+{
+    if (!o) return;
+    if (!fills) {
+        *to = *o;
+        return;
+    }
+    to->memory_v = o->memory_v;
+    to->attn.work = o->attn.work;
+    to->attn.work_size = o->attn.work_size;
+    to->attn.user = o->attn.user;
+    to->attn.exec = o->attn.exec;
+    to->attn.backend = o->attn.backend;
+}
+
 /* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
    before there are any arrays, so then none of these is looked at either. */
-static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha_call call,
-                                   int batch, int n_q, int n_k, const attn_kv *cache,
-                                   const attn_mha_opts *o, int query, attn__why *why)
+static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *given, int query,
+                                   attn__why *why)
 {
-    /* rows that are keys, too: their number is called n */
-    const int own = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP ||
-                    call == ATTN_MHA_SELF_LOOK;
+    const attn_mha *m = given->m;
+    const attn__mha_kind *kind = &attn__mha_kinds[given->call];
+    /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
+    const char *n = kind->own && !query ? "n" : "n_q";
+    int n_q = given->n_q, n_k = given->n_k;
     attn_args *a = &r->in;
     memset(r, 0, sizeof *r);
-    /* A fill makes keys and values alone: it is a call without queries. */
-    if (call == ATTN_MHA_CROSS_FILL) n_q = 0;
     if (!m || !m->o.w)
         return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
                           0, 0);
+    r->given = given;
     r->m = m;
-    r->call = call;
-    r->self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
-    r->look = call == ATTN_MHA_SELF_LOOK;
-    r->step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP || r->look;
-    if (o) r->o = *o;
+    r->kind = kind;
+    r->fills = given->call == ATTN_MHA_CROSS_FILL;
+    attn__mha_take(&r->o, given->o, r->fills);
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
+    r->v_from = r->o.memory_v ? r->o.memory_v : given->memory;
     *a = r->o.attn;
-    /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
-    ATTN__TRY(attn__check_size(why, "batch", batch, 0));
-    ATTN__TRY(attn__check_size(why, own && !query ? "n" : "n_q", n_q, 0));
+    ATTN__TRY(attn__check_size(why, "batch", given->batch, 0));
+    ATTN__TRY(attn__check_size(why, n, n_q, 0));
     ATTN__TRY(attn__check_size(why, "n_k", n_k, 0));
-    ATTN__TRY(attn__mha_conflicts(r, cache, why));
-    if (r->self && (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
+    ATTN__TRY(attn__mha_conflicts(r, why));
+    if (kind->own && kind->makes &&
+        (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
     /* What the kind of call decides about the attention inside. */
-    a->kv = cache;
-    if (call == ATTN_MHA_SELF_STEP || r->look) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-    if (call == ATTN_MHA_SELF) a->k_cum = a->q_cum;
+    a->kv = given->cache;
+    if (kind->own && kind->cached) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (kind->own && !kind->cached) a->k_cum = a->q_cum;
     ATTN__TRY(attn__check_options(a, why, ATTN__CALLS));
     if (!query) ATTN__TRY(attn__check_pointers(a, why));
     ATTN__TRY(attn__check_planes(a, m->shape.heads, why, !query));
@@ -10096,49 +10111,56 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn_mha *m, attn_mha
         return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
                           r->o.gate_n, m->shape.heads, 0);
     if (!query && a->q_cum)
-        ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, batch, own ? "n" : "n_q", &n_q));
+        ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, given->batch, n, &n_q));
     if (!query && a->k_cum)
-        ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, batch, "n_k",
-                                r->self ? &n_q : &n_k));
+        ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, given->batch, "n_k",
+                                kind->own ? &n_q : &n_k));
     r->kernels = attn__table(a->backend);
-    return attn__mha_rows(r, batch, n_q, r->self ? n_q : n_k, why);
+    return attn__mha_rows(r, n_q, n_k, why);
 }
 
-/* Puts a part of a * b * c * d floats after the others, on cache lines of its own, since threads
-   write to different parts at once. Returns 1 when it does not fit. */
-static int attn__mha_part(size_t *at, size_t *total, int a, int b, int c, int d)
+/* Lays out the workspace from `at` on, each part on cache lines of its own, since threads write to
+   different ones at once. *total: its bytes, of which nobody else must be asked when `at` is NULL.
+   Parts that this call does not need have no rows. Returns 1 when it does not fit. */
+static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
 {
-    size_t bytes;
-    *at = *total;
-    return attn__bytes(&bytes, a, b, c, d, sizeof(float)) ||
-           (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX;
-}
-
-/* Lays out the workspace and says how large it must be. Parts that this call does not need have no
-   rows. */
-static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
-{
+    const attn_mha *m = r->m;
     /* A mean over the heads is made of the weights of each, which need room first. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
-    const attn_mha *m = r->m;
-    size_t total = 0, inner = 0;
-    attn__shape shape;
-    int too_large;
-    too_large =
-        attn__mha_part(&r->at.q, &total, r->batch, r->n_q, m->q.n_out, 1) ||
-        attn__mha_part(&r->at.k, &total, r->k_batch, r->k_rows, m->k.n_out, 1) ||
-        attn__mha_part(&r->at.v, &total, r->k_batch, r->k_rows, m->v.n_out, 1) ||
-        attn__mha_part(&r->at.gates, &total, r->batch, r->n_q, m->gate.n_out, 1) ||
-        attn__mha_part(&r->at.heads, &total, r->batch, r->n_q, m->o.n_in, 1) ||
-        attn__mha_part(&r->at.ints, &total, r->k_batch, 2, 1, 1) ||
-        attn__mha_part(&r->at.weights, &total, r->batch,
-                       mean ? attn__planes(&r->o.attn, m->shape.heads) : 0, r->n_q, r->in.n_k);
-    too_large |= attn__mha_part(&r->at.run, &total, (int)sizeof *r / 4 + 1, 1, 1, 1);
+    float *ints = NULL, *kept = NULL;
+    const struct { float **at; int a, b, c, d; } part[] = {
+        { &r->q, r->batch, r->n_q, m->q.n_out, 1 },
+        { &r->k, r->k_batch, r->k_rows, m->k.n_out, 1 },
+        { &r->v, r->k_batch, r->k_rows, m->v.n_out, 1 },
+        { &r->gates, r->batch, r->n_q, m->gate.n_out, 1 },
+        { &r->heads, r->batch, r->n_q, m->o.n_in, 1 },
+        { &r->weights, r->batch, mean ? attn__planes(&r->o.attn, m->shape.heads) : 0, r->n_q,
+          r->in.n_k },
+        { &ints, r->k_batch, 2, 1, 1 },
+        { &kept, (int)sizeof *r / 4 + 1, 1, 1, 1 }
+    };
+    size_t bytes;
+    int i;
+    for (*total = 0, i = 0; i < (int)(sizeof part / sizeof *part); i++) {
+        if (at) *part[i].at = (float *)(void *)(at + *total);
+        if (attn__bytes(&bytes, part[i].a, part[i].b, part[i].c, part[i].d, sizeof(float)) ||
+            (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX)
+            return 1;
+    }
+    r->ints = (int *)(void *)ints;
+    r->kept = (attn__mha_run *)(void *)kept;
+    return 0;
+}
+
+/* How large the workspace must be. */
+static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
+{
+    size_t total, inner = 0;
+    int too_large = attn__mha_lay_out(r, NULL, &total);
     /* Last comes what attn_sdpa needs for the attention inside. */
-    r->at.inner = total;
-    if (!too_large && r->call != ATTN_MHA_CROSS_FILL) {
-        ATTN__TRY(attn__check(&r->in, &shape, why, 0));
-        inner = attn__plan_bytes(&r->in, &shape);
+    if (!too_large && !r->fills) {
+        ATTN__TRY(attn__check(&r->in, &r->shape, why, 0));
+        inner = attn__plan_bytes(&r->in, &r->shape);
         too_large = inner == (size_t)-1;
     }
     /* The caller's work is for the whole layer; the attention inside gets a part of it. */
@@ -10156,20 +10178,13 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
 static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
-    size_t need = 0;                      /* gcc does not see that the plan sets it */
+    size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
     char *at = NULL;
     ATTN__TRY(attn__mha_plan(r, &need, why));
     ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
                                  need, &r->own, &at));
-    r->q = (float *)(void *)(at + r->at.q);
-    r->k = (float *)(void *)(at + r->at.k);
-    r->v = (float *)(void *)(at + r->at.v);
-    r->gates = (float *)(void *)(at + r->at.gates);
-    r->heads = (float *)(void *)(at + r->at.heads);
-    r->weights = (float *)(void *)(at + r->at.weights);
-    r->ints = (int *)(void *)(at + r->at.ints);
-    r->in.work = at + r->at.inner;
-    r->kept = (attn__mha_run *)(void *)(at + r->at.run);
+    (void)attn__mha_lay_out(r, at, &total);
+    r->in.work = at + total;
     return ATTN_OK;
 }
 
@@ -10190,14 +10205,15 @@ static int attn__mha_looks(const attn__mha_run *r, int b)
 }
 
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
-   steps also append to it (`to`): is there room in the cache, and in the table of rotations? */
-static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
+   steps also append to it: is there room in the cache, and in the table of rotations? */
+static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
+    attn_kv *to = r->given->to;
     const int positions = r->m->shape.rope_positions;
     const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     int b, longest = 0;
-    if ((to || r->look) && cache->shape.batch != r->batch)
+    if (r->kind->own && cache->shape.batch != r->batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
                           cache->shape.batch, 0);
     if (to) {
@@ -10215,7 +10231,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
         /* As many keys as there will be when the new ones have been appended. */
         keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
-        if (r->look && keys < attn__mha_looks(r, b))
+        if (r->kind->own && keys < attn__mha_looks(r, b))
             return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
                               attn__mha_looks(r, b), b, keys);
         if (placed && keys > positions)
@@ -10228,32 +10244,16 @@ static attn_status attn__mha_step(attn__mha_run *r, attn_kv *to, attn__why *why)
     return ATTN_OK;
 }
 
-/* What attn__check_masks makes of mask, keep and bias. Spans point into it, so it must live as long
-   as they are looked at. */
-typedef struct attn__mha_masks {
-    attn_args args;
-    attn__shape shape;
-    attn__tensor tensor[3];
-} attn__mha_masks;
-
 /* Notes everything that a call reads whatever it computes: the layer itself, and what the options
-   point to. */
-static attn_status attn__mha_inputs(const attn__mha_run *r, attn__spans *all,
-                                    attn__mha_masks *masks, attn__why *why)
+   point to. The spans point into `masks`. */
+static attn_status attn__mha_inputs(attn__mha_run *r, attn__spans *all, attn__tensor masks[3],
+                                    attn__why *why)
 {
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
-    attn__shape *shape = &masks->shape;
-    /* These four are all that the next two functions read of a shape. */
-    memset(shape, 0, sizeof *shape);
-    shape->batch = r->batch;
-    shape->heads = s->heads;
-    shape->n_q = r->n_q;
-    shape->n_k = r->in.n_k;
-    masks->args = r->in;
-    masks->args.kv = NULL;                /* the cache is noted as a whole */
-    ATTN__TRY(attn__check_masks(&masks->args, shape, why, all, masks->tensor));
-    attn__add_arrays(&masks->args, shape, why, all, ATTN__CALLS);
+    r->shape.n_k = r->in.n_k;             /* of no keys the plan has made as many as fit */
+    ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, all, masks));
+    attn__add_arrays(&r->in, &r->shape, why, all, ATTN__APPENDS);    /* all but the cache */
     attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     attn__span_linear(all, "w_q", "b_q", &m->q);
     attn__span_linear(all, "w_k", "b_k", &m->k);
@@ -10278,17 +10278,16 @@ static void attn__span_cache(attn__spans *all, const attn_kv *c)
 }
 
 /* Is all that is written apart from all that is read? What is written is noted first, up to
-   all.outputs. `to` is a cache that is written, `lengths` the source_lengths of a fill. */
-static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, const float *x,
-                                     const float *k_from, const float *v_from, const attn_kv *to,
-                                     const int *lengths, attn__why *why)
+   all.outputs. In a frame of its own: the attention inside is checked after it is gone. */
+static ATTN__NOINLINE attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
 {
+    const attn__mha_given *given = r->given;
     const attn_args *a = &r->o.attn;
     const attn_mha_args *s = &r->m->shape;
     const size_t rows = (size_t)r->batch * (size_t)r->n_q * sizeof(float);
     const int heads = r->o.weights_mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
-    attn__mha_masks masks;
+    attn__tensor masks[3];
     size_t x_bytes, k_bytes, v_bytes;
     all.n = 0;
     if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
@@ -10297,21 +10296,21 @@ static attn_status attn__mha_overlap(const attn__mha_run *r, const float *out, c
         return attn__fail(why, ATTN_E_OVERFLOW,
                           "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
                           r->n_q, r->in.n_k);
-    attn__span_add(&all, "out", out, x_bytes);
+    attn__span_add(&all, "out", given->out, x_bytes);
     /* attn__mha_plan has seen to it that weights and lse fit, if there are any. */
     attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);
-    if (to) attn__span_cache(&all, to);
+    if (given->to) attn__span_cache(&all, given->to);
     all.outputs = all.n;
-    attn__span_add(&all, "x", x, x_bytes);
+    attn__span_add(&all, "x", given->x, x_bytes);
     /* memory may be x with more rows, so it is noted by itself. */
-    if (!r->self) attn__span_add(&all, "memory", k_from, k_bytes);
-    if (!r->self) attn__span_add(&all, "memory_v", v_from, v_bytes);
-    attn__span_add(&all, "source_lengths", lengths, (size_t)r->batch * sizeof(int));
-    if (!to && r->in.kv) attn__span_cache(&all, r->in.kv);
-    ATTN__TRY(attn__mha_inputs(r, &all, &masks, why));
+    if (!r->kind->own) attn__span_add(&all, "memory", given->memory, k_bytes);
+    if (!r->kind->own) attn__span_add(&all, "memory_v", r->v_from, v_bytes);
+    attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->batch * sizeof(int));
+    if (!given->to && r->in.kv) attn__span_cache(&all, r->in.kv);
+    ATTN__TRY(attn__mha_inputs(r, &all, masks, why));
     return attn__check_overlap(why, &all);
 }
 
@@ -10322,7 +10321,7 @@ static void attn__mha_keys(attn__mha_run *r)
 {
     const attn_args *a = &r->in;
     int *from = r->ints, *to = from + r->k_batch, b;
-    if (r->step || a->k_cum || r->k_rows == 0) return;
+    if (r->kind->cached || a->k_cum || r->k_rows == 0) return;
     if (!a->k_lengths && !a->k_starts && !a->k_map && r->k_batch == r->batch) return;
     /* An entry has no keys until a reader is found. */
     for (b = 0; b < r->k_batch; b++) {
@@ -10345,16 +10344,19 @@ static void attn__mha_keys(attn__mha_run *r)
 
 enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
 
-/* What happens to each head of the projected queries, keys or values before they meet: norm and
-   rotation, in the order that the layer asks for, and a factor by position. */
+/* What happens to each head of some rows: before queries, keys and values meet, a norm and a
+   rotation, in the order that the layer asks for, and a factor by position; later a gate. */
 typedef struct attn__head_job {
     const attn__mha_run *r;
-    float *x;                             /* [entries][rows][heads][head_dim], or ragged by cum */
+    float *x;                             /* [entries][rows][heads][width], or ragged by cum */
+    int heads, width, entries, rows;
+    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
     int normed;                           /* with these weights, NULL: with none */
     const float *norm;
     const float *table, *factors;         /* of the rotation; of the layer; NULL: none */
-    int heads, entries, rows;
-    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
+    const float *gate;                    /* NULL: none; those of a row are gate_row after those of
+                                             the row before it */
+    int gate_row, sigmoid;
     int blocks;
 } attn__head_job;
 
@@ -10363,8 +10365,19 @@ typedef struct attn__head_job {
    negative positions, so that the first key has position 0. */
 static int attn__head_pos(const attn__mha_run *r, int b)
 {
-    if (r->look) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
+    if (r->kind->own && !r->kind->makes) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
+   1, so it cannot overflow. */
+static float attn__gate(float x, int sigmoid)
+{
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
+    if (!sigmoid) return attn__tanh(x);
+    down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
+    e = x < 0.0f ? e / down : 1.0f / down;
+    return e;
 }
 
 /* The heads of one row: each by itself, or all as one. */
@@ -10376,10 +10389,12 @@ static void attn__norm_row(const attn__head_job *job, float *x)
     for (h = 0; h < job->heads; h += one, x += width) attn__norm(x, width, job->norm, s->norm_eps);
 }
 
-/* One row that stands at pos. Padding, before position 0, is not rotated. */
-static void attn__head_row(const attn__head_job *job, float *x, int pos)
+/* Row number `row` of the tensor, which stands at pos. Padding, before position 0, is not
+   rotated. */
+static void attn__head_row(const attn__head_job *job, ptrdiff_t row, int pos)
 {
     const attn_mha_args *s = &job->r->m->shape;
+    float *x = job->x + row * job->heads * job->width;
     const int placed = pos >= 0;
     int h, i;
     if (job->normed && !s->norm_after_rope) attn__norm_row(job, x);
@@ -10389,6 +10404,13 @@ static void attn__head_row(const attn__head_job *job, float *x, int pos)
     if (job->normed && s->norm_after_rope) attn__norm_row(job, x);
     for (i = 0; placed && job->factors && i < job->heads * s->head_dim; i++)
         x[i] = attn__clean(x[i] * job->factors[pos]);
+    for (h = 0; job->gate && h < job->heads; h++) {
+        const float by = attn__gate(job->gate[row * job->gate_row + h], job->sigmoid);
+        for (i = 0; i < job->width; i++, x++) {
+            *x *= by;
+            if (*x != *x) *x = attn__nan();
+        }
+    }
 }
 
 /* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
@@ -10409,93 +10431,53 @@ static void attn__head_task(void *arg, int i)
     first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
     pos = job->table || job->factors ? attn__head_pos(job->r, b) : 0;
     for (; row < last; row++)
-        attn__head_row(job, job->x + (first + row) * job->heads * job->r->m->shape.head_dim,
-                       each ? each[first + row] : pos + row);
+        attn__head_row(job, first + row, each ? each[first + row] : pos + row);
 }
 
-/* Norms and rotates the heads of queries and keys, norms those of values: three jobs, one start of
-   the executor. */
-static void attn__head_run(attn__mha_run *r)
+/* Several jobs, one start of the executor. One that has nothing to do has no tasks. */
+static void attn__head_run(const attn_exec *exec, attn__head_job *job, int n)
+{
+    int i, tasks = 0;
+    for (i = 0; i < n; i++) {
+        const attn__head_job *j = &job[i];
+        job[i].blocks = j->normed || j->table || j->factors || j->gate
+                      ? (j->rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS : 0;
+        tasks += j->entries * j->blocks;
+    }
+    attn__run(exec, tasks, attn__head_task, job);
+}
+
+/* Norms and rotates the heads of queries and keys, norms those of values. Its frame is gone when the
+   rest of the layer is computed. */
+static ATTN__NOINLINE void attn__place_heads(attn__mha_run *r)
 {
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
-    const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
     attn__head_job job[3] = {
-        { r, r->q, m->q_norm != NULL, m->q_norm, s->rope_table, s->q_factors, s->heads, r->batch,
-          r->n_q, NULL, r->q_to, r->in.q_cum, 0 },
-        { r, r->k, m->k_norm != NULL, m->k_norm, s->rope_table, NULL, s->kv_heads,
-          k_cum ? r->batch : r->k_batch, k_cum ? r->in.n_k : r->k_rows, r->k_from, r->k_to, k_cum,
-          0 }
+        { r, r->q, s->heads, s->head_dim, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum,
+          m->q_norm != NULL, m->q_norm, s->rope_table, s->q_factors, NULL, 0, 0, 0 },
+        { r, r->k, s->kv_heads, s->head_dim, r->k_batch, r->k_rows, r->k_from, r->k_to, r->k_cum,
+          m->k_norm != NULL, m->k_norm, s->rope_table, NULL, NULL, 0, 0, 0 }
     };
-    int i, tasks = 0;
-    /* The n_k of a self step counts the whole cache, but only the new keys are projected. */
-    if (r->call == ATTN_MHA_SELF_STEP) job[1].rows = r->n_q;
-    if (r->k_rows == 0) job[1].rows = 0;                      /* no keys, or all are in a cache */
+    if (r->k_cum && r->k_rows > 0) {      /* for projections ragged entries are one */
+        job[1].entries = r->batch;
+        job[1].rows = r->kind->own ? r->n_q : r->in.n_k;
+    }
     job[2] = job[1];
     job[2].x = r->v;
     job[2].normed = s->v_norm;
     job[2].norm = job[2].table = NULL;
-    /* A job that has nothing to do keeps its 0 blocks, and so has no tasks. */
-    for (i = 0; i < 3; i++) {
-        if (job[i].normed || job[i].table || job[i].factors)
-            job[i].blocks = (job[i].rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS;
-        tasks += job[i].entries * job[i].blocks;
-    }
-    attn__run(r->in.exec, tasks, attn__head_task, job);
+    attn__head_run(r->in.exec, job, 3);
 }
 
 /* y [rows][n][width] times the gate of each of the n. Nothing is added to these products, so no
    compiler can contract them. */
-typedef struct attn__gating {
-    float *y;
-    const float *gate;
-    int step;                             /* from the gates of a row to those of the next, 0 or n */
-    int rows, n, width, sigmoid;
-    const int *lengths;                   /* rows of every n_q that exist, or NULL: all */
-    int n_q;
-} attn__gating;
-
-/* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
-   1, so it cannot overflow. */
-static float attn__gate(float x, int sigmoid)
-{
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
-    if (!sigmoid) return attn__tanh(x);
-    down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
-    e = x < 0.0f ? e / down : 1.0f / down;
-    return e;
-}
-
-/* Task: a block of rows. Rows of padding are skipped: nobody has written them yet. */
-static void attn__gate_task(void *arg, int block)
-{
-    const attn__gating *job = (const attn__gating *)arg;
-    const int first = block * ATTN__LINEAR_ROWS;
-    const int last = attn__min(job->rows - first, ATTN__LINEAR_ROWS) + first;
-    int i, r, x;
-    for (i = 0; i < job->n; i++) {
-        float by = job->step ? 0.0f : attn__gate(job->gate[i], job->sigmoid);
-        for (r = first; r < last; r++) {
-            /* r counts the rows of all entries: this is row r % n_q of entry r / n_q. */
-            float *y = job->y + ((ptrdiff_t)r * job->n + i) * job->width;
-            if (job->lengths && r % job->n_q >= job->lengths[r / job->n_q]) continue;
-            if (job->step) by = attn__gate(job->gate[(ptrdiff_t)r * job->step + i], job->sigmoid);
-            for (x = 0; x < job->width; x++) {
-                y[x] *= by;
-                if (y[x] != y[x]) y[x] = attn__nan();
-            }
-        }
-    }
-}
-
-/* Applies gates to y: the heads before w_o when each has its own, else to out. */
-static void attn__gate_run(const attn__mha_run *r, float *y, const float *gate, int step, int n,
+static void attn__gate_run(const attn__mha_run *r, float *y, const float *gate, int gate_row, int n,
                            int width, int sigmoid)
 {
-    attn__gating job = { y, gate, step, r->q_batch * r->q_rows, n, width, sigmoid, r->q_to,
-                         r->n_q };
-    attn__run(r->in.exec, (job.rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS, attn__gate_task,
-              &job);
+    attn__head_job job = { r, y, n, width, r->q_batch, r->q_rows, NULL, r->q_to, NULL, 0, NULL,
+                           NULL, NULL, gate, gate_row, sigmoid, 0 };
+    attn__head_run(r->in.exec, &job, 1);
 }
 
 /* What the heads are multiplied by before w_o: gates of the layer, made of x, and of the call. */
@@ -10529,33 +10511,34 @@ static void attn__mean_task(void *arg, int i)
 
 /* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
    fail. */
-static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, attn__why *why)
+static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
 {
     const attn_mha *m = r->m;
-    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
+    const attn__mha_given *given = r->given;
+    float *out = given->out;
     attn__project in[4] = {
-        { r->kernels, &m->q, r->q, x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
-        { r->kernels, &m->k, r->k, k_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
-        { r->kernels, &m->v, r->v, v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 }
+        { r->kernels, &m->q, r->q, given->x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
+        { r->kernels, &m->k, r->k, given->memory, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0,
+          0 },
+        { r->kernels, &m->v, r->v, r->v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
+        { r->kernels, &m->gate, r->gates, given->x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 }
     };
-    const attn__project gate = { r->kernels, &m->gate, r->gates, x, r->q_batch, r->q_rows, NULL,
-                                 r->q_to, 0, 0, 0 };
-    int projections = r->k_rows > 0 ? 3 : 1;
     attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, NULL, r->q_to,
                            0, 0, 0 };
     attn_status status;
     int b;
-    if (m->gate.n_out > 0) in[projections++] = gate;
-    attn__project_run(r->in.exec, in, projections);
+    attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
-    attn__head_run(r);
-    if (r->put.to) {
+    attn__place_heads(r);
+    if (given->to) {
+        /* A fill drops what the cache held, and appends to nothing. */
+        for (b = 0; r->fills && b < r->batch; b++) attn__kv_cut(given->to, b, 0);
         r->put.k = r->k;
         r->put.v = r->v;
         attn__kv_write(&r->put, r->in.exec);
-        r->in.kv = r->put.to;
+        r->in.kv = given->to;
     }
+    if (r->fills) return ATTN_OK;
     /* The arguments were checked, and they bring their memory: a part of the workspace. */
     status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
@@ -10573,31 +10556,14 @@ static attn_status attn__mha_compute(attn__mha_run *r, float *out, const float *
     return status;
 }
 
-/* Do the tables reach as far as the positions that the caller gives? */
-static attn_status attn__mha_positions(const attn__mha_run *r, attn__why *why)
-{
-    const int most = r->m->shape.rope_positions, *each = r->o.rope_pos;
-    int b, i;
-    if (!each || !attn__mha_placed(&r->m->shape)) return ATTN_OK;
-    for (b = 0; b < r->q_batch; b++)
-        for (i = 0; i < r->q_rows && !(r->q_to && i >= r->q_to[b]); i++) {
-            const ptrdiff_t at = (ptrdiff_t)b * r->q_rows + i;
-            if (each[at] >= most)
-                return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but rope_pos[#] is #", "",
-                                  most, (long long)at, each[at]);
-        }
-    return ATTN_OK;
-}
-
 /* Counts the rows of ragged sources, and checks that all sources are there. */
-static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const float *x,
-                                     const float *k_from, attn__why *why)
+static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
-    const int *k_cum = r->self ? r->in.q_cum : r->in.k_cum;
-    const struct { const char *name; const float *at; } pointer[] = {
-        { "out", out }, { "x", x }, { "memory", k_from }, { "memory_v", r->o.memory_v },
-        { "gate", r->o.gate }
+    const attn__mha_given *given = r->given;
+    const struct { const char *name; const void *at; } pointer[] = {
+        { "out", given->out }, { "x", given->x }, { "memory", given->memory },
+        { "memory_v", r->o.memory_v }, { "gate", r->o.gate }, { "rope_pos", r->o.rope_pos }
     };
     int i;
     /* Only the attention inside needs to know ragged entries: for projections they are one. */
@@ -10605,20 +10571,21 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
         r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
         r->q_batch = 1;
     }
-    if (k_cum) {
-        r->k_rows = r->batch > 0 ? k_cum[r->batch] : 0;
+    if (r->k_cum) {
+        r->k_rows = r->batch > 0 ? r->k_cum[r->batch] : 0;
         r->k_batch = 1;
     }
     /* Without queries nobody looks at a key, so none is projected. */
-    if (r->call != ATTN_MHA_CROSS_FILL && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
-    for (i = 0; i < 5; i++)
+    if (!r->fills && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
+    for (i = 0; i < 6; i++)
         ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__mha_positions(r, why));
+    if (r->o.rope_pos && attn__mha_placed(s))
+        ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
+                                       r->q_batch, r->q_rows, r->q_to));
     /* What has no rows may be NULL. */
-    if (r->q_batch > 0 && r->q_rows > 0 && (!out || !x))
-        return attn__fail(why, ATTN_E_NULL, "$ is NULL", out ? "x" : "out", 0, 0, 0);
-    if (r->k_rows > 0 && !k_from)
+    if (r->q_batch > 0 && r->q_rows > 0 && (!given->out || !given->x))
+        return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
+    if (r->k_rows > 0 && !given->memory)
         return attn__fail(why, ATTN_E_NULL, "memory is NULL", "", 0, 0, 0);
     if (r->k_rows > 0 && !r->o.memory_v && s->d_value != s->d_key)
         return attn__fail(why, ATTN_E_NULL,
@@ -10627,132 +10594,12 @@ static attn_status attn__mha_sources(attn__mha_run *r, const float *out, const f
     return ATTN_OK;
 }
 
-/* Checks what is left to check. All that can go wrong goes wrong before anything is
-   written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
-   inside, as they will be when it is called. */
-static attn_status attn__mha_checked(attn__mha_run *r, float *out, const float *x,
-                                     const float *k_from, attn_kv *to, attn__why *why)
+/* Does the projected memory fit into the cache that is filled? */
+static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
-    const float *v_from = r->o.memory_v ? r->o.memory_v : k_from;
-    int b;
-    if (r->step) ATTN__TRY(attn__mha_step(r, to, why));
-    if (!r->step && attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
-        return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
-                          s->rope_positions, r->n_q, 0);
-    ATTN__TRY(attn__mha_memory(r, why));
-    ATTN__TRY(attn__mha_sources(r, out, x, k_from, why));
-    ATTN__TRY(attn__mha_overlap(r, out, x, k_from, v_from, to, NULL, why));
-    /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
-    r->in.out = r->heads;
-    r->in.q = r->q;
-    if (!r->step) {
-        r->in.k = r->k;
-        r->in.v = r->v;
-    }
-    if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    /* The attention will look at a cache that the new keys have been appended to. It is checked
-       with a copy of that cache whose lengths have grown already; the panels are the same. */
-    if (to) {
-        r->after = *to;
-        r->after.lengths = r->ints;
-        for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
-        r->in.kv = &r->after;
-    }
-    ATTN__TRY(attn__check(&r->in, &r->shape, why, ATTN__CALLS));
-    attn__mha_keys(r);
-    return ATTN_OK;
-}
-
-/* Where queries and keys of a call come from. For self-attention the memory is x. */
-typedef struct attn__mha_source { int batch, n_q, n_k; const float *x, *memory; } attn__mha_source;
-
-/* All that comes before the computation, in a frame of its own, which is gone then. */
-static ATTN__NOINLINE attn_status attn__mha_prepare(const attn_mha *m, attn_mha_call call,
-                                                    float *out, const attn__mha_source *in,
-                                                    attn_kv *to, const attn_kv *cache,
-                                                    const attn_mha_opts *o, attn__mha_run **run,
-                                                    attn__why *why)
-{
-    attn__mha_run r;
-    attn_status status = attn__mha_begin(&r, m, call, in->batch, in->n_q, in->n_k, cache, o, 0,
-                                         why);
-    if (status != ATTN_OK) return status;
-    status = attn__mha_checked(&r, out, in->x, in->memory, to, why);
-    if (status == ATTN_OK) *run = attn__mha_keep(&r);
-    else if (r.own) ATTN_FREE(r.o.attn.user, r.own);
-    return status;
-}
-
-/* Can a layer use this cache? */
-static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
-{
-    if (!attn__kv_live(c))
-        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
-                          0);
-    if (c->shape.v_in_k)
-        return attn__fail(why, ATTN_E_CONFLICT, "c has v_in_k, but a layer makes values of its "
-                          "own", "", 0, 0, 0);
-    return ATTN_OK;
-}
-
-/* Five of the six calls. `to` is the cache that is appended to, `cache` the one that is read. */
-static attn_status attn__mha_run_call(const char *function, const attn_mha *m, attn_mha_call call,
-                                      float *out, const attn__mha_source *in, attn_kv *to,
-                                      const attn_kv *cache, const attn_mha_opts *o)
-{
-    attn__why why;
-    attn__mha_run *r = NULL;
-    attn_status status;
-    attn__why_open(&why, function, o ? o->attn.user : NULL);
-    if (call != ATTN_MHA_CROSS && call != ATTN_MHA_CROSS_STEP) why.n = "n";
-    if (call != ATTN_MHA_SELF && call != ATTN_MHA_CROSS) ATTN__TRY(attn__mha_check_kv(&why, cache));
-    ATTN__TRY(attn__mha_prepare(m, call, out, in, to, cache, o, &r, &why));
-    status = attn__mha_compute(r, out, in->x, in->memory, &why);
-    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
-    return status;
-}
-
-ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
-                                  const attn_mha_opts *o)
-{
-    const attn__mha_source in = { batch, n, n, x, x };
-    return attn__mha_run_call("attn_mha_self", m, ATTN_MHA_SELF, out, &in, NULL, NULL, o);
-}
-
-ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
-                                   int n_q, const float *memory, int n_k, const attn_mha_opts *o)
-{
-    const attn__mha_source in = { batch, n_q, n_k, x, memory };
-    return attn__mha_run_call("attn_mha_cross", m, ATTN_MHA_CROSS, out, &in, NULL, NULL, o);
-}
-
-ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
-                                       int n, attn_kv *c, const attn_mha_opts *o)
-{
-    const attn__mha_source in = { batch, n, n, x, x };
-    return attn__mha_run_call("attn_mha_self_step", m, ATTN_MHA_SELF_STEP, out, &in, c, c, o);
-}
-
-ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
-                                        int n_q, const attn_kv *c, const attn_mha_opts *o)
-{
-    const attn__mha_source in = { batch, n_q, 0, x, NULL };
-    return attn__mha_run_call("attn_mha_cross_step", m, ATTN_MHA_CROSS_STEP, out, &in, NULL, c, o);
-}
-
-ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
-                                       int n, const attn_kv *c, const attn_mha_opts *o)
-{
-    const attn__mha_source in = { batch, n, 0, x, NULL };
-    return attn__mha_run_call("attn_mha_self_look", m, ATTN_MHA_SELF_LOOK, out, &in, NULL, c, o);
-}
-
-/* Do the projected rows of the memory fit into c? Nothing has been projected yet. */
-static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
-                                        const float *memory, const int *lengths, attn__why *why)
-{
-    const attn_mha_args *s = &r->m->shape;
+    const attn_kv *c = r->given->to;
+    const int *lengths = r->given->lengths;
     const struct { const char *name; int cached, here; } same[] = {
         { "batch", c->shape.batch, r->batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
         { "head_dim", c->shape.head_dim, s->head_dim },
@@ -10780,91 +10627,154 @@ static attn_status attn__mha_fill_check(attn__mha_run *r, const attn_kv *c,
     if (need > c->shape.pages)
         return attn__fail(why, ATTN_E_FULL, "the cache needs # pages but has #: # are missing", "",
                           need, c->shape.pages, need - c->shape.pages);
-    return attn__mha_sources(r, NULL, NULL, memory, why);
+    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->k_rows, lengths, NULL, 0);
+    return ATTN_OK;
 }
 
-/* Projects the memory and makes it the content of c. This cannot fail either, so c can forget what
-   it held before. */
-static void attn__mha_fill(attn__mha_run *r, attn_kv *c, const float *k_from, const float *v_from)
+/* Checks what is left to check. All that can go wrong goes wrong before anything is
+   written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
+   inside, as they will be when it is called. */
+static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 {
-    attn__project in[2] = {
-        { r->kernels, &r->m->k, r->k, k_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 },
-        { r->kernels, &r->m->v, r->v, v_from, r->k_batch, r->k_rows, NULL, r->k_to, 0, 0, 0 }
-    };
-    attn__kv_rows put = attn__kv_rows_of(c, r->k, r->v, r->k_rows, r->k_to, NULL, 0);
+    const attn_mha_args *s = &r->m->shape;
+    const attn_kv *to = r->given->to;
     int b;
-    attn__project_run(r->in.exec, in, 2);
-    attn__head_run(r);
-    /* What c held is dropped, and the new rows are appended to nothing. */
-    for (b = 0; b < r->batch; b++) attn__kv_cut(c, b, 0);
-    attn__kv_write(&put, r->in.exec);
+    if (r->fills) ATTN__TRY(attn__mha_fill(r, why));
+    else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
+    else if (attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
+        return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
+                          s->rope_positions, r->n_q, 0);
+    ATTN__TRY(attn__mha_memory(r, why));
+    ATTN__TRY(attn__mha_sources(r, why));
+    ATTN__TRY(attn__mha_overlap(r, why));
+    if (r->fills) return ATTN_OK;
+    /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
+    r->in.out = r->heads;
+    r->in.q = r->q;
+    if (!r->kind->cached) {
+        r->in.k = r->k;
+        r->in.v = r->v;
+    }
+    if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
+    /* The attention will look at a cache that the new keys have been appended to. It is checked
+       with a copy of that cache whose lengths have grown already; the panels are the same. */
+    if (to) {
+        r->after = *to;
+        r->after.lengths = r->ints;
+        for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
+        r->in.kv = &r->after;
+    }
+    ATTN__TRY(attn__check(&r->in, &r->shape, why, ATTN__CALLS));
+    attn__mha_keys(r);
+    return ATTN_OK;
 }
 
-/* attn__mha_prepare for a fill. */
-static ATTN__NOINLINE attn_status attn__mha_fill_prepare(const attn_mha *m, const attn_kv *c,
-                                                         const float *memory, int batch, int n_k,
-                                                         const int *source_lengths,
-                                                         const attn_mha_opts *o,
-                                                         attn__mha_run **run)
+/* Can a layer use this cache? */
+static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
 {
-    attn__why why;
+    if (!attn__kv_live(c))
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
+                          0);
+    if (c->shape.v_in_k)
+        return attn__fail(why, ATTN_E_CONFLICT, "c has v_in_k, but a layer makes values of its "
+                          "own", "", 0, 0, 0);
+    return ATTN_OK;
+}
+
+/* All that comes before the computation, in a frame of its own, which is gone then. */
+static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given,
+                                                    attn__mha_run **run, attn__why *why)
+{
     attn__mha_run r;
-    attn_mha_opts own;
     attn_status status;
-    const float *memory_v = o && o->memory_v ? o->memory_v : memory;
-    /* The options may be those of the steps that follow. A fill does not attend, so it takes what
-       it needs of them, and has nothing to say about masks and the like. */
-    memset(&own, 0, sizeof own);
-    if (o) {
-        own.memory_v = o->memory_v;
-        own.attn.work = o->attn.work;
-        own.attn.work_size = o->attn.work_size;
-        own.attn.user = o->attn.user;
-        own.attn.exec = o->attn.exec;
-        own.attn.backend = o->attn.backend;
-    }
-    attn__why_open(&why, "attn_mha_cross_fill", own.attn.user);
-    ATTN__TRY(attn__mha_begin(&r, m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, &own, 0, &why));
-    ATTN__TRY(attn__mha_check_kv(&why, c));
-    r.k_to = source_lengths;
-    ATTN__TRY(attn__mha_fill_check(&r, c, memory, source_lengths, &why));
-    ATTN__TRY(attn__mha_memory(&r, &why));
-    status = attn__mha_overlap(&r, NULL, NULL, memory, memory_v, c, source_lengths, &why);
+    if (attn__mha_kinds[given->call].cached)
+        ATTN__TRY(attn__mha_check_kv(why, given->to ? given->to : given->cache));
+    ATTN__TRY(attn__mha_begin(&r, given, 0, why));
+    status = attn__mha_checked(&r, why);
     if (status == ATTN_OK) *run = attn__mha_keep(&r);
-    else attn__drop(&r, sizeof r, own.attn.user, r.own);
+    else if (r.own) ATTN_FREE(r.o.attn.user, r.own);
     return status;
+}
+
+/* All six calls. */
+static attn_status attn__mha_call(const attn__mha_given *given)
+{
+    const attn__mha_kind *kind = &attn__mha_kinds[given->call];
+    attn__why why;
+    attn__mha_run *r = NULL;
+    attn_status status;
+    attn__why_open(&why, kind->function, given->o ? given->o->attn.user : NULL);
+    if (kind->own) why.n = "n";
+    ATTN__TRY(attn__mha_prepare(given, &r, &why));
+    status = attn__mha_compute(r, &why);
+    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
+    return status;
+}
+
+ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
+                                  const attn_mha_opts *o)
+{
+    const attn__mha_given given = { m, ATTN_MHA_SELF, batch, n, 0, out, x, x, NULL, NULL, NULL, o };
+    return attn__mha_call(&given);
+}
+
+ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
+                                   int n_q, const float *memory, int n_k, const attn_mha_opts *o)
+{
+    const attn__mha_given given = { m, ATTN_MHA_CROSS, batch, n_q, n_k, out, x, memory, NULL, NULL,
+                                    NULL, o };
+    return attn__mha_call(&given);
+}
+
+ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, attn_kv *c, const attn_mha_opts *o)
+{
+    const attn__mha_given given = { m, ATTN_MHA_SELF_STEP, batch, n, 0, out, x, x, c, c, NULL, o };
+    return attn__mha_call(&given);
 }
 
 ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
                                         int batch, int n_k, const int *source_lengths,
                                         const attn_mha_opts *o)
 {
-    attn__mha_run *r = NULL;
-    ATTN__TRY(attn__mha_fill_prepare(m, c, memory, batch, n_k, source_lengths, o, &r));
-    attn__mha_fill(r, c, memory, r->o.memory_v ? r->o.memory_v : memory);
-    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
-    return ATTN_OK;
+    const attn__mha_given given = { m, ATTN_MHA_CROSS_FILL, batch, 0, n_k, NULL, NULL, memory, c,
+                                    NULL, source_lengths, o };
+    return attn__mha_call(&given);
+}
+
+ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
+                                        int n_q, const attn_kv *c, const attn_mha_opts *o)
+{
+    const attn__mha_given given = { m, ATTN_MHA_CROSS_STEP, batch, n_q, 0, out, x, NULL, NULL, c,
+                                    NULL, o };
+    return attn__mha_call(&given);
+}
+
+ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
+                                       int n, const attn_kv *c, const attn_mha_opts *o)
+{
+    const attn__mha_given given = { m, ATTN_MHA_SELF_LOOK, batch, n, 0, out, x, NULL, NULL, c, NULL,
+                                    o };
+    return attn__mha_call(&given);
 }
 
 ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int batch, int n_q,
                                   int n_k, const attn_mha_opts *o)
 {
+    const attn__mha_given given = { m, call, batch, n_q, n_k, NULL, NULL, NULL, NULL, NULL, NULL,
+                                    o };
     attn__why why;
     attn__mha_run r;
     attn_kv cache;                        /* stands for the one that steps will bring */
     size_t need = 0;
-    int step, lengths = 0;
+    int lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
-    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_SELF_LOOK) != ATTN_OK)
-        return (size_t)-1;
-    step = call == ATTN_MHA_SELF_STEP || call == ATTN_MHA_CROSS_STEP || call == ATTN_MHA_SELF_LOOK;
-    /* A step projects no memory: its n_k is not one of the layer's rows. */
-    if (attn__check_size(&why, "n_k", n_k, 0) != ATTN_OK ||
-        attn__mha_begin(&r, m, call, batch, n_q, step ? 0 : n_k, NULL, o, 1, &why) != ATTN_OK)
+    if (attn__check_option(&why, "call", (int)call, ATTN_MHA_SELF_LOOK) != ATTN_OK ||
+        attn__mha_begin(&r, &given, 1, &why) != ATTN_OK)
         return (size_t)-1;
     /* The workspace of a step depends on the capacity of its cache, which n_k is here. Nobody looks
        into this cache, but it must look alive. */
-    if (step) {
+    if (r.kind->cached && !r.fills) {
         memset(&cache, 0, sizeof cache);
         cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
         cache.shape.kv_heads = m->shape.kv_heads;
