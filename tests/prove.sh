@@ -117,11 +117,10 @@ check|-DCASE=0|attn__span_note(|all->n++|all->n += 9
 check|-DCASE=2|attn__check_cum(|b < batch|b <= batch
 check|-DCASE=2|attn__check_entry(|start < 0|start < INT_MIN
 check|-DCASE=3|attn__check_entry(|from < 0|from < INT_MIN
-cache|-DCALL=0|attn__check_kv_cut(|length < 0|length < INT_MIN
 cache|-DCALL=0|attn__page_drop(|--c->holders[page] == 0|--c->holders[page] >= 0
-cache|-DCALL=1|attn__check_forget(|pinned < 0|pinned < INT_MIN
+cache|-DCALL=1|attn__kv_forget(|stay++|stay += 99
 cache|-DCALL=2|attn_kv_reorder(|map[b] < 0|map[b] < INT_MIN
-cache|-DCALL=2|attn__kv_rename(|->holders[attn__kv_row(c, map[b])[i]]++|->idle[0]++
+cache|-DCALL=2|attn_kv_reorder(|map[b] >= c->shape.batch|map[b] == c->shape.batch
 cache|-DCALL=3|attn_kv_copy(|= c->lengths[from]|= INT_MAX
 LIST
 half 0 > $out/0/said &
