@@ -171,7 +171,7 @@ sizes|attn__bytes||attn__bytes(|*bytes > ATTN__BYTES_MAX|*bytes > ATTN__BYTES_MA
 sizes|attn__meet||attn__meet(|y - x < x_bytes|y - x <= x_bytes
 sizes|packed_bshd||attn__pack_strides(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
 sizes|packed_bshd||attn__pack_strides(|(size_t)t->count[second], &entry|(size_t)t->count[inner], &entry
-strides|attn__fill_stride||attn__fill_stride(|t->stride[d] < 0|t->given[d] < 0
+strides|attn__fill_stride||attn__fill_stride(|t->stride[d] < 0|t->stride[d] < -9
 strides|attn__fill_strides||attn__fill_strides(|ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &packed));|
 strides|attn__order||attn__order(|*x = *y;|
 strides|attn__check_stride||attn__check_stride(|(size_t)t->count[d] - 1|(size_t)t->count[d] - 2
