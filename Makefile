@@ -92,8 +92,8 @@ new-isa: ## add a made-up instruction set to a copy by the three steps of sectio
 soak: build/soak ## random work in one process for 10 minutes, many callers at once (ARGS=60: minutes; QUICK=1: 20 s)
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
-prove: ## what Frama-C and Gappa prove, and mistakes they must notice (see SOUNDNESS.md)
-	@sh tests/prove.sh
+prove: ## what Frama-C and Gappa prove, and mistakes they must notice: all with ARGS=all (see SOUNDNESS.md)
+	@sh tests/prove.sh $(ARGS)
 
 sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 7 minutes; ARGS='msan tsan')
 

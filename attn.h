@@ -3180,7 +3180,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
     if (c) ATTN__TRY(attn__check_cache(c, s, why));
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
-    if (s->group * s->kv_heads != s->heads)
+    if (s->heads % s->kv_heads)
         return attn__fail(why, ATTN_E_HEADS,
                           "heads is # but kv_heads is #; kv_heads must divide heads", "",
                           s->heads, s->kv_heads, 0);
@@ -3482,58 +3482,70 @@ static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, siz
     return ATTN_OK;
 }
 
+/* Stride d: as given, or packed upon the *packed cells of the dimensions before it. */
+static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *packed)
+{
+    size_t whole;
+    t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)*packed;
+    if (t->stride[d] < 0)
+        return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
+                          t->stride[d], 0);
+    if (d == 0) return ATTN_OK;                   /* nothing is packed upon the last one */
+    if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) || whole > attn__cells_max(t))
+        return attn__fail_large(why, t, d);
+    /* A given stride may be small: what is packed upon it must still clear all the others. */
+    if (whole > *packed) *packed = whole;
+    return ATTN_OK;
+}
+
 /* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. *reach 0:
    there are no cells. */
 static ATTN__NOINLINE attn_status attn__fill_strides(attn__why *why, const attn__tensor *t,
                                                      size_t *reach)
 {
-    const int order[3] = { t->inner, 3 - t->inner, 0 };
-    size_t packed = (size_t)t->width, whole;
-    int i;
+    size_t packed = (size_t)t->width;
     *reach = t->count[0] && t->count[1] && t->count[2] ? packed : 0;
-    for (i = 0;; i++) {
-        const int d = order[i];
-        t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)packed;
-        if (t->stride[d] < 0)
-            return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative",
-                              t->name, d, t->stride[d], 0);
-        if (i == 2) return ATTN_OK;               /* nothing is packed upon the last one */
-        if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) ||
-            whole > attn__cells_max(t))
-            return attn__fail_large(why, t, d);
-        /* A given stride may be small: what is packed upon it must still clear all the others. */
-        if (whole > packed) packed = whole;
-    }
+    ATTN__TRY(attn__fill_stride(why, t, t->inner, &packed));
+    ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &packed));
+    return attn__fill_stride(why, t, 0, &packed);
+}
+
+/* Dimension d clears what lies inside it, *reach cells, and makes more of them. */
+static attn_status attn__check_stride(attn__why *why, const attn__tensor *t, int d, size_t *reach)
+{
+    size_t steps;
+    if (t->count[d] < 2) return ATTN_OK;          /* it never steps */
+    if ((size_t)t->stride[d] < *reach)
+        return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
+                          t->name, d, t->stride[d], (long long)*reach);
+    if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
+        attn__add(*reach, steps, reach) || *reach > attn__cells_max(t))
+        return attn__fail_large(why, t, d);
+    return ATTN_OK;
+}
+
+/* Dimensions x and y change places when the stride of y is the smaller one. */
+ATTN__INLINE void attn__order(const attn__tensor *t, int *x, int *y)
+{
+    const int before = *x;
+    if (t->stride[*y] >= t->stride[before]) return;
+    *x = *y;
+    *y = before;
 }
 
 /* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
-   that lies inside it. *reach: cells from the first to the last. */
+   that lies inside it: those that are smaller. *reach: cells from the first to the last. */
 static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn__tensor *t,
                                                       size_t *reach)
 {
-    int order[3] = { t->inner, 3 - t->inner, 0 }, i, j;
+    int first = t->inner, second = 3 - first, third = 0;
+    attn__order(t, &first, &second);
+    attn__order(t, &second, &third);
+    attn__order(t, &first, &second);
     *reach = (size_t)t->width;
-    /* By rising stride: a dimension lies inside those with larger strides, so *reach has grown to
-       what lies inside when its turn comes. */
-    for (i = 1; i < 3; i++)
-        for (j = i; j > 0 && t->stride[order[j]] < t->stride[order[j - 1]]; j--) {
-            const int d = order[j];
-            order[j] = order[j - 1];
-            order[j - 1] = d;
-        }
-    for (i = 0; i < 3; i++) {
-        const int d = order[i];
-        size_t steps;
-        if (t->count[d] < 2) continue;            /* it never steps */
-        if ((size_t)t->stride[d] < *reach)
-            return attn__fail(why, ATTN_E_STRIDE,
-                              "$_stride[#] is # but what lies inside takes # cells", t->name, d,
-                              t->stride[d], (long long)*reach);
-        if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
-            attn__add(*reach, steps, reach) || *reach > attn__cells_max(t))
-            return attn__fail_large(why, t, d);
-    }
-    return ATTN_OK;
+    ATTN__TRY(attn__check_stride(why, t, first, reach));
+    ATTN__TRY(attn__check_stride(why, t, second, reach));
+    return attn__check_stride(why, t, third, reach);
 }
 
 /* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its

@@ -1,80 +1,144 @@
 #!/bin/sh
-# prove.sh: what Frama-C shows. EVA, within the bounds that stand in prove/{masks,names,load}.c: no undefined behaviour, that
-# is, no alarm. WP with why3, z3 and cvc4, for all values: the contracts in prove/sizes.h and the assertions in prove/sizes.c;
-# what these assume z3 proves by itself (prove/facts.smt2). Then mistakes, one at a time, in a copy of attn.h: each of them must
-# raise an alarm or leave a goal open. Then the bound of exp by Gappa (prove/exp.py), which two wrong constants must break. Last
-# line: "prove: N passed, M failed". On Debian: frama-c-base, why3, z3, cvc4, gappa, python3; the claim is that of the versions
-# which are printed.
+# prove.sh: what Frama-C shows. EVA, within the bounds that stand in prove/{masks,names,load,check,cache}.c: no undefined
+# behaviour, that is, no alarm. WP with why3, z3 and cvc4, for all values: the contracts in prove/sizes.h and those and the
+# assertions in prove/{sizes,strides,entry}.c; what these assume z3 proves by itself (prove/facts.smt2). Then mistakes, one at a
+# time, in a copy of attn.h: each of them must raise an alarm or leave a goal open. Then the bound of exp by Gappa
+# (prove/exp.py), which two wrong constants must break. Last line: "prove: N passed, M failed". On Debian: frama-c-base, why3,
+# z3, cvc4, gappa, python3; the claim is that of the versions which are printed.
+#
+#   sh tests/prove.sh          all proofs, and every third of the mistakes that Frama-C must notice
+#   sh tests/prove.sh all      all of these
 cd "$(dirname "$0")/.." || exit 1
 command -v frama-c > /dev/null || { echo 'SKIPPED prove: no frama-c (apt-get install frama-c-base)'; exit 0; }
-here=$PWD out=build/prove passed=0 failed=0
-mkdir -p $out
+here=$PWD out=build/prove passed=0 failed=0 all=${1:-} turn=0
+mkdir -p $out/0 $out/1
 echo "prove: Frama-C $(frama-c -version)"
-# what a check has refused is kept apart from what it has let through, and one key of an entry from the next
-apart="-eva-split-return-function attn__check_load:0,attn__check_saved:0,attn__check_kv_entry:0,attn__check_kv_apart:0
-    -eva-slevel-function attn__kv_grow:100,attn_kv_load:300,attn__saved_page:500,attn__saved_values:100,main:100"
-# Frama-C looks for attn.h where it is started
-alarms() # program, folder of attn.h: the alarms go to $out/log; status 2 when there was no analysis
-{
-    # shellcheck disable=SC2086
-    (cd "$2" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove" -warn-special-float none \
-        -eva -eva-precision 3 -eva-msg-key=-final-states -eva-use-spec attn__say \
-        $([ "$1" != load ] || echo $apart) "$here/tests/prove/$1.c") > $out/log 2>&1 || return 2
-    grep -q 'eva:summary' $out/log || return 2
-    ! grep -q 'eva:alarm' $out/log
-}
 say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); }
 
-for program in masks names load; do
-    alarms $program . && say ok "$program: no alarm" || { grep -A2 'eva:alarm\|rror' $out/log | head -n 12; say FAIL $program; }
-done
+# What a check has refused is kept apart from what it has let through: the bounds that it found are forgotten where both meet.
+split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
+slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
+load="-eva-precision 3 -eva-use-spec attn__say $(split check_load check_saved check_kv_entry check_kv_apart)
+    $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_page:500 attn__saved_values:100 main:100)"
+check="-eva-precision 0 -eva-min-loop-unroll 17
+    -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
+    $(split check_options check_option check_conflicts check_sizes check_size check_cache check_each_size check_all \
+        check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_tensor \
+        check_cells check_masks add_outputs check_carry check_parts carry_conflicts carry_bytes fill_strides fill_stride \
+        pack_strides check_strides check_stride mul bytes)
+    $(slevel attn__check_all:300 attn__check_each_size:300 attn__check:300 attn__check_tensor:50 attn__pack_strides:20 \
+        attn__fill_strides:20 attn__check_strides:50 attn__fill_stride:20 attn__check_cum:100 attn__check_entry:100 \
+        attn__check_entries:200 attn__check_parts:50 attn__check_width:20 attn__check_room:20 attn__check_cache:50)"
+cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec attn__say,attn__fail
+    $(split check_kv_entry check_kv_entries check_kv_cut check_forget check_apart check_kv_apart kv_room check_kv_rows kv_open \
+        check_keep kv_unshare check_free)"
 
-# an analysis that never comes to the end shows nothing
-grep -q 'Frama_C_show_each_end' $out/log && say ok 'load: some bytes are loaded' || say FAIL 'load: nothing is loaded'
+# Frama-C looks for attn.h where it is started. One alarm is not counted: that start + k_lengths[b] may not fit an int in
+# attn__check_entry. WP shows that it does (prove/entry.c).
+alarms() # folder of attn.h, where the alarms go, program, for cpp; status 2 when there was no analysis
+{
+    local options='-eva-precision 3 -eva-use-spec attn__say'
+    case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; esac
+    # shellcheck disable=SC2086
+    (cd "$1" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -warn-special-float none \
+        -eva -eva-msg-key=-final-states $options "$here/tests/prove/$3.c") > $2.all 2>&1 || return 2
+    grep -q 'eva:summary' $2.all || return 2
+    # an analysis that never comes to an end that it should show has shown nothing
+    ! grep -q Frama_C_show_each_end tests/prove/$3.c || [ "$4" = -DCASE=1 ] || grep -q Frama_C_show_each_end $2.all || return 2
+    grep -A2 'eva:alarm' $2.all | awk '/eva:alarm/ { if (kept) print kept; kept = $0; next } { kept = kept $0 }
+        END { if (kept) print kept }' | grep -v 'start + \*(a->k_lengths + b) ' > $2
+    ! grep -q . $2
+}
 
-# one mistake: function, what stands there, what it becomes; $out/attn.h is the copy with it
+# one mistake: function, what stands there, what it becomes, folder for the copy of attn.h with it
 mistake()
 {
     awk -v f="$1" -v old="$2" -v new="$3" '
         index($0, f) && /^[A-Za-z]/ && !/;/ { inside = 1 }
         inside && !done && (at = index($0, old)) { $0 = substr($0, 1, at - 1) new substr($0, at + length(old)); done = 1 }
         /^}/ { inside = 0 }
-        { print }' attn.h > $out/attn.h
-    ! cmp -s attn.h $out/attn.h || { say FAIL "stale: $1: $2"; return 1; }
+        { print }' attn.h > $4/attn.h
+    ! cmp -s attn.h $4/attn.h
 }
 
-# program, function, what stands there, what a mistake would make of it
-while IFS='|' read -r program function old new; do
-    [ -n "$program" ] || continue
-    mistake "$function" "$old" "$new" || continue
-    alarms $program $out
-    [ $? = 1 ] && say ok "noticed: $function: $old -> $new" || say FAIL "not noticed: $function: $old -> $new"
-done <<'MISTAKES'
-masks|attn__write_window(|(long long)i + pos|i + pos
-masks|attn__write_window(|const long long ahead|const int ahead
-masks|attn__write_window(|j < n_k|j <= n_k
-masks|attn__write_window(|i < n_q|i <= n_q
-masks|attn__write_window(|*m++ =|*++m =
-masks|attn__check_matrix(|dims - 2|dims - 3
-masks|attn__check_all(|n > 0|n >= 0
-masks|attn__why_open(|why->asked = 0;|
-names|attn_status_str(|s >= ATTN_E_VERSION|s < 99
-names|attn_backend_name(|(unsigned)backend < (unsigned)ATTN__BACKENDS|(int)backend < (int)ATTN__BACKENDS
-load|attn__check_kv_entry(|entry >= 0 && |
-load|attn__check_load(|keys > c->shape.capacity|keys > c->shape.capacity + 12
-load|attn__check_saved(|size / 4 * 4|size + 4
-load|attn__saved_page(|j < keys|j <= keys
-load|attn__kv_make(|s->pages - 1 - p|s->pages + p
-load|attn_kv_load(|c->page_keys * c->v_row|c->page_keys * 3 * c->v_row
-load|attn__kv_measure(|(size_t)c->entry_pages + 3|(size_t)c->entry_pages + 2
-MISTAKES
+# every second line of the list: each is a program by itself, or one with a mistake
+half() # 0 or 1
+{
+    local n=0 program cpp function old new
+    while IFS='|' read -r program cpp function old new; do
+        n=$((n + 1))
+        [ $((n % 2)) = $1 ] || continue
+        [ -z "$function" ] || [ "$all" = all ] || [ $((n % 3)) = 0 ] || continue
+        if [ -z "$function" ]; then
+            alarms . $out/$1/alarms $program "$cpp" && echo "ok|$program $cpp: no alarm" ||
+                { grep rror $out/$1/alarms.all; head -n 12 $out/$1/alarms; echo "FAIL|$program $cpp"; }
+        elif ! mistake "$function" "$old" "$new" $out/$1; then echo "FAIL|stale: $function: $old"
+        else
+            alarms $out/$1 $here/$out/$1/alarms $program "$cpp"
+            [ $? = 1 ] && echo "ok|noticed: $function: $old -> $new" || echo "FAIL|not noticed: $function: $old -> $new"
+        fi
+    done < $out/list
+}
+
+# program, for cpp; and function, what stands there, what a mistake would make of it
+cat > $out/list <<'LIST'
+masks
+check|-DCASE=0
+names
+check|-DCASE=1
+load
+check|-DCASE=2
+cache|-DCALL=0
+check|-DCASE=3
+cache|-DCALL=2
+cache|-DCALL=1
+cache|-DCALL=3
+masks||attn__write_window(|(long long)i + pos|i + pos
+masks||attn__write_window(|const long long ahead|const int ahead
+masks||attn__write_window(|j < n_k|j <= n_k
+masks||attn__write_window(|i < n_q|i <= n_q
+masks||attn__write_window(|*m++ =|*++m =
+masks||attn__check_matrix(|dims - 2|dims - 3
+masks||attn__check_all(|n > 0|n >= 0
+masks||attn__why_open(|why->asked = 0;|
+names||attn_status_str(|s >= ATTN_E_VERSION|s < 99
+names||attn_backend_name(|(unsigned)backend < (unsigned)ATTN__BACKENDS|(int)backend < (int)ATTN__BACKENDS
+load||attn__check_kv_entry(|entry >= 0 && |
+load||attn__check_load(|keys > c->shape.capacity|keys > c->shape.capacity + 12
+load||attn__check_saved(|size / 4 * 4|size + 4
+load||attn__saved_page(|j < keys|j <= keys
+load||attn__kv_make(|s->pages - 1 - p|s->pages + p
+load||attn_kv_load(|c->page_keys * c->v_row|c->page_keys * 3 * c->v_row
+load||attn__kv_measure(|(size_t)c->entry_pages + 3|(size_t)c->entry_pages + 2
+check|-DCASE=1|attn__check_sizes(|heads < 1|heads < 0
+check|-DCASE=1|attn__check_each_size(|"kv_heads", a->kv_heads, 0|"kv_heads", a->kv_heads, INT_MIN
+check|-DCASE=1|attn__check_size(|return attn__fail(why, ATTN_E_OVERFLOW|(void)attn__fail(why, ATTN_E_OVERFLOW
+check|-DCASE=0|attn__span_note(|all->n++|all->n += 9
+check|-DCASE=2|attn__check_cum(|b < batch|b <= batch
+check|-DCASE=2|attn__check_entry(|start < 0|start < INT_MIN
+check|-DCASE=3|attn__check_entry(|from < 0|from < INT_MIN
+cache|-DCALL=0|attn__page_drop(|--c->holders[page] == 0|--c->holders[page] >= 0
+cache|-DCALL=1|attn__kv_forget(|stay++|stay += 99
+cache|-DCALL=2|attn_kv_reorder(|map[b] < 0|map[b] < INT_MIN
+cache|-DCALL=2|attn_kv_reorder(|map[b] >= c->shape.batch|map[b] == c->shape.batch
+cache|-DCALL=3|attn_kv_copy(|= c->lengths[from]|= INT_MAX
+LIST
+half 0 > $out/0/said &
+half 1 > $out/1/said
+wait
+while IFS='|' read -r status text; do
+    case $status in ok | FAIL) say $status "$text" ;; *) echo "$status $text" ;; esac
+done <<SAID
+$(cat $out/0/said $out/1/said)
+SAID
 
 # WP: goals that are left open go to $out/log. What times() is, is told to attn__mul alone: it slows down all others.
-left_open() # functions, folder of attn.h, more for cpp; status 2 when there was no proof
+left_open() # program, functions, folder of attn.h, more for cpp; status 2 when there was no proof
 {
-    (cd "$2" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $3" -wp -wp-rte -wp-no-init-const \
-        -wp-prover z3,cvc4 -wp-timeout ${WP_TIMEOUT:-20} -wp-par 2 -wp-fct "$1" \
-        -inline-calls attn__pack_strides,attn__cells_max,attn__fail_large "$here/tests/prove/sizes.c") > $out/log 2>&1 || return 2
+    (cd "$3" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -wp -wp-rte -wp-no-init-const \
+        -wp-prover z3,cvc4 -wp-timeout ${WP_TIMEOUT:-20} -wp-par 2 -wp-fct "$2" \
+        -inline-calls attn__pack_strides,attn__cells_max,attn__fail_large,attn__word,attn__fail_k_length \
+        "$here/tests/prove/$1.c") > $out/log 2>&1 || return 2
     awk '/Proved goals:/ { done = $4 == $6 && $6 > 0 ? 0 : 1; seen = 1 } END { exit seen ? done : 2 }' $out/log
 }
 if command -v why3 > /dev/null && command -v z3 > /dev/null && command -v cvc4 > /dev/null; then
@@ -83,26 +147,38 @@ if command -v why3 > /dev/null && command -v z3 > /dev/null && command -v cvc4 >
     echo "prove: why3 $(why3 --version | awk '{ print $NF }'), $(z3 --version), $(cvc4 --version | head -n 1)"
     [ "$(z3 -T:60 tests/prove/facts.smt2 | sort | uniq -c | tr -s ' ')" = " $(grep -c check-sat tests/prove/facts.smt2) unsat" ] &&
         say ok 'facts: no counterexample' || say FAIL facts
-    while read -r functions cpp; do
-        left_open $functions . $cpp && say ok "all values, $(awk '/Proved goals/ { print $6 }' $out/log) goals: $functions" ||
+    while read -r program functions cpp; do
+        left_open $program $functions . $cpp && say ok "all values, $(awk '/Proved goals/ { print $6 }' $out/log) goals: $functions" ||
             { grep -A2 'Failed\] Goal\|rror' $out/log | head -n 12; say FAIL $functions; }
     done <<'PROVED'
-attn__mul -DPRODUCT
-attn__add,attn__up,attn__bytes,attn__meet,packed_bshd,packed_bhsd
+sizes attn__mul -DPRODUCT
+sizes attn__add,attn__up,attn__bytes,attn__meet,packed_bshd,packed_bhsd
+strides attn__fill_stride,attn__fill_strides,attn__order,attn__check_stride,attn__check_strides,given
+entry attn__check_entry
 PROVED
-    while IFS='|' read -r functions cpp function old new; do
-        mistake "$function" "$old" "$new" || continue
-        WP_TIMEOUT=2 left_open $functions $out $cpp
+    while IFS='|' read -r program functions cpp function old new; do
+        turn=$((turn + 1))
+        [ "$all" = all ] || [ $((turn % 3)) = 0 ] || continue
+        mistake "$function" "$old" "$new" $out || { say FAIL "stale: $function: $old"; continue; }
+        WP_TIMEOUT=2 left_open $program $functions $out $cpp
         [ $? = 1 ] && say ok "noticed: $function: $old -> $new" || say FAIL "not noticed: $function: $old -> $new"
     done <<'MISTAKES'
-attn__mul|-DPRODUCT|attn__mul(|a > (size_t)-1 / b|a > (size_t)-1 / b + 1
-attn__mul|-DPRODUCT|attn__mul(|CHAR_BIT / 2|CHAR_BIT / 2 + 1
-attn__add||attn__add(|*r < a|*r < a - 1
-attn__bytes||attn__bytes(|attn__mul(*bytes, cell, bytes)|cell == 0
-attn__bytes||attn__bytes(|*bytes > ATTN__BYTES_MAX|*bytes > ATTN__BYTES_MAX + 1
-attn__meet||attn__meet(|y - x < x_bytes|y - x <= x_bytes
-packed_bshd||attn__pack_strides(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
-packed_bshd||attn__pack_strides(|(size_t)t->count[second], &entry|(size_t)t->count[inner], &entry
+sizes|attn__mul|-DPRODUCT|attn__mul(|a > (size_t)-1 / b|a > (size_t)-1 / b + 1
+sizes|attn__mul|-DPRODUCT|attn__mul(|CHAR_BIT / 2|CHAR_BIT / 2 + 1
+sizes|attn__add||attn__add(|*r < a|*r < a - 1
+sizes|attn__bytes||attn__bytes(|attn__mul(*bytes, cell, bytes)|cell == 0
+sizes|attn__bytes||attn__bytes(|*bytes > ATTN__BYTES_MAX|*bytes > ATTN__BYTES_MAX + 1
+sizes|attn__meet||attn__meet(|y - x < x_bytes|y - x <= x_bytes
+sizes|packed_bshd||attn__pack_strides(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
+sizes|packed_bshd||attn__pack_strides(|(size_t)t->count[second], &entry|(size_t)t->count[inner], &entry
+strides|attn__fill_stride||attn__fill_stride(|t->stride[d] < 0|t->stride[d] < -9
+strides|attn__fill_strides||attn__fill_strides(|ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &packed));|
+strides|attn__order||attn__order(|*x = *y;|
+strides|attn__check_stride||attn__check_stride(|(size_t)t->count[d] - 1|(size_t)t->count[d] - 2
+strides|attn__check_stride||attn__check_stride(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
+strides|attn__check_strides||attn__check_strides(|third = 0|third = 1
+entry|attn__check_entry||attn__check_entry(|keys - start)|keys)
+entry|attn__check_entry||attn__check_entry(|from >= s->k_batch|from > s->k_batch
 MISTAKES
 else
     echo 'SKIPPED prove sizes: no why3, z3 or cvc4 (apt-get install why3 z3 cvc4)'
