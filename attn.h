@@ -5748,14 +5748,8 @@ typedef struct attn__block {
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
-    attn_storage k_stored, v_stored;
     const void *k;                        /* panels of K, or the chunk's first row where it lies */
     const void *v;                        /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
-                                             packed */
-    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
-    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
-                                             next */
     int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
                                              nobody looked */
 } attn__kv_source;
@@ -5763,12 +5757,15 @@ typedef struct attn__kv_source {
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
+    attn_storage k_stored;
     ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
+    attn__gemm v;                         /* how V is read: the product with it, as far as all heads
+                                             have that in common */
+    int v_tail;                           /* columns after the last whole panel of V are packed, in
+                                             block->v */
     int chunk;                            /* its number among those that are there */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
-    const void *next;                     /* of a cache: K of the first head in the next chunk, or
-                                             NULL */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
                                              wanted */
@@ -6641,46 +6638,13 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V are plain rows. Whether V is finite is looked at when it matters. */
-static void attn__plain_sources(const attn__block *block, attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    int local;
-    if (block->thin) ATTN__COUNT(ROWS);
-    else ATTN__COUNT(PACKED);
-    view->k_step = s->k[1];
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
-        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
-        source->k_stored = source->v_stored = ATTN_F32;
-        source->v_step = s->v[1];
-        source->v_panel = 16;
-        source->panels = block->w->plan->v_width / 16;
-        source->v_tail = NULL;
-        source->last_columns = s->v_head_dim % 16;
-        source->not_finite = -1;
-    }
-}
-
-/* Keys lo .. hi - 1 of a cache, whole panels, become floats. */
-static void attn__widen_keys(const attn__kernels *kernels, float *to,
-                             const attn__kv_source *source, int head_dim, int lo, int hi)
-{
-    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
-    for (; lo < hi; lo += ATTN__PANEL)
-        kernels->widen_panel(to + (ptrdiff_t)lo * head_dim,
-                             attn__stored_at(source->k, lo * row, source->k_stored), head_dim,
-                             source->k_stored);
-}
-
 /* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
     const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
-    const int hi = (int)attn__up((size_t)view->score_hi, 16);
+    const ptrdiff_t k_row = (ptrdiff_t)attn__cells((size_t)head_dim, view->k_stored);
     const int from = v_in_k ? view->score_lo / 16 * 16 : view->lo;
     const int to = v_in_k ? view->score_hi : view->hi;
     int local, j;
@@ -6688,53 +6652,23 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
-        if (!v_in_k && source->k_stored != ATTN_F32) {
-            attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi);
+        if (!v_in_k && view->k_stored != ATTN_F32) {
+            for (j = view->score_lo / 16 * 16; j < view->score_hi; j += ATTN__PANEL)
+                kernels->widen_panel(k + (ptrdiff_t)j * head_dim,
+                                     attn__stored_at(source->k, j * k_row, view->k_stored),
+                                     head_dim, view->k_stored);
             source->k = k;
-            source->k_stored = ATTN_F32;
         }
-        if (source->v_stored == ATTN_F32) continue;
+        if (view->v.stored == ATTN_F32) continue;
         for (j = from; j < to; j++)
             kernels->widen(v + j * v_width,
-                           attn__stored_at(source->v, j * source->v_step, source->v_stored),
-                           (size_t)v_width, source->v_stored);
+                           attn__stored_at(source->v, j * view->v.b_step, view->v.stored),
+                           (size_t)v_width, view->v.stored);
         source->v = v;
-        source->v_step = v_width;
-        source->v_stored = ATTN_F32;
-        if (!v_in_k) continue;
-        source->k = v;
-        source->k_stored = ATTN_F32;
-        view->k_step = v_width;
+        if (v_in_k) source->k = v;
     }
-}
-
-/* A cache is read as it is: panels of K, or with v_in_k rows. */
-static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
-{
-    const attn_kv *kv = block->w->a->kv;
-    const int page = attn__kv_page(kv, block->entry.kv, view->first);
-    const int next = attn__chunk_key(&block->entry, view->chunk + 1);
-    int local;
-    ATTN__COUNT(CACHE);
-    view->next = NULL;
-    if (next < block->entry.end)
-        view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        source->k_stored = kv->shape.k_storage;
-        source->v_stored = kv->shape.v_storage;
-        source->k = attn__page_k(kv, page, block->kv_head + local);
-        source->v = attn__page_v(kv, page, block->kv_head + local);
-        source->v_step = (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), source->v_stored);
-        view->k_step = source->v_step;            /* v_in_k; panels have none */
-        source->v_panel = 16;
-        source->panels = block->w->plan->v_width / 16;
-        source->v_tail = NULL;
-        source->last_columns = 0;
-        source->not_finite = -1;
-    }
-    if (block->per_head > attn__stored_rows(block->w->a))
-        attn__widen_sources(block, view);
+    if (view->v.stored != ATTN_F32) view->v.b_step = view->k_step = v_width;
+    view->k_stored = view->v.stored = ATTN_F32;
 }
 
 /* Packs K of the chunk, which lies in rows, for every K/V head of the block, from the first panel
@@ -6763,16 +6697,14 @@ static void attn__thin_values(const attn__block *block, attn__chunk_view *view)
     const int rest = block->w->s->v_head_dim % 16, lo = view->lo;
     int local;
     if (block->w->a->kv || block->k_in_place || rest == 0) return;
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        float *tail = block->v + (size_t)local * block->v_head;
-        source->v_tail = tail;
-        source->last_columns = 0;
-        source->panels--;
-        (void)block->w->kernels->pack_v(tail + lo * 16, (const float *)source->v +
-                                        lo * source->v_step + source->panels * 16,
-                                        source->v_step, view->hi - lo, rest, NULL);
-    }
+    view->v_tail = 1;
+    view->v.last_columns = 0;
+    view->v.panels--;
+    for (local = 0; local < block->kv_heads; local++)
+        (void)block->w->kernels->pack_v(
+            block->v + (size_t)local * block->v_head + lo * 16,
+            (const float *)view->source[local].v + lo * view->v.b_step + view->v.panels * 16,
+            view->v.b_step, view->hi - lo, rest, NULL);
 }
 
 /* V of a thick block is packed. V of keys that no row needs is not read: it is 0. */
@@ -6786,44 +6718,58 @@ static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
         const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
         if (lo >= hi) continue;
         source->not_finite |= block->w->kernels->pack_v(
-            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+            block->v + lo * 16, (const float *)source->v + lo * view->v.b_step, view->v.b_step,
             hi - lo, block->w->s->v_head_dim, needed ? needed + lo : NULL);
     }
     source->v = block->v;
-    source->last_columns = 0;
-    source->v_step = 16;
-    source->v_panel = ATTN__CHUNK * 16;
+    view->v.last_columns = 0;
+    view->v.b_step = 16;
+    view->v.b_panel = ATTN__CHUNK * 16;
 }
 
-/* Where K and V of the chunk are read, and whatever makes them ready for it. */
+/* Where K and V of the chunk are read, and whatever makes them ready for it. A cache is read as it
+   is: panels of K, or with v_in_k rows. */
 static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
 {
-    if (block->w->a->kv) attn__cache_sources(block, view);
-    else attn__plain_sources(block, view);
-    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const attn_kv *kv = a->kv;
+    const int page = kv ? attn__kv_page(kv, block->entry.kv, view->first) : 0;
+    attn__gemm *v = &view->v;
+    int local;
+    if (kv) ATTN__COUNT(CACHE);
+    else if (block->thin) ATTN__COUNT(ROWS);
+    else ATTN__COUNT(PACKED);
+    v->stored = attn__values_stored(a);
+    v->b_step = kv ? (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), v->stored) : s->v[1];
+    v->b_panel = 16;
+    v->panels = block->w->plan->v_width / 16;
+    v->last_columns = kv ? 0 : s->v_head_dim % 16;
+    v->a_row = ATTN__CHUNK;
+    v->c_row = v->from_row = block->w->plan->v_width;
+    view->v_tail = 0;
+    view->k_stored = attn__keys_stored(a);
+    view->k_step = kv ? v->b_step : s->k[1];
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        source->k = kv ? attn__page_k(kv, page, block->kv_head + local)
+                       : attn__plain(block->entry.k, s->k, block, local, view->first);
+        source->v = kv ? attn__page_v(kv, page, block->kv_head + local)
+                       : attn__plain(block->entry.v, s->v, block, local, view->first);
+        source->not_finite = -1;          /* it is looked at when it matters */
+    }
+    if (block->per_head > attn__stored_rows(a)) attn__widen_sources(block, view);
+    if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
     block->way->values(block, view);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* What several rows prefetch while they read K of head `local` of a cache (of_v: V): what is read
-   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
-   (Zen 3). */
-static const void *attn__prefetch_cache(const attn__block *block, const attn__band *band,
-                                        const attn__chunk_view *view, int local, int of_v)
-{
-    const attn__kv_source *source = view->source, *next = source + local + 1;
-    const int last = local + 1 == band->end_head;
-    if (!of_v) return last ? source[band->first_head].v : next->k;
-    if (local + 1 == block->kv_heads) return view->next;
-    return last ? next->k : next->v;
-}
-
-/* The same where K and V lie as rows, and the heads of a row one after the other: each head asks
-   for as much as it reads, and all together for what comes next in memory. While K is read, V of
-   the same keys; while V is, up to key `of_v`, V of the next slice where K is read in place, else K
-   of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place 0.3 (Zen 4);
-   0.81 and 0.89 (Zen 3). */
+/* What several rows prefetch where K and V lie as rows, and the heads of a row one after the other:
+   each head asks for as much as it reads, and all together for what comes next in memory. While K
+   is read, V of the same keys; while V is, up to key `of_v`, V of the next slice where K is read in
+   place, else K of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place
+   0.3 (Zen 4); 0.81 and 0.89 (Zen 3). */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
                                        int local, int of_v)
 {
@@ -6839,13 +6785,21 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
            (ptrdiff_t)local * keys * dim;
 }
 
-/* NULL: no prefetch. One row reads in order, which the processor sees by itself. */
+/* What several rows prefetch while they read K of head `local` (of_v: V): what is read after it.
+   32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
+   (Zen 3). NULL: no prefetch. One row reads in order, which the processor sees by itself. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local, int of_v)
 {
+    const attn__entry *e = &block->entry;
+    const attn_kv *kv = block->w->a->kv;
+    const attn__kv_source *next = view->source + local + 1;
+    const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
     if (!block->thin || block->per_head == 1 || view->hidden_panels) return NULL;
-    return block->w->a->kv ? attn__prefetch_cache(block, band, view, local, of_v)
-                           : attn__prefetch_rows(block, view, local, of_v);
+    if (!kv) return attn__prefetch_rows(block, view, local, of_v);
+    if (!of_v) return last ? view->source[band->first_head].v : next->k;
+    if (local + 1 < block->kv_heads) return last ? next->k : next->v;
+    return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
 }
 
 /* Sets what all bands and chunks of a block have in common. */
@@ -7017,14 +6971,13 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
                               int end)
 {
     const attn__shape *s = block->w->s;
-    const attn__kv_source *source = view->source + local;
     attn__gemm g;
     g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
     g.a_row = s->head_dim;
-    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, source->k_stored);
-    g.b = attn__stored_at(source->k, lo / 16 * g.b_panel, source->k_stored);
+    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, view->k_stored);
+    g.b = attn__stored_at(view->source[local].k, lo / 16 * g.b_panel, view->k_stored);
     g.b_step = 16;
-    g.stored = source->k_stored;
+    g.stored = view->k_stored;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + first * ATTN__CHUNK + lo;
@@ -7069,22 +7022,16 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
 /* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
-   right-hand side of a product, so that is all that g describes. */
-static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
-                           const attn__kv_source *source)
+   right-hand side of a product. */
+static int attn__scan_v(const attn__block *block, const attn__chunk_view *view, int local)
 {
     const attn__kernels *kernels = block->w->kernels;
-    attn__gemm g;
-    memset(&g, 0, sizeof g);
-    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->v_stored);
-    g.stored = source->v_stored;
-    g.b_step = source->v_step;
-    g.b_panel = source->v_panel;
-    g.panels = source->panels;
+    attn__gemm g = view->v;
+    g.b = attn__stored_at(view->source[local].v, view->lo * g.b_step, g.stored);
     g.depth = view->hi - view->lo;
     if (kernels->not_finite(&g)) return 1;
-    if (!source->v_tail) return 0;
-    g.b = source->v_tail + view->lo * 16;
+    if (!view->v_tail) return 0;
+    g.b = block->v + (size_t)local * block->v_head + view->lo * 16;
     g.b_step = 16;
     g.panels = 1;
     return kernels->not_finite(&g);
@@ -7094,14 +7041,15 @@ static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
    that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
    finite, hidden keys add exact zeros, and no row needs the slower `select`. */
 static int attn__must_select(const attn__block *block, const attn__band *band,
-                             const attn__chunk_view *view, attn__kv_source *source)
+                             attn__chunk_view *view, int local)
 {
+    attn__kv_source *source = view->source + local;
     if (!band->uneven && !block->arrays) return 0;
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
        one may see all that it needs. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
     if (view->hidden_keys && block->thin) return 1;
-    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, source);
+    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, local);
     return source->not_finite;
 }
 
@@ -7112,10 +7060,10 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
-    attn__kv_source *source = view->source + local;
-    const int select = attn__must_select(block, band, view, source);
+    const int select = attn__must_select(block, band, view, local);
     const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
+    attn__gemm tail;
     int r, j;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
     if (select && !band->softmax.arrays)
@@ -7125,27 +7073,23 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->b = attn__stored_at(source->v, lo * source->v_step, source->v_stored);
-    g->stored = source->v_stored;
-    g->b_step = source->v_step;
-    g->b_panel = source->v_panel;
-    g->panels = source->panels;
-    g->last_columns = source->last_columns;
+    g->b = attn__stored_at(view->source[local].v, lo * g->b_step, g->stored);
     g->depth = hi - lo;
     g->prefetch = attn__prefetch_of(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
-    if (!source->v_tail) return;
+    if (!view->v_tail) return;
     /* The columns after the last whole panel were packed by themselves, and are a second product
        next to the first. */
-    g->b = source->v_tail + lo * 16;
+    tail = *g;
+    g = &tail;
+    g->b = block->v + (size_t)local * block->v_head + lo * 16;
     g->b_step = 16;
-    g->c += source->panels * 16;
-    if (g->from) g->from += source->panels * 16;
+    g->c += g->panels * 16;
+    if (g->from) g->from += g->panels * 16;
     g->prefetch = NULL;
     g->panels = 1;
-    g->last_columns = 0;
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
@@ -7160,9 +7104,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(tile->lo, tile->hi)
                                                : tile->panels;
     int lo = 0, hi = 0, begun = 0, local;
-    attn__gemm g;
-    g.a_row = ATTN__CHUNK;
-    g.c_row = g.from_row = v_width;
+    attn__gemm g = view->v;
     g.rows = tile->rows;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         if (view->slices && !view->n_listed) hi = lo + ATTN__PANEL;
@@ -7927,16 +7869,13 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- states: fold, finish, merge ------------------------------------------------------------- */
 
-/* Rows whose states one task folds or finishes. */
-enum { ATTN__STATE_ROWS = 16 };
-
 /* What the tasks of a call share. Rows count as they stand among the states. */
 typedef struct attn__carry_job {
     const attn_args *a;
     const attn__shape *s;
     const attn__kernels *kernels;
     const float *states;                  /* to be folded, n sets of them */
-    size_t rows;                          /* there are */
+    size_t rows, step;                    /* there are; of a task */
     int n;
 } attn__carry_job;
 
@@ -7955,79 +7894,55 @@ static const float *attn__carry_from(const attn__carry_job *job, size_t row)
     return job->a->carry_in + row * ATTN_STATE(job->s->v_head_dim);
 }
 
-/* The rows of a task: returns how many, *first is the first of them. */
-static int attn__carry_count(const attn__carry_job *job, int task, size_t *first)
+/* The rows of a task: from *row up to what it returns. */
+static size_t attn__carry_rows(const attn__carry_job *job, int task, size_t *row)
 {
-    *first = (size_t)task * ATTN__STATE_ROWS;
-    return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
+    *row = (size_t)task * job->step;
+    return job->rows - *row < job->step ? job->rows : *row + job->step;
 }
 
-/* Folds one state into another, whose M and L are at hand. Returns 0 where it has seen nothing, and
-   changes nothing then. */
-static int attn__fold_state(const attn__kernels *kernels, float *M, float *L, float *to,
-                            const float *from, int v_head_dim)
-{
-    float a, b;
-    if (from[2] == 0.0f) return 0;
-    attn__carry_factors(kernels, M, L, from[0], from[1], &a, &b);
-    attn__carry_fold(kernels, to + 4, from + 4, a, b, v_head_dim);
-    return 1;
-}
-
-/* Folds the states of up to 16 rows. */
+/* Task: folds the n states of each of its rows into what the row goes on from. */
 static void attn__fold_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
-    size_t row, end;
-    end = (size_t)attn__carry_count(job, task, &row);
-    for (end += row; row < end; row++) {
-        const int parts = attn__carry_exists(job, row) ? job->n : 0;
-        float *out = job->a->carry_out + row * size, M, L;
-        int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-        for (part = 0; part < parts; part++)
-            seen |= attn__fold_state(job->kernels, &M, &L, out,
-                                     job->states + ((size_t)part * job->rows + row) * size,
-                                     v_head_dim);
+    size_t row, end = attn__carry_rows(job, task, &row);
+    for (; row < end; row++) {
+        const float *from = job->states + row * size;
+        float *out = job->a->carry_out + row * size, M, L, a, b;
+        int n = attn__carry_exists(job, row) ? job->n : 0;
+        int seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
+        for (; n > 0; n--, from += job->rows * size) {
+            if (from[2] == 0.0f) continue;
+            seen = 1;
+            attn__carry_factors(job->kernels, &M, &L, from[0], from[1], &a, &b);
+            attn__carry_fold(job->kernels, out + 4, from + 4, a, b, v_head_dim);
+        }
         attn__carry_close(out, M, L, seen, v_head_dim);
     }
 }
 
-/* Finishes a row of head h, which has seen keys. */
-static void attn__finish_row(const attn__carry_job *job, int h, size_t row, float *out)
-{
-    const attn_args *a = job->a;
-    const int v_head_dim = job->s->v_head_dim;
-    float M, L;
-    int x;
-    (void)attn__carry_get(a->carry_in + row * ATTN_STATE(v_head_dim), &M, &L, out, v_head_dim);
-    if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], v_head_dim);
-    for (x = 0; x < v_head_dim; x++) out[x] = attn__clean(out[x] / L);
-    if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
-}
-
-/* Finishes up to 16 rows. */
+/* Task: makes outputs and lse of its rows. */
 static void attn__finish_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const attn_args *a = job->a;
     const attn__shape *s = job->s;
     const size_t n_q = (size_t)s->n_q, heads = (size_t)s->heads;
-    size_t row, end;
-    end = (size_t)attn__carry_count(job, task, &row);
-    for (end += row; row < end; row++) {
+    size_t row, end = attn__carry_rows(job, task, &row);
+    for (; row < end; row++) {
         const int b = (int)(row / n_q / heads), h = (int)(row / n_q % heads), i = (int)(row % n_q);
-        const float *state = a->carry_in + row * ATTN_STATE(s->v_head_dim);
-        const int exists = attn__carry_exists(job, row);
         const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
-        float *out = exists || !a->q_cum ? a->out + first + h * s->out[2] + i * s->out[1] : NULL;
-        if (!exists || state[2] == 0.0f) {
-            if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
-            if (a->lse) a->lse[row] = -attn__inf();
-        } else {
-            attn__finish_row(job, h, row, out);
-        }
+        float *out, M, L;
+        int x;
+        if (a->lse) a->lse[row] = -attn__inf();
+        if (a->q_cum && !attn__carry_exists(job, row)) continue;   /* out has no room for it */
+        out = a->out + first + h * s->out[2] + i * s->out[1];
+        if (!attn__carry_get(attn__carry_from(job, row), &M, &L, out, s->v_head_dim)) continue;
+        if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], s->v_head_dim);
+        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
+        if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
     }
 }
 
@@ -8074,7 +7989,8 @@ static attn_status attn__carry_run(attn__carry_job *job, void (*task)(void *arg,
     size_t tasks;
     job->kernels = attn__table(job->a->backend);
     job->rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
-    tasks = (job->rows + ATTN__STATE_ROWS - 1) / ATTN__STATE_ROWS;
+    job->step = 16;
+    tasks = (job->rows + job->step - 1) / job->step;
     each = 2ull * (unsigned)s->v_head_dim * ((unsigned)job->n + 1u);
     if (tasks > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
@@ -8150,32 +8066,11 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     return ATTN_OK;
 }
 
-/* States of independent keys, merged one by one, as the specification does it. */
-typedef struct attn__merge_states {
-    float *to;
-    const float *from;
-    size_t states;
-    int v_head_dim;
-} attn__merge_states;
-
-static void attn__merge_states_task(void *arg, int task)
-{
-    const attn__merge_states *job = (const attn__merge_states *)arg;
-    const int n = job->v_head_dim;
-    float *to = job->to, M, L;
-    const float *from = job->from;
-    size_t i;
-    (void)task;
-    for (i = 0; i < job->states; i++, to += ATTN_STATE(n), from += ATTN_STATE(n)) {
-        const int seen = attn__carry_get(to, &M, &L, to + 4, n);
-        const int sees = attn__fold_state(&attn__kernels_scalar, &M, &L, to, from, n);
-        attn__carry_close(to, M, L, seen || sees, n);
-    }
-}
-
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim)
 {
-    attn__merge_states job;
+    attn_args a;
+    attn__shape s;
+    attn__carry_job job;
     attn__why why;
     attn_status status;
     size_t bytes;
@@ -8189,11 +8084,19 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
         (status = attn__check_given(&why, "from", from, bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "to", to, bytes, "from", from, bytes)) != ATTN_OK)
         return status;
-    job.to = to;
-    job.from = from;
-    job.states = states;
-    job.v_head_dim = v_head_dim;
-    attn__run(NULL, 1, attn__merge_states_task, &job);
+    /* One set of states folded into another, row by row as the specification does it. */
+    memset(&a, 0, sizeof a);
+    memset(&s, 0, sizeof s);
+    a.carry_in = a.carry_out = to;
+    s.heads = s.n_q = 1;
+    s.v_head_dim = v_head_dim;
+    job.a = &a;
+    job.s = &s;
+    job.kernels = &attn__kernels_scalar;
+    job.states = from;
+    job.rows = job.step = states;
+    job.n = 1;
+    attn__run(NULL, 1, attn__fold_task, &job);
     return ATTN_OK;
 }
 

@@ -86,7 +86,7 @@ core.NonNullParamChecker            attn__carry_get             the same of out,
 core.NullDereference                attn__scalar_fold           out may be NULL where q_cum leaves no rows, only
 core.NullDereference                attn__scalar_finish         the same
 core.NullDereference                attn__fold_task             the same
-core.NullDereference                attn__finish_row            the same
+core.NullDereference                attn__finish_task           the same
 core.NullDereference                add_arrays                  `row` is NULL where there are no arrays, only
 core.NullDereference                cap_and_slope               the same
 core.NullDereference                not_finite                  all_ways fills as many as it says
