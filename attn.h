@@ -5660,34 +5660,29 @@ typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
     int head_blocks;                      /* blocks side by side that take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
-    size_t size;                          /* floats of the slot */
 } attn__cut;
 
-typedef struct attn__plan {
+/* A call that is being worked on: what all tasks read. */
+typedef struct attn__work {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__kernels *kernels;
+    /* the plan, which is all that attn_sdpa_workspace asks for */
     attn__cut thin, thick;                /* for entries of up to ATTN__THIN rows, and of more
                                              (attn__cut_of) */
     int entries;                          /* that have blocks of their own: the batch, but those
                                              that read the same keys count as one */
-    int slots;                            /* tasks at once */
+    int tasks;                            /* at once, each with a slot */
     int splits;                           /* items that share the chunks of a block; 1: blocks
                                              are not split */
     int chunks;                           /* of the longest entry, those that are there */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
-    size_t table_floats;                  /* of first_item in attn__work */
+    size_t table_floats;                  /* of first_item, order and readers */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
-} attn__plan;
-
-/* ---- what a task works on -------------------------------------------------------------------- */
-
-/* A call that is being worked on: what all tasks read. */
-typedef struct attn__work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__plan *plan;
-    const attn__kernels *kernels;
+    /* what is written when the work begins */
     int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
     int *order;                           /* [batch] the entry in each place: those that read the
                                              same keys side by side. NULL: as they are numbered */
@@ -5698,8 +5693,9 @@ typedef struct attn__work {
                                              as attn_args.parts has them */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
-    int splits;                           /* items that share the chunks of a block */
 } attn__work;
+
+/* ---- what a task works on -------------------------------------------------------------------- */
 
 /* A block that a task works on: which rows it has, and its parts of the slot. */
 typedef struct attn__block {
@@ -5846,20 +5842,22 @@ static int attn__stored_rows(const attn_args *a)
    there; `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be
    addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to
    add them up. */
-static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                                int per_head, int kv_heads, float *floats, attn__block *block)
+static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads, float *floats,
+                                attn__block *block)
 {
-    const int thin = per_head <= ATTN__THIN, keys = plan->chunk_keys;
-    const int rows = attn__min(kv_heads * per_head, plan->block_rows);
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    const int thin = per_head <= ATTN__THIN, keys = w->chunk_keys;
+    const int rows = attn__min(kv_heads * per_head, w->block_rows);
     const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
-    const unsigned v_width = (unsigned)plan->v_width;
+    const unsigned v_width = (unsigned)w->v_width;
     const int widened = per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
     attn__slot slot = { floats, 0 };
 
-    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* stands first */
+    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
     block->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
     block->o = attn__reserve(&slot, rows, v_width);
     block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
@@ -5893,11 +5891,16 @@ static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const 
 }
 
 /* The floats of such a slot. */
-static size_t attn__slot_floats(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                                int per_head, int kv_heads)
+static size_t attn__slot_floats(const attn__work *w, int per_head, int kv_heads)
 {
     attn__block block;
-    return attn__slot_layout(a, s, plan, per_head, kv_heads, NULL, &block);
+    return attn__slot_layout(w, per_head, kv_heads, NULL, &block);
+}
+
+/* Where a slot begins, the number of empty rows of its blocks. */
+static size_t *attn__empty_rows(const attn__work *w, int slot)
+{
+    return (size_t *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
 /* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
@@ -5922,12 +5925,13 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 
 /* Cuts entries whose rows go the thin way: `all` rows of each K/V head. K/V heads share a block, as
    long as no thread idles because of it. */
-static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
-                           int threads)
+static void attn__plan_thin(attn__work *w, int all, int threads)
 {
-    attn__cut *cut = &plan->thin;
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
+    const int most = attn__clamp(w->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
     int fit, split;
 
     if (all > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
@@ -5939,33 +5943,31 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && plan->chunks > 1 &&
-                plan->entries == s->batch;
+        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
+                w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)plan->entries * cut->head_blocks * (split ? plan->chunks : 1) >=
+        if ((long long)w->entries * cut->head_blocks * (split ? w->chunks : 1) >=
             4ll * threads)
             break;
     }
     /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
     if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
-        plan->splits = parts < plan->chunks ? (int)parts : plan->chunks;
+        w->splits = parts < w->chunks ? (int)parts : w->chunks;
     }
-    cut->size = attn__slot_floats(a, s, plan, cut->per_head, cut->kv_heads);
 }
 
 /* Cuts entries whose rows go the thick way, one K/V head to a block: smaller blocks when threads
    would idle, and blocks of equal size, so that no thread waits for the largest. */
-static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
-                            int threads)
+static void attn__plan_thick(attn__work *w, int all, int threads)
 {
-    attn__cut *cut = &plan->thick;
-    const long long pairs = (long long)plan->entries * s->kv_heads;
+    attn__cut *cut = &w->thick;
+    const long long pairs = (long long)w->entries * w->s->kv_heads;
     int blocks;
 
     cut->kv_heads = 1;
-    cut->head_blocks = s->kv_heads;
-    cut->per_head = attn__min(all, plan->block_rows);
+    cut->head_blocks = w->s->kv_heads;
+    cut->per_head = attn__min(all, w->block_rows);
     if (threads > 1) {
         /* Each block packs K and V anew, so blocks of two bands are not divided any more. */
         while (cut->per_head > 2 * ATTN__BAND &&
@@ -5976,7 +5978,6 @@ static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__pla
         cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                                   cut->per_head);
     }
-    cut->size = attn__slot_floats(a, s, plan, cut->per_head, 1);
 }
 
 /* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
@@ -5986,24 +5987,23 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 }
 
 /* Rows of a K/V head in a block at most, where an entry has `all`. */
-static int attn__plan_rows(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                           int all)
+static int attn__plan_rows(const attn__work *w, int all)
 {
-    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, plan->block_rows);
-    const long long together = (long long)s->batch * each;
-    const int most = attn__min(ATTN__SHARED_ROWS, plan->block_rows);
-    if (!attn__may_share(a, s) || together <= rows) return rows;
+    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, w->block_rows);
+    const long long together = (long long)w->s->batch * each;
+    const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
+    if (!attn__may_share(w->a, w->s) || together <= rows) return rows;
     return most < rows ? rows : together < most ? (int)together : most;
 }
 
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
    caller can ask once, for the largest call: there is room for as many tasks as that and every
-   smaller call can have, each with the largest slot. Returns 1 on overflow. */
-static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
+   smaller call can have, each with the largest slot, and for the states of the largest split.
+   Returns 1 on overflow. */
+static int attn__plan_work(attn__work *w, int all, int n_k)
 {
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
-    const int rows = attn__plan_rows(a, s, plan, all), threads = attn__threads(a, s, n_k);
-    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
+    const attn__shape *s = w->s;
+    const int rows = attn__plan_rows(w, all), threads = attn__threads(w->a, s, n_k);
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
@@ -6011,70 +6011,59 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
     size_t states = 0, bytes;
 
-    plan->slots = (int)slots;
-    /* thin blocks; only they have states. Most often the cut has the same, measured already. */
-    plan->slot_floats = all <= ATTN__THIN && attn__min(rows, ATTN__THIN) == plan->thin.per_head &&
-                        plan->thin.kv_heads == sharing
-        ? plan->thin.size
-        : attn__slot_floats(a, s, plan, attn__min(rows, ATTN__THIN), sharing);
+    /* A call may have rows of both kinds: ragged, or where entries share keys. */
+    w->slot_floats = attn__slot_floats(w, attn__min(rows, ATTN__THIN),
+                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING));
+    if (rows > ATTN__THIN) {
+        const size_t thick = attn__slot_floats(w, rows, 1);
+        if (thick > w->slot_floats) w->slot_floats = thick;
+    }
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return 1;
     }
-    if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
-
-    /* A call with many rows has larger slots, and no states; ragged it may have rows of both
-       kinds. Where entries share keys, thin becomes thick, and there may be states. */
-    if (rows > ATTN__THIN) {
-        size_t many = attn__slot_floats(a, s, plan, rows, 1);
-        if (many > plan->slot_floats) plan->slot_floats = many;
-        if (attn__mul(many, slots, &many) ||
-            attn__add(many, attn__may_share(a, s) ? states : 0, &many)) return 1;
-        if (many > bytes) bytes = many;
-    }
-    if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
-        attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX - 64) return 1;
-    plan->bytes = bytes + 64;  /* the first line may begin anywhere */
+    if (attn__mul(w->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes) ||
+        attn__add(bytes, w->table_floats, &bytes) || attn__mul(bytes, sizeof(float), &bytes) ||
+        bytes > ATTN__BYTES_MAX - 64) return 1;
+    w->tasks = (int)slots;
+    w->bytes = bytes + 64;  /* the first line may begin anywhere */
     return 0;
 }
 
-/* Rows of a block at most. */
-static int attn__plan_block_rows(const attn__shape *s)
-{
-    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
-    return attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
-                       32 * ATTN__BAND);
-}
-
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
-static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
+static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
     const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
+    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
 
-    plan->block_rows = attn__plan_block_rows(s);
-    plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    plan->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
+    w->a = a;
+    w->s = s;
+    w->kernels = attn__table(a->backend);
+    w->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
+                                32 * ATTN__BAND);
+    w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
+    w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
     /* ints that say which items an entry has; where entries may share keys, two more for each */
-    plan->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
-    plan->entries = s->batch;
-    plan->splits = 1;
+    w->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
+    w->entries = s->batch;
+    w->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
-    if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
+    if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
     /* Entries that bring their own numbers of rows may be of both kinds. */
     if (all <= ATTN__THIN || a->q_cum || a->q_lengths)
-        attn__plan_thin(a, s, plan, all > 0 ? (int)all : 1, threads);
+        attn__plan_thin(w, all > 0 ? (int)all : 1, threads);
     if (all > ATTN__THIN) {
-        attn__plan_thick(a, s, plan, (int)all, threads);
-        if (((all - 1) / plan->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
+        attn__plan_thick(w, (int)all, threads);
+        if (((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
     }
-    if (attn__plan_work(a, s, plan, (int)all)) return 1;
-    plan->slots = attn__min(plan->slots, threads);
+    if (attn__plan_work(w, (int)all, n_k)) return 1;
+    w->tasks = attn__min(w->tasks, threads);
     return 0;
 }
 
@@ -6092,9 +6081,9 @@ ATTN__INLINE int attn__readers_at(const attn__work *w, int place)
 }
 
 /* The way in which an entry with so many rows for each K/V head is cut. */
-static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
+static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
-    return rows <= ATTN__THIN ? &plan->thin : &plan->thick;
+    return rows <= ATTN__THIN ? &w->thin : &w->thick;
 }
 
 /* Counts the items of every place. It has blocks for the rows that exist, and at least one when
@@ -6107,7 +6096,7 @@ static int attn__list_items(const attn__work *w)
         const int readers = attn__readers_at(w, p);
         const int rows = readers * w->s->group *
                          attn__rows_of(a, w->s, attn__entry_number(w, p));
-        const attn__cut *cut = attn__cut_of(w->plan, rows);
+        const attn__cut *cut = attn__cut_of(w, rows);
         w->first_item[p] = items;
         if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
         else if (readers > 0 && w->padding) items += cut->head_blocks;
@@ -6163,7 +6152,7 @@ static int attn__reader_page(const attn__block *block, int x, int chunk)
 /* How many chunks are the same keys for all readers of the block that have them? */
 static int attn__block_together(const attn__block *block)
 {
-    const int chunks = block->w->plan->chunks;
+    const int chunks = block->w->chunks;
     int x, first, last, chunk, page;
     attn__block_ends(block, &first, &last);
     for (chunk = 0; chunk < chunks; chunk++) {
@@ -6191,7 +6180,7 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     block->each = s->group * block->entry.rows;
     block->together = INT_MAX;
     all = block->readers * block->each;
-    cut = attn__cut_of(w->plan, all);
+    cut = attn__cut_of(w, all);
 
     item -= w->first_item[p];
     blocks = (w->first_item[p + 1] - w->first_item[p]) / cut->head_blocks;
@@ -6309,14 +6298,16 @@ static int attn__block_shows(const attn__block *block)
 static int attn__block_open(attn__block *block, const attn__work *w, int item, int slot)
 {
     const attn__shape *s = w->s;
-    const attn__plan *plan = w->plan;
     const attn__cut *cut;
+    size_t size;
     attn__entry room;
     int r, n, b, h, i, axis;
 
     cut = attn__block_at(block, w, item);
-    (void)attn__slot_layout(w->a, s, plan, cut->per_head, cut->kv_heads,
-                            w->slots + (size_t)slot * plan->slot_floats, block);
+    size = attn__slot_layout(w, cut->per_head, cut->kv_heads,
+                             w->slots + (size_t)slot * w->slot_floats, block);
+    ATTN_ASSERT(size <= w->slot_floats);
+    (void)size;
     if (block->rows == 0) return 0;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
@@ -6336,7 +6327,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
 /* Before the first chunk: nothing is folded yet. */
 static void attn__block_clear(attn__block *block)
 {
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     int r;
     memset(block->seen, 0, (size_t)block->rows * sizeof(int));
     for (r = 0; r < block->rows; r++) block->M[r] = -attn__inf();
@@ -6349,7 +6340,7 @@ static void attn__block_clear(attn__block *block)
 static void attn__block_begin(attn__block *block)
 {
     const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     int r, h, i;
     attn__block_clear(block);
     for (r = 0; r < block->rows && block->w->a->carry_in; r++) {
@@ -6743,10 +6734,10 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     v->stored = attn__values_stored(a);
     v->b_step = kv ? (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), v->stored) : s->v[1];
     v->b_panel = 16;
-    v->panels = block->w->plan->v_width / 16;
+    v->panels = block->w->v_width / 16;
     v->last_columns = kv ? 0 : s->v_head_dim % 16;
     v->a_row = ATTN__CHUNK;
-    v->c_row = v->from_row = block->w->plan->v_width;
+    v->c_row = v->from_row = block->w->v_width;
     view->v_tail = 0;
     view->k_stored = attn__keys_stored(a);
     view->k_step = kv ? v->b_step : s->k[1];
@@ -7099,7 +7090,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
 static void attn__tile_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, const attn__tile *tile)
 {
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     /* keys of a list are few: the kernel passes over what lies between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(tile->lo, tile->hi)
                                                : tile->panels;
@@ -7166,7 +7157,6 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
 /* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
 static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
 {
-    const attn__plan *plan = block->w->plan;
     const int first = from * block->each - block->first, last = to * block->each - block->first;
     const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
     const ptrdiff_t at = (ptrdiff_t)local * block->per_head + lo;
@@ -7176,7 +7166,7 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
     part.first += lo;
     part.per_head = part.rows = hi - lo;
     part.q += at * block->w->s->head_dim;
-    part.o += at * plan->v_width;
+    part.o += at * block->w->v_width;
     part.M += at;
     part.L += at;
     part.seen += at;
@@ -7370,7 +7360,7 @@ static void attn__block_row(const attn__block *block, int r)
 static ATTN__NOINLINE void attn__block_store(const attn__block *block, float *states)
 {
     const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     const size_t size = ATTN_STATE(s->v_head_dim);
     float one[ATTN__BAND];
     int r, x, n, b, h, i, axis;
@@ -7404,7 +7394,7 @@ static void attn__block_padding(const attn__block *block)
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
@@ -7455,7 +7445,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     const int splits = w->splits, split = item % splits, parts = w->a->parts;
     float *states = parts ? w->a->carry_out : splits > 1 ? w->states : NULL;
     /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
-    const int chunks = parts ? attn__min(w->plan->chunks, parts) : w->plan->chunks;
+    const int chunks = parts ? attn__min(w->chunks, parts) : w->chunks;
     const int from = (int)((long long)chunks * split / splits);
     const int to = (int)((long long)chunks * (split + 1) / splits);
     attn__block block;
@@ -7502,7 +7492,7 @@ static void attn__block_fold(attn__block *block, const float *states)
     for (r = 0; r < block->rows; r++) {
         if (from[r][2] == 0.0f) continue;
         block->seen[r] = 1;
-        attn__carry_fold(kernels, block->o + (ptrdiff_t)r * block->w->plan->v_width, from[r] + 4,
+        attn__carry_fold(kernels, block->o + (ptrdiff_t)r * block->w->v_width, from[r] + 4,
                          a[r], b[r], s->v_head_dim);
     }
 }
@@ -7515,7 +7505,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block);
-        for (chunk = 0; chunk < w->plan->chunks; chunk++)
+        for (chunk = 0; chunk < w->chunks; chunk++)
             attn__block_fold(&block, w->states + (size_t)chunk * attn__carry_floats(w->s));
     }
     attn__block_close(&block);
@@ -7527,7 +7517,7 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     attn__block block;
     int local, r, h, i;
     (void)attn__block_at(&block, w, item);
-    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
+    block.empty = attn__empty_rows(w, slot);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
             const int b = attn__row_at(&block, local, r, &h, &i);
@@ -7619,36 +7609,34 @@ static int attn__shares_pages(const attn_args *a, const attn__shape *s)
 /* Entries that read the same keys go through them together, as if they were one with more rows:
    keys are read once for all of them. Only where each has few rows, and not where threads would
    idle or scores of keys are wanted that some of them do not have. */
-static void attn__share(attn__work *w, attn__plan *plan)
+static void attn__share(attn__work *w)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     const long long each = (long long)s->group * s->n_q;
     int most, largest, all;
     w->order = NULL;
-    if (!attn__may_share(a, s) || each > ATTN__THIN || plan->splits > 1 || attn__wants_raw(a) ||
+    if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__wants_raw(a) ||
         attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
         return;
     w->order = w->first_item + s->batch + 1;
     w->readers = w->order + s->batch;
     attn__sort_entries(w);
-    most = attn__min(ATTN__SHARED_ROWS, plan->block_rows) / (int)each;
+    most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;
     for (; most > 1; most = (most + 1) / 2) {
-        plan->entries = attn__list_readers(w, most, &largest);
+        w->entries = attn__list_readers(w, most, &largest);
         if (largest == 1) most = 1;
-        if (plan->slots == 1 || (long long)plan->entries * s->kv_heads >= 2ll * plan->slots) break;
+        if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
     }
     if (most <= 1) {
-        plan->entries = s->batch;
+        w->entries = s->batch;
         w->order = NULL;
         return;
     }
     all = largest * (int)each;
-    attn__plan_thin(a, s, plan, attn__min(all, ATTN__THIN), plan->slots);
-    if (all > ATTN__THIN) attn__plan_thick(a, s, plan, all, plan->slots);
+    attn__plan_thin(w, attn__min(all, ATTN__THIN), w->tasks);
+    if (all > ATTN__THIN) attn__plan_thick(w, all, w->tasks);
     ATTN__COUNT(SHARED);
-    ATTN_ASSERT(plan->thin.size <= plan->slot_floats);
-    ATTN_ASSERT(all <= ATTN__THIN || plan->thick.size <= plan->slot_floats);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -7662,7 +7650,7 @@ static int attn__take(attn__work *w, int slot, int round)
     (void)round;
     return __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
 #else
-    return slot + round * w->plan->slots;
+    return slot + round * w->tasks;
 #endif
 }
 
@@ -7682,43 +7670,35 @@ static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, i
     w->run_item = run_item;
     w->items = items;
     w->next = 0;
-    attn__run(w->a->exec, attn__min(items, w->plan->slots), attn__task, w);
+    attn__run(w->a->exec, attn__min(items, w->tasks), attn__task, w);
 }
 
 /* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were
    empty. */
-static size_t attn__work_all(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                             char *at)
+static size_t attn__work_all(attn__work *w, char *at)
 {
+    const attn_args *a = w->a;
     size_t empty = 0;
-    attn__plan own = *plan;               /* attn__share changes it */
-    attn__work w;
     int i, items;
     at += (64 - ((size_t)at & 63)) & 63;
-    w.a = a;
-    w.s = s;
-    w.plan = plan = &own;
-    w.kernels = attn__table(a->backend);
-    w.first_item = (int *)(void *)at;
+    w->first_item = (int *)(void *)at;
     /* Ragged, out has no rows of padding, but lse and weights have. */
-    w.padding = !a->q_cum || a->lse || a->weights || a->carry_out;
-    w.slots = (float *)(void *)at + plan->table_floats;
-    w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
-    attn__share(&w, &own);
-    items = attn__list_items(&w);
-    for (i = 0; i < plan->slots; i++)
-        *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
+    w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
+    w->slots = (float *)(void *)at + w->table_floats;
+    w->states = w->slots + w->slot_floats * (size_t)w->tasks;
+    attn__share(w);
+    items = attn__list_items(w);
+    for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
-    if (attn__is_scalar(w.kernels)) {
-        attn__work_run(&w, attn__item_scalar, items);
+    if (attn__is_scalar(w->kernels)) {
+        attn__work_run(w, attn__item_scalar, items);
     } else {
         /* Parts: four items for each thread, if there are so many chunks. */
-        w.splits = a->parts ? attn__clamp(4 * plan->slots / items, 1, a->parts) : plan->splits;
-        attn__work_run(&w, attn__item_block, items * w.splits);
-        if (!a->parts && w.splits > 1) attn__work_run(&w, attn__item_fold, items);
+        if (a->parts) w->splits = attn__clamp(4 * w->tasks / items, 1, a->parts);
+        attn__work_run(w, attn__item_block, items * w->splits);
+        if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, items);
     }
-    for (i = 0; i < plan->slots; i++)
-        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
+    for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
     return empty;
 }
 
@@ -7727,8 +7707,8 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
 static ATTN__NOINLINE size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 {
-    attn__plan plan;
-    return attn__plan_make(a, s, &plan) ? (size_t)-1 : plan.bytes;
+    attn__work w;
+    return attn__plan_make(&w, a, s) ? (size_t)-1 : w.bytes;
 }
 
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
@@ -7768,21 +7748,21 @@ static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__
 static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
                                                  char *room, size_t room_size, attn__why *why)
 {
-    attn__plan plan;
+    attn__work w;
     attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
-    if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
+    if (attn__plan_make(&w, a, s)) w.bytes = (size_t)-1;
+    if ((status = attn__check_work(a, w.bytes, why)) != ATTN_OK) return status;
     if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
-        at = a->work || plan.bytes > room_size ? (char *)a->work : room;
-        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
+        at = a->work || w.bytes > room_size ? (char *)a->work : room;
+        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, w.bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
-                              "", (long long)plan.bytes, 0, 0);
-        empty = attn__work_all(a, s, &plan, at);
+                              "", (long long)w.bytes, 0, 0);
+        empty = attn__work_all(&w, at);
         if (own) ATTN_FREE(a->user, own);
     }
     attn__nothing_to_do(a, s, why);
