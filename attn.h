@@ -5717,12 +5717,14 @@ typedef struct attn__block {
     const struct attn__way *way;          /* in which it goes through a chunk */
     int thin;                             /* V is read where it lies */
     int k_in_place;                       /* K is, too, where it lies in rows */
+    int slices;                           /* V is read 16 keys of every head, then the next 16: as
+                                             memory lies. From memory, 2 to 4 rows take 0.78 to
+                                             0.85 of the time (Zen 3) */
     int band_rows;                        /* of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int shows;                            /* some of its heads have weights */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
-    int has_window;                       /* tiles of rows may see few panels */
     int lo, hi;                           /* keys that some row may see by position, counted from
                                              entry.start */
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
@@ -5763,25 +5765,18 @@ typedef struct attn__chunk_view {
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
-    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
-                                             wanted */
     int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
                                              head */
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
                                              from lo */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* from score_lo to score_hi, with a key that some row
-                                             sees, or all */
-    int hidden_panels;                    /* some between lo and hi are not among them */
+    unsigned panels;                      /* that are scored: with a key that some row sees, or
+                                             all when scores of hidden keys are wanted */
     unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
                                              of rows */
     int row_from, row_to;                 /* rows of each K/V head between the first and the last
-                                             that see keys of it by position; all rows when scores
-                                             of hidden keys are wanted */
-    int slices;                           /* V is read 16 keys of every head, then the next 16: as
-                                             memory lies. From memory, 2 to 4 rows take 0.78 to
-                                             0.85 of the time (Zen 3) */
+                                             that see keys of it by position */
 } attn__chunk_view;
 
 /* Rows of a band that go through the same panels: all of them, or as many as a tile has. */
@@ -6247,7 +6242,6 @@ static void attn__block_ranges(attn__block *block)
     attn__entry room;
     int r, h, i;
     block->sees_all = 1;
-    block->has_window = a->window_left > 0 || a->window_right > 0;
     block->lo = 0;
     block->hi = keys;
     if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
@@ -6275,6 +6269,8 @@ static void attn__block_way(attn__block *block)
     block->thin = block->way == attn__ways;
     block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
                     !attn__k_in_panels(block->w->a);
+    block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
+                    block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
     /* thin: whole K/V heads; thick: four tiles (attn__band_cut) */
     block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
                                    : 4 * block->w->kernels->rows;
@@ -6324,28 +6320,21 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     return 1;
 }
 
-/* Before the first chunk: nothing is folded yet. */
-static void attn__block_clear(attn__block *block)
+/* Before the first chunk: nothing is folded yet, or rows go on from the states that a caller
+   carries here. */
+static void attn__block_begin(attn__block *block, const float *carry_in)
 {
+    const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
-    int r;
+    int r, h, i;
     memset(block->seen, 0, (size_t)block->rows * sizeof(int));
     for (r = 0; r < block->rows; r++) block->M[r] = -attn__inf();
     memset(block->M + block->rows, 0, ATTN__PANEL * sizeof(float));
     memset(block->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
-}
-
-/* The same where the caller carries states here: rows go on from them. */
-static void attn__block_begin(attn__block *block)
-{
-    const attn__shape *s = block->w->s;
-    const int v_width = block->w->v_width;
-    int r, h, i;
-    attn__block_clear(block);
-    for (r = 0; r < block->rows && block->w->a->carry_in; r++) {
+    for (r = 0; r < block->rows && carry_in; r++) {
         const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
+        block->seen[r] = attn__carry_get(carry_in + attn__place(s, b, h, i) *
                                          ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
     }
@@ -6371,14 +6360,11 @@ ATTN__INLINE int attn__keys_has(const attn__keys *keys, int j)
     return (int)(keys->word[j / 64] >> j % 64 & 1u);
 }
 
-/* How many keys are in the set? */
-static int attn__keys_count(const attn__keys *keys)
+/* How many keys of a word, or panels, are in the set? */
+static int attn__count_bits(unsigned long long word)
 {
-    int x, n = 0;
-    for (x = 0; x < 2; x++) {
-        unsigned long long word = keys->word[x];
-        for (; word; word &= word - 1) n++;
-    }
+    int n = 0;
+    for (; word; word &= word - 1) n++;
     return n;
 }
 
@@ -6408,11 +6394,10 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-static int attn__panel_count(unsigned panels)
+/* Are panels among the keys that are seen left out? */
+ATTN__INLINE int attn__hidden_panels(const attn__chunk_view *view)
 {
-    int n = 0;
-    for (; panels; panels &= panels - 1) n++;
-    return n;
+    return (attn__panels_between(view->lo, view->hi) & ~view->panels) != 0;
 }
 
 /* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
@@ -6555,7 +6540,6 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     /* Inside the range that is left some keys may still be needed by nobody. */
     view->panels = attn__panels_of(&some);
     attn__view_shrink(view, &some);
-    view->hidden_panels = view->panels != attn__panels_between(view->lo, view->hi);
     between = attn__keys_between(view->lo, view->hi);
     view->hidden_keys = !attn__keys_within(&between, &every);
     for (j = view->lo; j < view->hi && view->hidden_keys && !block->thin; j++)
@@ -6563,8 +6547,9 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
        one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
        four rows 0.4; of a cache 0.92 and 0.7. */
-    n = block->per_head <= ATTN__K_IN_PLACE ? attn__keys_count(&some) : ATTN__CHUNK;
-    if (n > ATTN__LISTED || n > 4 * attn__panel_count(view->panels)) return;
+    if (block->per_head > ATTN__K_IN_PLACE) return;
+    n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
+    if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
     for (j = view->lo; j < view->hi; j++) {
         view->listed[view->n_listed] = (unsigned char)(j - view->lo);
         view->n_listed += attn__keys_has(&some, j);
@@ -6575,8 +6560,6 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
    row is as if it did not exist: nobody reads its V, which may not even be initialised. */
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
-    const attn_args *a = block->w->a;
-    const attn__shape *s = block->w->s;
     const int first = attn__chunk_key(&block->entry, chunk);
     int r;
     view->chunk = chunk;
@@ -6588,7 +6571,6 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->hi = view->keys;
     view->row_from = 0;
     view->row_to = block->per_head;
-    view->hidden_panels = 0;
     if (!block->sees_all) {
         const int end = first + view->keys;
         int lo = end, hi = first;
@@ -6608,18 +6590,12 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
-    view->score_lo = view->lo;
-    view->score_hi = view->hi;
+    if (view->lo >= view->hi) view->lo = view->hi = 0;
     if (block->all_scores) {
-        view->score_hi = view->keys;
-        view->row_from = 0;
-        view->row_to = block->per_head;
-        view->n_listed = view->score_lo = view->hidden_panels = 0;
+        view->n_listed = 0;
         view->panels = attn__panels_between(0, view->keys);
     }
-    view->slices = !a->kv && block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
-                   s->v[2] < s->v[1];
-    return view->score_lo < view->score_hi;
+    return view->panels != 0;
 }
 
 /* Row `key` (counted from entry.start) of K or V where it lies. */
@@ -6636,27 +6612,27 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
     const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
     const ptrdiff_t k_row = (ptrdiff_t)attn__cells((size_t)head_dim, view->k_stored);
-    const int from = v_in_k ? view->score_lo / 16 * 16 : view->lo;
-    const int to = v_in_k ? view->score_hi : view->hi;
-    int local, j;
+    /* with v_in_k also what only scores are wanted of */
+    const int from = v_in_k ? 0 : view->lo, to = v_in_k ? view->keys : view->hi;
+    int local, j, lo, hi;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
-        if (!v_in_k && view->k_stored != ATTN_F32) {
-            for (j = view->score_lo / 16 * 16; j < view->score_hi; j += ATTN__PANEL)
+        for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
+            for (j = lo; j < hi && !v_in_k && view->k_stored != ATTN_F32; j += ATTN__PANEL)
                 kernels->widen_panel(k + (ptrdiff_t)j * head_dim,
                                      attn__stored_at(source->k, j * k_row, view->k_stored),
                                      head_dim, view->k_stored);
-            source->k = k;
+            lo = lo > from ? lo : from;
+            for (j = lo; j < attn__min(hi, to) && view->v.stored != ATTN_F32; j++)
+                kernels->widen(v + j * v_width,
+                               attn__stored_at(source->v, j * view->v.b_step, view->v.stored),
+                               (size_t)v_width, view->v.stored);
         }
-        if (view->v.stored == ATTN_F32) continue;
-        for (j = from; j < to; j++)
-            kernels->widen(v + j * v_width,
-                           attn__stored_at(source->v, j * view->v.b_step, view->v.stored),
-                           (size_t)v_width, view->v.stored);
-        source->v = v;
-        if (v_in_k) source->k = v;
+        if (!v_in_k && view->k_stored != ATTN_F32) source->k = k;
+        if (view->v.stored != ATTN_F32) source->v = v;
+        if (v_in_k) source->k = source->v;
     }
     if (view->v.stored != ATTN_F32) view->v.b_step = view->k_step = v_width;
     view->k_stored = view->v.stored = ATTN_F32;
@@ -6675,7 +6651,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
         int lo = 0, hi = 0;
         while (attn__next_run(view->panels, &lo, &hi))
             block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k_step, view->k_step,
-                                      attn__min(hi, view->score_hi) - lo, (int)head_dim);
+                                      attn__min(hi, view->keys) - lo, (int)head_dim);
         source->k = to;
     }
 }
@@ -6766,7 +6742,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
 {
     const attn__shape *s = block->w->s;
     const int v = !of_v || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
-    const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
+    const int keys = block->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
     const int first = view->first + (block->k_in_place ? of_v : of_v ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
     if (first + keys > block->entry.end - block->entry.start ||
@@ -6786,7 +6762,7 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const attn_kv *kv = block->w->a->kv;
     const attn__kv_source *next = view->source + local + 1;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!block->thin || block->per_head == 1 || view->hidden_panels) return NULL;
+    if (!block->thin || block->per_head == 1 || attn__hidden_panels(view)) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, of_v);
     if (!of_v) return last ? view->source[band->first_head].v : next->k;
     if (local + 1 < block->kv_heads) return last ? next->k : next->v;
@@ -6906,17 +6882,16 @@ static int attn__band_cut(const attn__block *block, attn__band *band, const attn
     attn__tile *tile = band->tile;
     int first, seen = 0;
     band->tiles = 0;
-    if (!block->thin && band->softmax.row && (block->arrays || block->has_window) &&
-        !block->all_scores)
+    if (!block->thin && band->softmax.row && !block->all_scores)
         for (first = 0; first < band->rows; first += most, tile++, band->tiles++) {
             tile->first = first;
             tile->rows = attn__min(most, band->rows - first);
             attn__tile_open(block, band, view, tile);
-            seen += attn__panel_count(tile->panels);
+            seen += attn__count_bits(tile->panels);
         }
     /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
-    if (band->tiles > 0 && (view->hidden_panels ||
-                            4 * seen <= 3 * band->tiles * attn__panel_count(all))) {
+    if (band->tiles > 0 && (attn__hidden_panels(view) ||
+                            4 * seen <= 3 * band->tiles * attn__count_bits(all))) {
         ATTN__COUNT(SKIP);
         return seen > 0;
     }
@@ -7098,7 +7073,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
     attn__gemm g = view->v;
     g.rows = tile->rows;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
-        if (view->slices && !view->n_listed) hi = lo + ATTN__PANEL;
+        if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = tile->first + (local - band->first_head) * tile->rows;
             float *chains = block->chains + (ptrdiff_t)row * v_width;
@@ -7137,7 +7112,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     g.rows = block->per_head;
     g.depth = s->head_dim;
     while (attn__next_run(view->panels, &lo, &hi)) {
-        const int end = attn__min(hi, view->score_hi);
+        const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
         g.c = block->scores + lo;
         if (!view->n_listed)
@@ -7183,13 +7158,13 @@ static void attn__chunk_run(const attn__block *block, int chunk)
 {
     attn__chunk_view *const view = block->view;
     attn__band *const band = block->band;
+    const int all = block->thin || block->all_scores;     /* else bands that see some of it */
     int start, end, t;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
     if (block->k_in_place) attn__scores_in_place(block, view);
-    /* thin: all rows; thick: bands that see some of it */
-    start = view->row_from / block->band_rows * block->band_rows;
-    end = block->thin ? block->rows : view->row_to;
+    start = all ? 0 : view->row_from / block->band_rows * block->band_rows;
+    end = all ? block->rows : view->row_to;
     if (start > 0) ATTN__COUNT(SKIP);
     for (; start < end; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
@@ -7304,15 +7279,6 @@ static void attn__weights_prefill(const attn__block *block, int first, int last)
         attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last, cell);
 }
 
-/* States of a row of padding: it has seen nothing, in any part. */
-static void attn__write_empty_state(const attn_args *a, const attn__shape *s, size_t place)
-{
-    float *state = a->carry_out + place * ATTN_STATE(s->v_head_dim);
-    int part;
-    for (part = 0; part == 0 || part < a->parts; part++, state += attn__carry_floats(s))
-        attn__carry_close(state, 0.0f, 0.0f, 0, s->v_head_dim);
-}
-
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
    row that exists, other stages of the weights than probabilities are written already. */
 static void attn__write_empty_row(const attn__block *block, int local, int r, int exists)
@@ -7320,15 +7286,18 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     attn__entry room;
-    int h, i;
+    int h, i, part;
     const int b = attn__row_at(block, local, r, &h, &i);
+    const size_t place = attn__place(s, b, h, i);
     if (exists) ++*block->empty;
-    if (a->carry_out)
-        attn__write_empty_state(a, s, attn__place(s, b, h, i));
-    else if (exists || !a->q_cum)  /* ragged: out has no room for padding */
+    /* padding: it has seen nothing, in any part */
+    for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
+        attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
+                          place * ATTN_STATE(s->v_head_dim), 0.0f, 0.0f, 0, s->v_head_dim);
+    if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no room for padding */
         memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
                (size_t)s->v_head_dim * sizeof(float));
-    if (a->lse) a->lse[attn__place(s, b, h, i)] = -attn__inf();
+    if (a->lse) a->lse[place] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES)
         attn__weights_fill(block, local, r, 0, s->n_k, 0.0f);
@@ -7459,9 +7428,9 @@ static void attn__item_block(const attn__work *w, int item, int slot)
                               split == splits - 1 ? w->s->n_k : attn__column(&block, to));
         /* The last one also writes the parts that nobody has chunks for. */
         end = !states ? last : parts && split == splits - 1 ? parts : to;
-        attn__block_begin(&block);
+        attn__block_begin(&block, w->a->carry_in);
         for (chunk = states ? from : first; chunk < end; chunk++) {
-            if (states) attn__block_clear(&block);
+            if (states) attn__block_begin(&block, NULL);
             if (chunk >= first && chunk < last) attn__block_chunk(&block, chunk);
             if (states)
                 attn__block_store(&block, states + (size_t)chunk * attn__carry_floats(w->s));
@@ -7504,7 +7473,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
     int chunk;
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
-        attn__block_begin(&block);
+        attn__block_begin(&block, w->a->carry_in);
         for (chunk = 0; chunk < w->chunks; chunk++)
             attn__block_fold(&block, w->states + (size_t)chunk * attn__carry_floats(w->s));
     }
