@@ -5605,8 +5605,8 @@ enum {
     ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most: its most rows, and the fewest
                                              of a tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
-                                             10 to 40 of them take 0.86 to 1 of the time of packed
-                                             V; 1.1 to 1.16 where heads are 128 wide (Zen 3) */
+                                             32 of them take 0.93 to 1 of the time of packed V, of
+                                             a cache 0.88 to 0.94 (Zen 3) */
     ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
                                              of the time over 500 keys (Zen 3). With or without a
                                              cache they always leave out what they do not see
@@ -5685,7 +5685,7 @@ typedef struct attn__work {
     /* what is written when the work begins */
     int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
     int *order;                           /* [batch] the entry in each place: those that read the
-                                             same keys side by side. NULL: as they are numbered */
+                                             same keys side by side */
     int *readers;                         /* [batch] so many share blocks from a place on; 0: it
                                              belongs to a place before */
     int padding;                          /* rows that do not exist are written all the same */
@@ -6043,8 +6043,7 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
     w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
-    /* ints that say which items an entry has; where entries may share keys, two more for each */
-    w->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
+    w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16);       /* ints */
     w->entries = s->batch;
     w->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
@@ -6064,17 +6063,6 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The entry in a place, and how many from there on share its blocks. */
-ATTN__INLINE int attn__entry_number(const attn__work *w, int place)
-{
-    return w->order ? w->order[place] : place;
-}
-
-ATTN__INLINE int attn__readers_at(const attn__work *w, int place)
-{
-    return w->order ? w->readers[place] : 1;
-}
-
 /* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
@@ -6088,9 +6076,9 @@ static int attn__list_items(const attn__work *w)
     const attn_args *a = w->a;
     int p, items = 0;
     for (p = 0; p < w->s->batch; p++) {
-        const int readers = attn__readers_at(w, p);
+        const int readers = w->readers[p];
         const int rows = readers * w->s->group *
-                         attn__rows_of(a, w->s, attn__entry_number(w, p));
+                         attn__rows_of(a, w->s, w->order[p]);
         const attn__cut *cut = attn__cut_of(w, rows);
         w->first_item[p] = items;
         if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
@@ -6128,7 +6116,7 @@ static void attn__block_longest(attn__block *block)
     int x, first, last;
     attn__block_ends(block, &first, &last);
     for (x = first; x <= last; x++) {
-        attn__entry_at(w->a, w->s, attn__entry_number(w, block->place + x), &e);
+        attn__entry_at(w->a, w->s, w->order[block->place + x], &e);
         if (x == first || e.end > block->entry.end) block->entry = e;
     }
 }
@@ -6140,7 +6128,7 @@ ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k
 static int attn__reader_page(const attn__block *block, int x, int chunk)
 {
     const attn_args *a = block->w->a;
-    const int kv = attn__kv_of(a, attn__entry_number(block->w, block->place + x));
+    const int kv = attn__kv_of(a, block->w->order[block->place + x]);
     return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
 }
 
@@ -6168,10 +6156,10 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     const attn__cut *cut;
     const int p = attn__place_of(w, item);
     int all, blocks, from_end;
-    attn__entry_at(w->a, s, attn__entry_number(w, p), &block->entry);
+    attn__entry_at(w->a, s, w->order[p], &block->entry);
     block->w = w;
     block->place = p;
-    block->readers = attn__readers_at(w, p);
+    block->readers = w->readers[p];
     block->each = s->group * block->entry.rows;
     block->together = INT_MAX;
     all = block->readers * block->each;
@@ -6206,7 +6194,7 @@ static int attn__row_at(const attn__block *block, int local, int r, int *h, int 
     }
     *i = group > 1 ? at / group : at;
     *h = (block->kv_head + local) * group + (at - *i * group);
-    return attn__entry_number(block->w, block->place + reader);
+    return block->w->order[block->place + reader];
 }
 
 /* That entry: the block's own, or written to *room. */
@@ -7253,6 +7241,17 @@ static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, fl
     attn__carry_fold(kernels, o, NULL, a, b, n);
 }
 
+/* Folds a state. Returns 0 where it has seen nothing, and changes nothing then. */
+static int attn__fold_state(const attn__kernels *kernels, const float *state, float *M, float *L,
+                            float *o, int n)
+{
+    float a, b;
+    if (state[2] == 0.0f) return 0;
+    attn__carry_factors(kernels, M, L, state[0], state[1], &a, &b);
+    attn__carry_fold(kernels, o, state + 4, a, b, n);
+    return 1;
+}
+
 /* ---- a block's results ----------------------------------------------------------------------- */
 
 /* Columns first .. last-1 of the weights of row r of a K/V head. */
@@ -7326,26 +7325,19 @@ static void attn__block_row(const attn__block *block, int r)
 }
 
 /* Writes the states of the rows of a block, O divided by 1 to be clean. */
-static ATTN__NOINLINE void attn__block_store(const attn__block *block, float *states)
+static void attn__block_store(const attn__block *block, float *states)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
-    const size_t size = ATTN_STATE(s->v_head_dim);
-    float one[ATTN__BAND];
-    int r, x, n, b, h, i, axis;
-    for (x = 0; x < ATTN__BAND; x++) one[x] = 1.0f;
-    for (r = 0; r < block->rows; r += n) {
-        float *to;
-        size_t step;
-        n = attn__min(attn__run_of_rows(block, r, &b, &h, &i, &axis), ATTN__BAND);
-        to = states + attn__place(s, b, h, i) * size;
-        step = axis == 2 ? (size_t)s->n_q * size : size;
-        block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
-                                  v_width, one, n, s->v_head_dim);
-        for (x = r; x < r + n; x++, to += step) {
-            if (block->seen[x]) attn__carry_put(to, block->M[x], block->L[x], 1);
-            else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
-        }
+    const float one = 1.0f;
+    int r, h, i;
+    for (r = 0; r < block->rows; r++) {
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        float *to = states + attn__place(s, b, h, i) * ATTN_STATE(s->v_head_dim);
+        block->w->kernels->finish(to + 4, 0, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
+                                  s->v_head_dim);
+        if (block->seen[r]) attn__carry_put(to, block->M[r], block->L[r], 1);
+        else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
     }
 }
 
@@ -7440,42 +7432,23 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     else if (parts && split == 0) attn__block_padding(&block);
 }
 
-/* Folds the states that a chunk has left of the rows of a block. */
-static void attn__block_fold(attn__block *block, const float *states)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kernels *kernels = block->w->kernels;
-    const float *from[ATTN__BAND];
-    float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-    int r, h, i;
-    /* The fold reads whole vectors. */
-    memset(m, 0, sizeof m);
-    memset(l, 0, sizeof l);
-    for (r = 0; r < block->rows; r++) {
-        const int e = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        from[r] = states + attn__place(s, e, h, i) * ATTN_STATE(s->v_head_dim);
-        m[r] = from[r][0];                /* -inf and 0 where the row has seen nothing, which */
-        l[r] = from[r][1];                /* changes nothing */
-    }
-    kernels->fold(block->M, block->L, m, l, a, b, block->rows);
-    for (r = 0; r < block->rows; r++) {
-        if (from[r][2] == 0.0f) continue;
-        block->seen[r] = 1;
-        attn__carry_fold(kernels, block->o + (ptrdiff_t)r * block->w->v_width, from[r] + 4,
-                         a[r], b[r], s->v_head_dim);
-    }
-}
-
-/* An item is a block again: the states of its chunks are folded in key order. */
+/* An item is a block again: the states that its chunks have left are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
     attn__block block;
-    int chunk;
+    int chunk, r, h, i;
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block, w->a->carry_in);
-        for (chunk = 0; chunk < w->chunks; chunk++)
-            attn__block_fold(&block, w->states + (size_t)chunk * attn__carry_floats(w->s));
+        for (r = 0; r < block.rows; r++) {
+            const int b = attn__row_at(&block, r / block.per_head, r % block.per_head, &h, &i);
+            const float *state = w->states + attn__place(w->s, b, h, i) *
+                                 ATTN_STATE(w->s->v_head_dim);
+            for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
+                block.seen[r] |= attn__fold_state(w->kernels, state, block.M + r, block.L + r,
+                                                  block.o + (ptrdiff_t)r * w->v_width,
+                                                  w->s->v_head_dim);
+        }
     }
     attn__block_close(&block);
 }
@@ -7537,7 +7510,6 @@ static void attn__sort_entries(const attn__work *w)
 {
     const int n = w->s->batch;
     int step = 1, p, at, b;
-    for (p = 0; p < n; p++) w->order[p] = p;
     while (step < n / 3) step = 3 * step + 1;
     for (; step > 0; step /= 3)
         for (p = step; p < n; p++) {
@@ -7583,24 +7555,19 @@ static void attn__share(attn__work *w)
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     const long long each = (long long)s->group * s->n_q;
-    int most, largest, all;
-    w->order = NULL;
+    int most, largest, all, p;
+    for (p = 0; p < s->batch; p++) {
+        w->order[p] = p;
+        w->readers[p] = 1;
+    }
     if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__wants_raw(a) ||
         attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
         return;
-    w->order = w->first_item + s->batch + 1;
-    w->readers = w->order + s->batch;
     attn__sort_entries(w);
-    most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;
-    for (; most > 1; most = (most + 1) / 2) {
+    for (most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;; most = (most + 1) / 2) {
         w->entries = attn__list_readers(w, most, &largest);
-        if (largest == 1) most = 1;
+        if (largest == 1) return;
         if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
-    }
-    if (most <= 1) {
-        w->entries = s->batch;
-        w->order = NULL;
-        return;
     }
     all = largest * (int)each;
     attn__plan_thin(w, attn__min(all, ATTN__THIN), w->tasks);
@@ -7651,6 +7618,8 @@ static size_t attn__work_all(attn__work *w, char *at)
     int i, items;
     at += (64 - ((size_t)at & 63)) & 63;
     w->first_item = (int *)(void *)at;
+    w->order = w->first_item + w->s->batch + 1;
+    w->readers = w->order + w->s->batch;
     /* Ragged, out has no rows of padding, but lse and weights have. */
     w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     w->slots = (float *)(void *)at + w->table_floats;
@@ -7749,20 +7718,13 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return status == ATTN_OK ? attn__sdpa_run(a, &s, NULL, 0, &why) : status;
 }
 
-/* With room on the stack, which saves calls that are not large an allocation; the double aligns
-   it. */
-static ATTN__NOINLINE attn_status attn__room_run(const attn_args *a, const attn__shape *s,
-                                                 attn__why *why)
-{
-    union { double align; char bytes[ATTN_STACK]; } room;
-    return attn__sdpa_run(a, s, room.bytes, sizeof room, why);
-}
-
-/* What attn_self and attn_cross have in common. */
+/* What attn_self and attn_cross have in common. Room on the stack saves calls that are not large an
+   allocation; the double aligns it. */
 static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
 {
+    union { double align; char bytes[ATTN_STACK]; } room;
     attn__shape s;
     attn_status status;
     a->out = out;
@@ -7779,7 +7741,7 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[2] = a->n_q;
     }
     status = attn__check(a, &s, why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__room_run(a, &s, why) : status;
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, room.bytes, sizeof room, why) : status;
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7859,15 +7821,11 @@ static void attn__fold_task(void *arg, int task)
     size_t row, end = attn__carry_rows(job, task, &row);
     for (; row < end; row++) {
         const float *from = job->states + row * size;
-        float *out = job->a->carry_out + row * size, M, L, a, b;
+        float *out = job->a->carry_out + row * size, M, L;
         int n = attn__carry_exists(job, row) ? job->n : 0;
         int seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-        for (; n > 0; n--, from += job->rows * size) {
-            if (from[2] == 0.0f) continue;
-            seen = 1;
-            attn__carry_factors(job->kernels, &M, &L, from[0], from[1], &a, &b);
-            attn__carry_fold(job->kernels, out + 4, from + 4, a, b, v_head_dim);
-        }
+        for (; n > 0; n--, from += job->rows * size)
+            seen |= attn__fold_state(job->kernels, from, &M, &L, out + 4, v_head_dim);
         attn__carry_close(out, M, L, seen, v_head_dim);
     }
 }
@@ -8090,19 +8048,6 @@ static attn__kv_rows attn__step_rows(attn_kv *c, const attn_args *step, const at
     return rows;
 }
 
-/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
-static attn_status attn__step_run(attn__kv_rows *rows, attn_args *step, attn__shape *s,
-                                  attn__why *why)
-{
-    /* A step too small for threads when it attends is too small for them when it appends. */
-    attn__kv_write(rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
-    /* From here on the new rows are keys of the cache. */
-    step->k = step->v = NULL;
-    memset(s->k, 0, sizeof s->k);
-    memset(s->v, 0, sizeof s->v);
-    return attn__sdpa_run(step, s, NULL, 0, why);
-}
-
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
 {
     attn__why why;
@@ -8133,7 +8078,13 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
             return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)work, 0, 0);
     }
-    status = attn__step_run(&rows, &step, &s, &why);
+    /* From here on nothing can fail. A step too small for threads when it attends is too small for
+       them when it appends. Then the new rows are keys of the cache. */
+    attn__kv_write(&rows, attn__threads(&step, &s, s.n_k) > 1 ? step.exec : NULL);
+    step.k = step.v = NULL;
+    memset(s.k, 0, sizeof s.k);
+    memset(s.v, 0, sizeof s.v);
+    status = attn__sdpa_run(&step, &s, NULL, 0, &why);
     if (own) ATTN_FREE(a->user, own);
     return status;
 }
