@@ -5613,8 +5613,8 @@ enum {
     ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most: its most rows, and the fewest
                                              of a tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
-                                             10 to 40 of them take 0.86 to 1 of the time of packed
-                                             V; 1.1 to 1.16 where heads are 128 wide (Zen 3) */
+                                             32 of them take 0.93 to 1 of the time of packed V, of
+                                             a cache 0.88 to 0.94 (Zen 3) */
     ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
                                              of the time over 500 keys (Zen 3). With or without a
                                              cache they always leave out what they do not see
@@ -5668,37 +5668,32 @@ typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
     int head_blocks;                      /* blocks side by side that take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
-    size_t size;                          /* floats of the slot */
 } attn__cut;
 
-typedef struct attn__plan {
+/* A call that is being worked on: what all tasks read. */
+typedef struct attn__work {
+    const attn_args *a;
+    const attn__shape *s;
+    const attn__kernels *kernels;
+    /* the plan, which is all that attn_sdpa_workspace asks for */
     attn__cut thin, thick;                /* for entries of up to ATTN__THIN rows, and of more
                                              (attn__cut_of) */
     int entries;                          /* that have blocks of their own: the batch, but those
                                              that read the same keys count as one */
-    int slots;                            /* tasks at once */
+    int tasks;                            /* at once, each with a slot */
     int splits;                           /* items that share the chunks of a block; 1: blocks
                                              are not split */
     int chunks;                           /* of the longest entry, those that are there */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
-    size_t table_floats;                  /* of first_item in attn__work */
+    size_t table_floats;                  /* of first_item, order and readers */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
-} attn__plan;
-
-/* ---- what a task works on -------------------------------------------------------------------- */
-
-/* A call that is being worked on: what all tasks read. */
-typedef struct attn__work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__plan *plan;
-    const attn__kernels *kernels;
+    /* what is written when the work begins */
     int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
     int *order;                           /* [batch] the entry in each place: those that read the
-                                             same keys side by side. NULL: as they are numbered */
+                                             same keys side by side */
     int *readers;                         /* [batch] so many share blocks from a place on; 0: it
                                              belongs to a place before */
     int padding;                          /* rows that do not exist are written all the same */
@@ -5706,8 +5701,9 @@ typedef struct attn__work {
                                              as attn_args.parts has them */
     void (*run_item)(const struct attn__work *w, int item, int slot);
     int items, next;                      /* items there are; the first that no task has taken */
-    int splits;                           /* items that share the chunks of a block */
 } attn__work;
+
+/* ---- what a task works on -------------------------------------------------------------------- */
 
 /* A block that a task works on: which rows it has, and its parts of the slot. */
 typedef struct attn__block {
@@ -5729,12 +5725,14 @@ typedef struct attn__block {
     const struct attn__way *way;          /* in which it goes through a chunk */
     int thin;                             /* V is read where it lies */
     int k_in_place;                       /* K is, too, where it lies in rows */
+    int slices;                           /* V is read 16 keys of every head, then the next 16: as
+                                             memory lies. From memory, 2 to 4 rows take 0.78 to
+                                             0.85 of the time (Zen 3) */
     int band_rows;                        /* of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int shows;                            /* some of its heads have weights */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
-    int has_window;                       /* tiles of rows may see few panels */
     int lo, hi;                           /* keys that some row may see by position, counted from
                                              entry.start */
     int *from, *to;                       /* [per_head] the same for each row of a K/V head;
@@ -5756,14 +5754,8 @@ typedef struct attn__block {
 
 /* Where one K/V head's part of a chunk is read. */
 typedef struct attn__kv_source {
-    attn_storage k_stored, v_stored;
     const void *k;                        /* panels of K, or the chunk's first row where it lies */
     const void *v;                        /* panels of V, or its first row where it lies */
-    const float *v_tail;                  /* rows of V: the columns after its last whole panel,
-                                             packed */
-    int panels, last_columns;             /* of v; valid columns of the last one, 0: all 16 */
-    ptrdiff_t v_step, v_panel;            /* floats from key to key, and from 16 columns to the
-                                             next */
     int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
                                              nobody looked */
 } attn__kv_source;
@@ -5771,32 +5763,28 @@ typedef struct attn__kv_source {
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__kv_source source[ATTN__SHARING];
+    attn_storage k_stored;
     ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
+    attn__gemm v;                         /* how V is read: the product with it, as far as all heads
+                                             have that in common */
+    int v_tail;                           /* columns after the last whole panel of V are packed, in
+                                             block->v */
     int chunk;                            /* its number among those that are there */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
-    const void *next;                     /* of a cache: K of the first head in the next chunk, or
-                                             NULL */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
-    int score_lo, score_hi;               /* the same keys, or all when scores of hidden keys are
-                                             wanted */
     int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
                                              head */
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
                                              from lo */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* from score_lo to score_hi, with a key that some row
-                                             sees, or all */
-    int hidden_panels;                    /* some between lo and hi are not among them */
+    unsigned panels;                      /* that are scored: with a key that some row sees, or
+                                             all when scores of hidden keys are wanted */
     unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
                                              of rows */
     int row_from, row_to;                 /* rows of each K/V head between the first and the last
-                                             that see keys of it by position; all rows when scores
-                                             of hidden keys are wanted */
-    int slices;                           /* V is read 16 keys of every head, then the next 16: as
-                                             memory lies. From memory, 2 to 4 rows take 0.78 to
-                                             0.85 of the time (Zen 3) */
+                                             that see keys of it by position */
 } attn__chunk_view;
 
 /* Rows of a band that go through the same panels: all of them, or as many as a tile has. */
@@ -5857,20 +5845,22 @@ static int attn__stored_rows(const attn_args *a)
    there; `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be
    addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to
    add them up. */
-static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                                int per_head, int kv_heads, float *floats, attn__block *block)
+static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads, float *floats,
+                                attn__block *block)
 {
-    const int thin = per_head <= ATTN__THIN, keys = plan->chunk_keys;
-    const int rows = attn__min(kv_heads * per_head, plan->block_rows);
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    const int thin = per_head <= ATTN__THIN, keys = w->chunk_keys;
+    const int rows = attn__min(kv_heads * per_head, w->block_rows);
     const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
-    const unsigned v_width = (unsigned)plan->v_width;
+    const unsigned v_width = (unsigned)w->v_width;
     const int widened = per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
     attn__slot slot = { floats, 0 };
 
-    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* stands first */
+    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
     block->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
     block->o = attn__reserve(&slot, rows, v_width);
     block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
@@ -5904,11 +5894,16 @@ static size_t attn__slot_layout(const attn_args *a, const attn__shape *s, const 
 }
 
 /* The floats of such a slot. */
-static size_t attn__slot_floats(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                                int per_head, int kv_heads)
+static size_t attn__slot_floats(const attn__work *w, int per_head, int kv_heads)
 {
     attn__block block;
-    return attn__slot_layout(a, s, plan, per_head, kv_heads, NULL, &block);
+    return attn__slot_layout(w, per_head, kv_heads, NULL, &block);
+}
+
+/* Where a slot begins, the number of empty rows of its blocks. */
+static size_t *attn__empty_rows(const attn__work *w, int slot)
+{
+    return (size_t *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
 /* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
@@ -5933,12 +5928,13 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 
 /* Cuts entries whose rows go the thin way: `all` rows of each K/V head. K/V heads share a block, as
    long as no thread idles because of it. */
-static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
-                           int threads)
+static void attn__plan_thin(attn__work *w, int all, int threads)
 {
-    attn__cut *cut = &plan->thin;
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int most = attn__clamp(plan->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
+    const int most = attn__clamp(w->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
     int fit, split;
 
     if (all > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
@@ -5950,33 +5946,31 @@ static void attn__plan_thin(const attn_args *a, const attn__shape *s, attn__plan
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && plan->chunks > 1 &&
-                plan->entries == s->batch;
+        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
+                w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)plan->entries * cut->head_blocks * (split ? plan->chunks : 1) >=
+        if ((long long)w->entries * cut->head_blocks * (split ? w->chunks : 1) >=
             4ll * threads)
             break;
     }
     /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
     if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
-        plan->splits = parts < plan->chunks ? (int)parts : plan->chunks;
+        w->splits = parts < w->chunks ? (int)parts : w->chunks;
     }
-    cut->size = attn__slot_floats(a, s, plan, cut->per_head, cut->kv_heads);
 }
 
 /* Cuts entries whose rows go the thick way, one K/V head to a block: smaller blocks when threads
    would idle, and blocks of equal size, so that no thread waits for the largest. */
-static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__plan *plan, int all,
-                            int threads)
+static void attn__plan_thick(attn__work *w, int all, int threads)
 {
-    attn__cut *cut = &plan->thick;
-    const long long pairs = (long long)plan->entries * s->kv_heads;
+    attn__cut *cut = &w->thick;
+    const long long pairs = (long long)w->entries * w->s->kv_heads;
     int blocks;
 
     cut->kv_heads = 1;
-    cut->head_blocks = s->kv_heads;
-    cut->per_head = attn__min(all, plan->block_rows);
+    cut->head_blocks = w->s->kv_heads;
+    cut->per_head = attn__min(all, w->block_rows);
     if (threads > 1) {
         /* Each block packs K and V anew, so blocks of two bands are not divided any more. */
         while (cut->per_head > 2 * ATTN__BAND &&
@@ -5987,7 +5981,6 @@ static void attn__plan_thick(const attn_args *a, const attn__shape *s, attn__pla
         cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                                   cut->per_head);
     }
-    cut->size = attn__slot_floats(a, s, plan, cut->per_head, 1);
 }
 
 /* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
@@ -5997,24 +5990,23 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 }
 
 /* Rows of a K/V head in a block at most, where an entry has `all`. */
-static int attn__plan_rows(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                           int all)
+static int attn__plan_rows(const attn__work *w, int all)
 {
-    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, plan->block_rows);
-    const long long together = (long long)s->batch * each;
-    const int most = attn__min(ATTN__SHARED_ROWS, plan->block_rows);
-    if (!attn__may_share(a, s) || together <= rows) return rows;
+    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, w->block_rows);
+    const long long together = (long long)w->s->batch * each;
+    const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
+    if (!attn__may_share(w->a, w->s) || together <= rows) return rows;
     return most < rows ? rows : together < most ? (int)together : most;
 }
 
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
    caller can ask once, for the largest call: there is room for as many tasks as that and every
-   smaller call can have, each with the largest slot. Returns 1 on overflow. */
-static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan *plan, int all)
+   smaller call can have, each with the largest slot, and for the states of the largest split.
+   Returns 1 on overflow. */
+static int attn__plan_work(attn__work *w, int all, int n_k)
 {
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
-    const int rows = attn__plan_rows(a, s, plan, all), threads = attn__threads(a, s, n_k);
-    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
+    const attn__shape *s = w->s;
+    const int rows = attn__plan_rows(w, all), threads = attn__threads(w->a, s, n_k);
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
@@ -6022,90 +6014,67 @@ static int attn__plan_work(const attn_args *a, const attn__shape *s, attn__plan 
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
     size_t states = 0, bytes;
 
-    plan->slots = (int)slots;
-    /* thin blocks; only they have states. Most often the cut has the same, measured already. */
-    plan->slot_floats = all <= ATTN__THIN && attn__min(rows, ATTN__THIN) == plan->thin.per_head &&
-                        plan->thin.kv_heads == sharing
-        ? plan->thin.size
-        : attn__slot_floats(a, s, plan, attn__min(rows, ATTN__THIN), sharing);
+    /* A call may have rows of both kinds: ragged, or where entries share keys. */
+    w->slot_floats = attn__slot_floats(w, attn__min(rows, ATTN__THIN),
+                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING));
+    if (rows > ATTN__THIN) {
+        const size_t thick = attn__slot_floats(w, rows, 1);
+        if (thick > w->slot_floats) w->slot_floats = thick;
+    }
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return 1;
     }
-    if (attn__mul(plan->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes)) return 1;
-
-    /* A call with many rows has larger slots, and no states; ragged it may have rows of both
-       kinds. Where entries share keys, thin becomes thick, and there may be states. */
-    if (rows > ATTN__THIN) {
-        size_t many = attn__slot_floats(a, s, plan, rows, 1);
-        if (many > plan->slot_floats) plan->slot_floats = many;
-        if (attn__mul(many, slots, &many) ||
-            attn__add(many, attn__may_share(a, s) ? states : 0, &many)) return 1;
-        if (many > bytes) bytes = many;
-    }
-    if (plan->slot_floats == (size_t)-1 || attn__add(bytes, plan->table_floats, &bytes) ||
-        attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX - 64) return 1;
-    plan->bytes = bytes + 64;  /* the first line may begin anywhere */
+    if (attn__mul(w->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes) ||
+        attn__add(bytes, w->table_floats, &bytes) || attn__mul(bytes, sizeof(float), &bytes) ||
+        bytes > ATTN__BYTES_MAX - 64) return 1;
+    w->tasks = (int)slots;
+    w->bytes = bytes + 64;  /* the first line may begin anywhere */
     return 0;
 }
 
-/* Rows of a block at most. */
-static int attn__plan_block_rows(const attn__shape *s)
-{
-    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
-    return attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
-                       32 * ATTN__BAND);
-}
-
 /* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
-static int attn__plan_make(const attn_args *a, const attn__shape *s, attn__plan *plan)
+static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
     const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
+    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
 
-    plan->block_rows = attn__plan_block_rows(s);
-    plan->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    plan->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    plan->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
-    /* ints that say which items an entry has; where entries may share keys, two more for each */
-    plan->table_floats = attn__up((size_t)s->batch * (attn__may_share(a, s) ? 3u : 1u) + 1, 16);
-    plan->entries = s->batch;
-    plan->splits = 1;
+    w->a = a;
+    w->s = s;
+    w->kernels = attn__table(a->backend);
+    w->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
+                                32 * ATTN__BAND);
+    w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
+    w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
+    w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16);       /* ints */
+    w->entries = s->batch;
+    w->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
-    if (all > INT_MAX - 2 * plan->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
+    if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
     /* Entries that bring their own numbers of rows may be of both kinds. */
     if (all <= ATTN__THIN || a->q_cum || a->q_lengths)
-        attn__plan_thin(a, s, plan, all > 0 ? (int)all : 1, threads);
+        attn__plan_thin(w, all > 0 ? (int)all : 1, threads);
     if (all > ATTN__THIN) {
-        attn__plan_thick(a, s, plan, (int)all, threads);
-        if (((all - 1) / plan->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
+        attn__plan_thick(w, (int)all, threads);
+        if (((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
     }
-    if (attn__plan_work(a, s, plan, (int)all)) return 1;
-    plan->slots = attn__min(plan->slots, threads);
+    if (attn__plan_work(w, (int)all, n_k)) return 1;
+    w->tasks = attn__min(w->tasks, threads);
     return 0;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The entry in a place, and how many from there on share its blocks. */
-ATTN__INLINE int attn__entry_number(const attn__work *w, int place)
-{
-    return w->order ? w->order[place] : place;
-}
-
-ATTN__INLINE int attn__readers_at(const attn__work *w, int place)
-{
-    return w->order ? w->readers[place] : 1;
-}
-
 /* The way in which an entry with so many rows for each K/V head is cut. */
-static const attn__cut *attn__cut_of(const attn__plan *plan, int rows)
+static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
-    return rows <= ATTN__THIN ? &plan->thin : &plan->thick;
+    return rows <= ATTN__THIN ? &w->thin : &w->thick;
 }
 
 /* Counts the items of every place. It has blocks for the rows that exist, and at least one when
@@ -6115,10 +6084,10 @@ static int attn__list_items(const attn__work *w)
     const attn_args *a = w->a;
     int p, items = 0;
     for (p = 0; p < w->s->batch; p++) {
-        const int readers = attn__readers_at(w, p);
+        const int readers = w->readers[p];
         const int rows = readers * w->s->group *
-                         attn__rows_of(a, w->s, attn__entry_number(w, p));
-        const attn__cut *cut = attn__cut_of(w->plan, rows);
+                         attn__rows_of(a, w->s, w->order[p]);
+        const attn__cut *cut = attn__cut_of(w, rows);
         w->first_item[p] = items;
         if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
         else if (readers > 0 && w->padding) items += cut->head_blocks;
@@ -6155,7 +6124,7 @@ static void attn__block_longest(attn__block *block)
     int x, first, last;
     attn__block_ends(block, &first, &last);
     for (x = first; x <= last; x++) {
-        attn__entry_at(w->a, w->s, attn__entry_number(w, block->place + x), &e);
+        attn__entry_at(w->a, w->s, w->order[block->place + x], &e);
         if (x == first || e.end > block->entry.end) block->entry = e;
     }
 }
@@ -6167,14 +6136,14 @@ ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k
 static int attn__reader_page(const attn__block *block, int x, int chunk)
 {
     const attn_args *a = block->w->a;
-    const int kv = attn__kv_of(a, attn__entry_number(block->w, block->place + x));
+    const int kv = attn__kv_of(a, block->w->order[block->place + x]);
     return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
 }
 
 /* How many chunks are the same keys for all readers of the block that have them? */
 static int attn__block_together(const attn__block *block)
 {
-    const int chunks = block->w->plan->chunks;
+    const int chunks = block->w->chunks;
     int x, first, last, chunk, page;
     attn__block_ends(block, &first, &last);
     for (chunk = 0; chunk < chunks; chunk++) {
@@ -6195,14 +6164,14 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     const attn__cut *cut;
     const int p = attn__place_of(w, item);
     int all, blocks, from_end;
-    attn__entry_at(w->a, s, attn__entry_number(w, p), &block->entry);
+    attn__entry_at(w->a, s, w->order[p], &block->entry);
     block->w = w;
     block->place = p;
-    block->readers = attn__readers_at(w, p);
+    block->readers = w->readers[p];
     block->each = s->group * block->entry.rows;
     block->together = INT_MAX;
     all = block->readers * block->each;
-    cut = attn__cut_of(w->plan, all);
+    cut = attn__cut_of(w, all);
 
     item -= w->first_item[p];
     blocks = (w->first_item[p + 1] - w->first_item[p]) / cut->head_blocks;
@@ -6233,7 +6202,7 @@ static int attn__row_at(const attn__block *block, int local, int r, int *h, int 
     }
     *i = group > 1 ? at / group : at;
     *h = (block->kv_head + local) * group + (at - *i * group);
-    return attn__entry_number(block->w, block->place + reader);
+    return block->w->order[block->place + reader];
 }
 
 /* That entry: the block's own, or written to *room. */
@@ -6269,7 +6238,6 @@ static void attn__block_ranges(attn__block *block)
     attn__entry room;
     int r, h, i;
     block->sees_all = 1;
-    block->has_window = a->window_left > 0 || a->window_right > 0;
     block->lo = 0;
     block->hi = keys;
     if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
@@ -6297,6 +6265,8 @@ static void attn__block_way(attn__block *block)
     block->thin = block->way == attn__ways;
     block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
                     !attn__k_in_panels(block->w->a);
+    block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
+                    block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
     /* thin: whole K/V heads; thick: four tiles (attn__band_cut) */
     block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
                                    : 4 * block->w->kernels->rows;
@@ -6320,14 +6290,16 @@ static int attn__block_shows(const attn__block *block)
 static int attn__block_open(attn__block *block, const attn__work *w, int item, int slot)
 {
     const attn__shape *s = w->s;
-    const attn__plan *plan = w->plan;
     const attn__cut *cut;
+    size_t size;
     attn__entry room;
     int r, n, b, h, i, axis;
 
     cut = attn__block_at(block, w, item);
-    (void)attn__slot_layout(w->a, s, plan, cut->per_head, cut->kv_heads,
-                            w->slots + (size_t)slot * plan->slot_floats, block);
+    size = attn__slot_layout(w, cut->per_head, cut->kv_heads,
+                             w->slots + (size_t)slot * w->slot_floats, block);
+    ATTN_ASSERT(size <= w->slot_floats);
+    (void)size;
     if (block->rows == 0) return 0;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
@@ -6344,28 +6316,21 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     return 1;
 }
 
-/* Before the first chunk: nothing is folded yet. */
-static void attn__block_clear(attn__block *block)
+/* Before the first chunk: nothing is folded yet, or rows go on from the states that a caller
+   carries here. */
+static void attn__block_begin(attn__block *block, const float *carry_in)
 {
-    const int v_width = block->w->plan->v_width;
-    int r;
+    const attn__shape *s = block->w->s;
+    const int v_width = block->w->v_width;
+    int r, h, i;
     memset(block->seen, 0, (size_t)block->rows * sizeof(int));
     for (r = 0; r < block->rows; r++) block->M[r] = -attn__inf();
     memset(block->M + block->rows, 0, ATTN__PANEL * sizeof(float));
     memset(block->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
-}
-
-/* The same where the caller carries states here: rows go on from them. */
-static void attn__block_begin(attn__block *block)
-{
-    const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
-    int r, h, i;
-    attn__block_clear(block);
-    for (r = 0; r < block->rows && block->w->a->carry_in; r++) {
+    for (r = 0; r < block->rows && carry_in; r++) {
         const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(block->w->a->carry_in + attn__place(s, b, h, i) *
+        block->seen[r] = attn__carry_get(carry_in + attn__place(s, b, h, i) *
                                          ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
     }
@@ -6391,14 +6356,11 @@ ATTN__INLINE int attn__keys_has(const attn__keys *keys, int j)
     return (int)(keys->word[j / 64] >> j % 64 & 1u);
 }
 
-/* How many keys are in the set? */
-static int attn__keys_count(const attn__keys *keys)
+/* How many keys of a word, or panels, are in the set? */
+static int attn__count_bits(unsigned long long word)
 {
-    int x, n = 0;
-    for (x = 0; x < 2; x++) {
-        unsigned long long word = keys->word[x];
-        for (; word; word &= word - 1) n++;
-    }
+    int n = 0;
+    for (; word; word &= word - 1) n++;
     return n;
 }
 
@@ -6428,11 +6390,10 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-static int attn__panel_count(unsigned panels)
+/* Are panels among the keys that are seen left out? */
+ATTN__INLINE int attn__hidden_panels(const attn__chunk_view *view)
 {
-    int n = 0;
-    for (; panels; panels &= panels - 1) n++;
-    return n;
+    return (attn__panels_between(view->lo, view->hi) & ~view->panels) != 0;
 }
 
 /* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
@@ -6575,7 +6536,6 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     /* Inside the range that is left some keys may still be needed by nobody. */
     view->panels = attn__panels_of(&some);
     attn__view_shrink(view, &some);
-    view->hidden_panels = view->panels != attn__panels_between(view->lo, view->hi);
     between = attn__keys_between(view->lo, view->hi);
     view->hidden_keys = !attn__keys_within(&between, &every);
     for (j = view->lo; j < view->hi && view->hidden_keys && !block->thin; j++)
@@ -6583,8 +6543,9 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
        one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
        four rows 0.4; of a cache 0.92 and 0.7. */
-    n = block->per_head <= ATTN__K_IN_PLACE ? attn__keys_count(&some) : ATTN__CHUNK;
-    if (n > ATTN__LISTED || n > 4 * attn__panel_count(view->panels)) return;
+    if (block->per_head > ATTN__K_IN_PLACE) return;
+    n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
+    if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
     for (j = view->lo; j < view->hi; j++) {
         view->listed[view->n_listed] = (unsigned char)(j - view->lo);
         view->n_listed += attn__keys_has(&some, j);
@@ -6595,8 +6556,6 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
    row is as if it did not exist: nobody reads its V, which may not even be initialised. */
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
-    const attn_args *a = block->w->a;
-    const attn__shape *s = block->w->s;
     const int first = attn__chunk_key(&block->entry, chunk);
     int r;
     view->chunk = chunk;
@@ -6608,7 +6567,6 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     view->hi = view->keys;
     view->row_from = 0;
     view->row_to = block->per_head;
-    view->hidden_panels = 0;
     if (!block->sees_all) {
         const int end = first + view->keys;
         int lo = end, hi = first;
@@ -6628,18 +6586,12 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
-    view->score_lo = view->lo;
-    view->score_hi = view->hi;
+    if (view->lo >= view->hi) view->lo = view->hi = 0;
     if (block->all_scores) {
-        view->score_hi = view->keys;
-        view->row_from = 0;
-        view->row_to = block->per_head;
-        view->n_listed = view->score_lo = view->hidden_panels = 0;
+        view->n_listed = 0;
         view->panels = attn__panels_between(0, view->keys);
     }
-    view->slices = !a->kv && block->k_in_place && block->per_head > 1 && block->kv_heads > 1 &&
-                   s->v[2] < s->v[1];
-    return view->score_lo < view->score_hi;
+    return view->panels != 0;
 }
 
 /* Row `key` (counted from entry.start) of K or V where it lies. */
@@ -6649,100 +6601,37 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V are plain rows. Whether V is finite is looked at when it matters. */
-static void attn__plain_sources(const attn__block *block, attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    int local;
-    if (block->thin) ATTN__COUNT(ROWS);
-    else ATTN__COUNT(PACKED);
-    view->k_step = s->k[1];
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        source->k = attn__plain(block->entry.k, s->k, block, local, view->first);
-        source->v = attn__plain(block->entry.v, s->v, block, local, view->first);
-        source->k_stored = source->v_stored = ATTN_F32;
-        source->v_step = s->v[1];
-        source->v_panel = 16;
-        source->panels = block->w->plan->v_width / 16;
-        source->v_tail = NULL;
-        source->last_columns = s->v_head_dim % 16;
-        source->not_finite = -1;
-    }
-}
-
-/* Keys lo .. hi - 1 of a cache, whole panels, become floats. */
-static void attn__widen_keys(const attn__kernels *kernels, float *to,
-                             const attn__kv_source *source, int head_dim, int lo, int hi)
-{
-    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)head_dim, source->k_stored);
-    for (; lo < hi; lo += ATTN__PANEL)
-        kernels->widen_panel(to + (ptrdiff_t)lo * head_dim,
-                             attn__stored_at(source->k, lo * row, source->k_stored), head_dim,
-                             source->k_stored);
-}
-
 /* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
     const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
-    const int hi = (int)attn__up((size_t)view->score_hi, 16);
-    const int from = v_in_k ? view->score_lo / 16 * 16 : view->lo;
-    const int to = v_in_k ? view->score_hi : view->hi;
-    int local, j;
+    const ptrdiff_t k_row = (ptrdiff_t)attn__cells((size_t)head_dim, view->k_stored);
+    /* with v_in_k also what only scores are wanted of */
+    const int from = v_in_k ? 0 : view->lo, to = v_in_k ? view->keys : view->hi;
+    int local, j, lo, hi;
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
-        if (!v_in_k && source->k_stored != ATTN_F32) {
-            attn__widen_keys(kernels, k, source, head_dim, view->score_lo / 16 * 16, hi);
-            source->k = k;
-            source->k_stored = ATTN_F32;
+        for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
+            for (j = lo; j < hi && !v_in_k && view->k_stored != ATTN_F32; j += ATTN__PANEL)
+                kernels->widen_panel(k + (ptrdiff_t)j * head_dim,
+                                     attn__stored_at(source->k, j * k_row, view->k_stored),
+                                     head_dim, view->k_stored);
+            lo = lo > from ? lo : from;
+            for (j = lo; j < attn__min(hi, to) && view->v.stored != ATTN_F32; j++)
+                kernels->widen(v + j * v_width,
+                               attn__stored_at(source->v, j * view->v.b_step, view->v.stored),
+                               (size_t)v_width, view->v.stored);
         }
-        if (source->v_stored == ATTN_F32) continue;
-        for (j = from; j < to; j++)
-            kernels->widen(v + j * v_width,
-                           attn__stored_at(source->v, j * source->v_step, source->v_stored),
-                           (size_t)v_width, source->v_stored);
-        source->v = v;
-        source->v_step = v_width;
-        source->v_stored = ATTN_F32;
-        if (!v_in_k) continue;
-        source->k = v;
-        source->k_stored = ATTN_F32;
-        view->k_step = v_width;
+        if (!v_in_k && view->k_stored != ATTN_F32) source->k = k;
+        if (view->v.stored != ATTN_F32) source->v = v;
+        if (v_in_k) source->k = source->v;
     }
-}
-
-/* A cache is read as it is: panels of K, or with v_in_k rows. */
-static void attn__cache_sources(const attn__block *block, attn__chunk_view *view)
-{
-    const attn_kv *kv = block->w->a->kv;
-    const int page = attn__kv_page(kv, block->entry.kv, view->first);
-    const int next = attn__chunk_key(&block->entry, view->chunk + 1);
-    int local;
-    ATTN__COUNT(CACHE);
-    view->next = NULL;
-    if (next < block->entry.end)
-        view->next = attn__page_k(kv, attn__kv_page(kv, block->entry.kv, next), block->kv_head);
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        source->k_stored = kv->shape.k_storage;
-        source->v_stored = kv->shape.v_storage;
-        source->k = attn__page_k(kv, page, block->kv_head + local);
-        source->v = attn__page_v(kv, page, block->kv_head + local);
-        source->v_step = (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), source->v_stored);
-        view->k_step = source->v_step;            /* v_in_k; panels have none */
-        source->v_panel = 16;
-        source->panels = block->w->plan->v_width / 16;
-        source->v_tail = NULL;
-        source->last_columns = 0;
-        source->not_finite = -1;
-    }
-    if (block->per_head > attn__stored_rows(block->w->a))
-        attn__widen_sources(block, view);
+    if (view->v.stored != ATTN_F32) view->v.b_step = view->k_step = v_width;
+    view->k_stored = view->v.stored = ATTN_F32;
 }
 
 /* Packs K of the chunk, which lies in rows, for every K/V head of the block, from the first panel
@@ -6758,7 +6647,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
         int lo = 0, hi = 0;
         while (attn__next_run(view->panels, &lo, &hi))
             block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k_step, view->k_step,
-                                      attn__min(hi, view->score_hi) - lo, (int)head_dim);
+                                      attn__min(hi, view->keys) - lo, (int)head_dim);
         source->k = to;
     }
 }
@@ -6771,16 +6660,14 @@ static void attn__thin_values(const attn__block *block, attn__chunk_view *view)
     const int rest = block->w->s->v_head_dim % 16, lo = view->lo;
     int local;
     if (block->w->a->kv || block->k_in_place || rest == 0) return;
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        float *tail = block->v + (size_t)local * block->v_head;
-        source->v_tail = tail;
-        source->last_columns = 0;
-        source->panels--;
-        (void)block->w->kernels->pack_v(tail + lo * 16, (const float *)source->v +
-                                        lo * source->v_step + source->panels * 16,
-                                        source->v_step, view->hi - lo, rest, NULL);
-    }
+    view->v_tail = 1;
+    view->v.last_columns = 0;
+    view->v.panels--;
+    for (local = 0; local < block->kv_heads; local++)
+        (void)block->w->kernels->pack_v(
+            block->v + (size_t)local * block->v_head + lo * 16,
+            (const float *)view->source[local].v + lo * view->v.b_step + view->v.panels * 16,
+            view->v.b_step, view->hi - lo, rest, NULL);
 }
 
 /* V of a thick block is packed. V of keys that no row needs is not read: it is 0. */
@@ -6794,50 +6681,64 @@ static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
         const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
         if (lo >= hi) continue;
         source->not_finite |= block->w->kernels->pack_v(
-            block->v + lo * 16, (const float *)source->v + lo * source->v_step, source->v_step,
+            block->v + lo * 16, (const float *)source->v + lo * view->v.b_step, view->v.b_step,
             hi - lo, block->w->s->v_head_dim, needed ? needed + lo : NULL);
     }
     source->v = block->v;
-    source->last_columns = 0;
-    source->v_step = 16;
-    source->v_panel = ATTN__CHUNK * 16;
+    view->v.last_columns = 0;
+    view->v.b_step = 16;
+    view->v.b_panel = ATTN__CHUNK * 16;
 }
 
-/* Where K and V of the chunk are read, and whatever makes them ready for it. */
+/* Where K and V of the chunk are read, and whatever makes them ready for it. A cache is read as it
+   is: panels of K, or with v_in_k rows. */
 static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
 {
-    if (block->w->a->kv) attn__cache_sources(block, view);
-    else attn__plain_sources(block, view);
-    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const attn_kv *kv = a->kv;
+    const int page = kv ? attn__kv_page(kv, block->entry.kv, view->first) : 0;
+    attn__gemm *v = &view->v;
+    int local;
+    if (kv) ATTN__COUNT(CACHE);
+    else if (block->thin) ATTN__COUNT(ROWS);
+    else ATTN__COUNT(PACKED);
+    v->stored = attn__values_stored(a);
+    v->b_step = kv ? (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), v->stored) : s->v[1];
+    v->b_panel = 16;
+    v->panels = block->w->v_width / 16;
+    v->last_columns = kv ? 0 : s->v_head_dim % 16;
+    v->a_row = ATTN__CHUNK;
+    v->c_row = v->from_row = block->w->v_width;
+    view->v_tail = 0;
+    view->k_stored = attn__keys_stored(a);
+    view->k_step = kv ? v->b_step : s->k[1];
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        source->k = kv ? attn__page_k(kv, page, block->kv_head + local)
+                       : attn__plain(block->entry.k, s->k, block, local, view->first);
+        source->v = kv ? attn__page_v(kv, page, block->kv_head + local)
+                       : attn__plain(block->entry.v, s->v, block, local, view->first);
+        source->not_finite = -1;          /* it is looked at when it matters */
+    }
+    if (block->per_head > attn__stored_rows(a)) attn__widen_sources(block, view);
+    if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
     block->way->values(block, view);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* What several rows prefetch while they read K of head `local` of a cache (of_v: V): what is read
-   after it. 32 heads on 8 from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
-   (Zen 3). */
-static const void *attn__prefetch_cache(const attn__block *block, const attn__band *band,
-                                        const attn__chunk_view *view, int local, int of_v)
-{
-    const attn__kv_source *source = view->source, *next = source + local + 1;
-    const int last = local + 1 == band->end_head;
-    if (!of_v) return last ? source[band->first_head].v : next->k;
-    if (local + 1 == block->kv_heads) return view->next;
-    return last ? next->k : next->v;
-}
-
-/* The same where K and V lie as rows, and the heads of a row one after the other: each head asks
-   for as much as it reads, and all together for what comes next in memory. While K is read, V of
-   the same keys; while V is, up to key `of_v`, V of the next slice where K is read in place, else K
-   of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place 0.3 (Zen 4);
-   0.81 and 0.89 (Zen 3). */
+/* What several rows prefetch where K and V lie as rows, and the heads of a row one after the other:
+   each head asks for as much as it reads, and all together for what comes next in memory. While K
+   is read, V of the same keys; while V is, up to key `of_v`, V of the next slice where K is read in
+   place, else K of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place
+   0.3 (Zen 4); 0.81 and 0.89 (Zen 3). */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
                                        int local, int of_v)
 {
     const attn__shape *s = block->w->s;
     const int v = !of_v || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
-    const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
+    const int keys = block->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
     const int first = view->first + (block->k_in_place ? of_v : of_v ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
     if (first + keys > block->entry.end - block->entry.start ||
@@ -6847,13 +6748,21 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
            (ptrdiff_t)local * keys * dim;
 }
 
-/* NULL: no prefetch. One row reads in order, which the processor sees by itself. */
+/* What several rows prefetch while they read K of head `local` (of_v: V): what is read after it.
+   32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
+   (Zen 3). NULL: no prefetch. One row reads in order, which the processor sees by itself. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local, int of_v)
 {
-    if (!block->thin || block->per_head == 1 || view->hidden_panels) return NULL;
-    return block->w->a->kv ? attn__prefetch_cache(block, band, view, local, of_v)
-                           : attn__prefetch_rows(block, view, local, of_v);
+    const attn__entry *e = &block->entry;
+    const attn_kv *kv = block->w->a->kv;
+    const attn__kv_source *next = view->source + local + 1;
+    const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
+    if (!block->thin || block->per_head == 1 || attn__hidden_panels(view)) return NULL;
+    if (!kv) return attn__prefetch_rows(block, view, local, of_v);
+    if (!of_v) return last ? view->source[band->first_head].v : next->k;
+    if (local + 1 < block->kv_heads) return last ? next->k : next->v;
+    return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
 }
 
 /* Sets what all bands and chunks of a block have in common. */
@@ -6969,17 +6878,16 @@ static int attn__band_cut(const attn__block *block, attn__band *band, const attn
     attn__tile *tile = band->tile;
     int first, seen = 0;
     band->tiles = 0;
-    if (!block->thin && band->softmax.row && (block->arrays || block->has_window) &&
-        !block->all_scores)
+    if (!block->thin && band->softmax.row && !block->all_scores)
         for (first = 0; first < band->rows; first += most, tile++, band->tiles++) {
             tile->first = first;
             tile->rows = attn__min(most, band->rows - first);
             attn__tile_open(block, band, view, tile);
-            seen += attn__panel_count(tile->panels);
+            seen += attn__count_bits(tile->panels);
         }
     /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
-    if (band->tiles > 0 && (view->hidden_panels ||
-                            4 * seen <= 3 * band->tiles * attn__panel_count(all))) {
+    if (band->tiles > 0 && (attn__hidden_panels(view) ||
+                            4 * seen <= 3 * band->tiles * attn__count_bits(all))) {
         ATTN__COUNT(SKIP);
         return seen > 0;
     }
@@ -7025,14 +6933,13 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
                               int end)
 {
     const attn__shape *s = block->w->s;
-    const attn__kv_source *source = view->source + local;
     attn__gemm g;
     g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
     g.a_row = s->head_dim;
-    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, source->k_stored);
-    g.b = attn__stored_at(source->k, lo / 16 * g.b_panel, source->k_stored);
+    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, view->k_stored);
+    g.b = attn__stored_at(view->source[local].k, lo / 16 * g.b_panel, view->k_stored);
     g.b_step = 16;
-    g.stored = source->k_stored;
+    g.stored = view->k_stored;
     g.from = NULL;
     g.from_row = 0;
     g.c = block->scores + first * ATTN__CHUNK + lo;
@@ -7077,22 +6984,16 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
 /* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
-   right-hand side of a product, so that is all that g describes. */
-static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
-                           const attn__kv_source *source)
+   right-hand side of a product. */
+static int attn__scan_v(const attn__block *block, const attn__chunk_view *view, int local)
 {
     const attn__kernels *kernels = block->w->kernels;
-    attn__gemm g;
-    memset(&g, 0, sizeof g);
-    g.b = attn__stored_at(source->v, view->lo * source->v_step, source->v_stored);
-    g.stored = source->v_stored;
-    g.b_step = source->v_step;
-    g.b_panel = source->v_panel;
-    g.panels = source->panels;
+    attn__gemm g = view->v;
+    g.b = attn__stored_at(view->source[local].v, view->lo * g.b_step, g.stored);
     g.depth = view->hi - view->lo;
     if (kernels->not_finite(&g)) return 1;
-    if (!source->v_tail) return 0;
-    g.b = source->v_tail + view->lo * 16;
+    if (!view->v_tail) return 0;
+    g.b = block->v + (size_t)local * block->v_head + view->lo * 16;
     g.b_step = 16;
     g.panels = 1;
     return kernels->not_finite(&g);
@@ -7102,14 +7003,15 @@ static int attn__scan_v(const attn__block *block, const attn__chunk_view *view,
    that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
    finite, hidden keys add exact zeros, and no row needs the slower `select`. */
 static int attn__must_select(const attn__block *block, const attn__band *band,
-                             const attn__chunk_view *view, attn__kv_source *source)
+                             attn__chunk_view *view, int local)
 {
+    attn__kv_source *source = view->source + local;
     if (!band->uneven && !block->arrays) return 0;
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
        one may see all that it needs. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
     if (view->hidden_keys && block->thin) return 1;
-    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, source);
+    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, local);
     return source->not_finite;
 }
 
@@ -7120,10 +7022,10 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
-    attn__kv_source *source = view->source + local;
-    const int select = attn__must_select(block, band, view, source);
+    const int select = attn__must_select(block, band, view, local);
     const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
+    attn__gemm tail;
     int r, j;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
     if (select && !band->softmax.arrays)
@@ -7133,27 +7035,23 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
     g->a = block->scores + first * ATTN__CHUNK + lo;
-    g->b = attn__stored_at(source->v, lo * source->v_step, source->v_stored);
-    g->stored = source->v_stored;
-    g->b_step = source->v_step;
-    g->b_panel = source->v_panel;
-    g->panels = source->panels;
-    g->last_columns = source->last_columns;
+    g->b = attn__stored_at(view->source[local].v, lo * g->b_step, g->stored);
     g->depth = hi - lo;
     g->prefetch = attn__prefetch_of(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
-    if (!source->v_tail) return;
+    if (!view->v_tail) return;
     /* The columns after the last whole panel were packed by themselves, and are a second product
        next to the first. */
-    g->b = source->v_tail + lo * 16;
+    tail = *g;
+    g = &tail;
+    g->b = block->v + (size_t)local * block->v_head + lo * 16;
     g->b_step = 16;
-    g->c += source->panels * 16;
-    if (g->from) g->from += source->panels * 16;
+    g->c += g->panels * 16;
+    if (g->from) g->from += g->panels * 16;
     g->prefetch = NULL;
     g->panels = 1;
-    g->last_columns = 0;
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
@@ -7163,17 +7061,15 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
 static void attn__tile_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, const attn__tile *tile)
 {
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     /* keys of a list are few: the kernel passes over what lies between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(tile->lo, tile->hi)
                                                : tile->panels;
     int lo = 0, hi = 0, begun = 0, local;
-    attn__gemm g;
-    g.a_row = ATTN__CHUNK;
-    g.c_row = g.from_row = v_width;
+    attn__gemm g = view->v;
     g.rows = tile->rows;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
-        if (view->slices && !view->n_listed) hi = lo + ATTN__PANEL;
+        if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
         for (local = band->first_head; local < band->end_head; local++) {
             const int row = tile->first + (local - band->first_head) * tile->rows;
             float *chains = block->chains + (ptrdiff_t)row * v_width;
@@ -7212,7 +7108,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     g.rows = block->per_head;
     g.depth = s->head_dim;
     while (attn__next_run(view->panels, &lo, &hi)) {
-        const int end = attn__min(hi, view->score_hi);
+        const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
         g.c = block->scores + lo;
         if (!view->n_listed)
@@ -7232,7 +7128,6 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
 /* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
 static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
 {
-    const attn__plan *plan = block->w->plan;
     const int first = from * block->each - block->first, last = to * block->each - block->first;
     const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
     const ptrdiff_t at = (ptrdiff_t)local * block->per_head + lo;
@@ -7242,7 +7137,7 @@ static attn__block attn__block_part(const attn__block *block, int local, int fro
     part.first += lo;
     part.per_head = part.rows = hi - lo;
     part.q += at * block->w->s->head_dim;
-    part.o += at * plan->v_width;
+    part.o += at * block->w->v_width;
     part.M += at;
     part.L += at;
     part.seen += at;
@@ -7259,13 +7154,13 @@ static void attn__chunk_run(const attn__block *block, int chunk)
 {
     attn__chunk_view *const view = block->view;
     attn__band *const band = block->band;
+    const int all = block->thin || block->all_scores;     /* else bands that see some of it */
     int start, end, t;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
     if (block->k_in_place) attn__scores_in_place(block, view);
-    /* thin: all rows; thick: bands that see some of it */
-    start = view->row_from / block->band_rows * block->band_rows;
-    end = block->thin ? block->rows : view->row_to;
+    start = all ? 0 : view->row_from / block->band_rows * block->band_rows;
+    end = all ? block->rows : view->row_to;
     if (start > 0) ATTN__COUNT(SKIP);
     for (; start < end; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
@@ -7354,6 +7249,17 @@ static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, fl
     attn__carry_fold(kernels, o, NULL, a, b, n);
 }
 
+/* Folds a state. Returns 0 where it has seen nothing, and changes nothing then. */
+static int attn__fold_state(const attn__kernels *kernels, const float *state, float *M, float *L,
+                            float *o, int n)
+{
+    float a, b;
+    if (state[2] == 0.0f) return 0;
+    attn__carry_factors(kernels, M, L, state[0], state[1], &a, &b);
+    attn__carry_fold(kernels, o, state + 4, a, b, n);
+    return 1;
+}
+
 /* ---- a block's results ----------------------------------------------------------------------- */
 
 /* Columns first .. last-1 of the weights of row r of a K/V head. */
@@ -7380,15 +7286,6 @@ static void attn__weights_prefill(const attn__block *block, int first, int last)
         attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last, cell);
 }
 
-/* States of a row of padding: it has seen nothing, in any part. */
-static void attn__write_empty_state(const attn_args *a, const attn__shape *s, size_t place)
-{
-    float *state = a->carry_out + place * ATTN_STATE(s->v_head_dim);
-    int part;
-    for (part = 0; part == 0 || part < a->parts; part++, state += attn__carry_floats(s))
-        attn__carry_close(state, 0.0f, 0.0f, 0, s->v_head_dim);
-}
-
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
    row that exists, other stages of the weights than probabilities are written already. */
 static void attn__write_empty_row(const attn__block *block, int local, int r, int exists)
@@ -7396,15 +7293,18 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     attn__entry room;
-    int h, i;
+    int h, i, part;
     const int b = attn__row_at(block, local, r, &h, &i);
+    const size_t place = attn__place(s, b, h, i);
     if (exists) ++*block->empty;
-    if (a->carry_out)
-        attn__write_empty_state(a, s, attn__place(s, b, h, i));
-    else if (exists || !a->q_cum)  /* ragged: out has no room for padding */
+    /* padding: it has seen nothing, in any part */
+    for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
+        attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
+                          place * ATTN_STATE(s->v_head_dim), 0.0f, 0.0f, 0, s->v_head_dim);
+    if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no room for padding */
         memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
                (size_t)s->v_head_dim * sizeof(float));
-    if (a->lse) a->lse[attn__place(s, b, h, i)] = -attn__inf();
+    if (a->lse) a->lse[place] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES)
         attn__weights_fill(block, local, r, 0, s->n_k, 0.0f);
@@ -7433,26 +7333,19 @@ static void attn__block_row(const attn__block *block, int r)
 }
 
 /* Writes the states of the rows of a block, O divided by 1 to be clean. */
-static ATTN__NOINLINE void attn__block_store(const attn__block *block, float *states)
+static void attn__block_store(const attn__block *block, float *states)
 {
     const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
-    const size_t size = ATTN_STATE(s->v_head_dim);
-    float one[ATTN__BAND];
-    int r, x, n, b, h, i, axis;
-    for (x = 0; x < ATTN__BAND; x++) one[x] = 1.0f;
-    for (r = 0; r < block->rows; r += n) {
-        float *to;
-        size_t step;
-        n = attn__min(attn__run_of_rows(block, r, &b, &h, &i, &axis), ATTN__BAND);
-        to = states + attn__place(s, b, h, i) * size;
-        step = axis == 2 ? (size_t)s->n_q * size : size;
-        block->w->kernels->finish(to + 4, (ptrdiff_t)step, block->o + (ptrdiff_t)r * v_width,
-                                  v_width, one, n, s->v_head_dim);
-        for (x = r; x < r + n; x++, to += step) {
-            if (block->seen[x]) attn__carry_put(to, block->M[x], block->L[x], 1);
-            else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
-        }
+    const int v_width = block->w->v_width;
+    const float one = 1.0f;
+    int r, h, i;
+    for (r = 0; r < block->rows; r++) {
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+        float *to = states + attn__place(s, b, h, i) * ATTN_STATE(s->v_head_dim);
+        block->w->kernels->finish(to + 4, 0, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
+                                  s->v_head_dim);
+        if (block->seen[r]) attn__carry_put(to, block->M[r], block->L[r], 1);
+        else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
     }
 }
 
@@ -7470,7 +7363,7 @@ static void attn__block_padding(const attn__block *block)
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
-    const int v_width = block->w->plan->v_width;
+    const int v_width = block->w->v_width;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
@@ -7521,7 +7414,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     const int splits = w->splits, split = item % splits, parts = w->a->parts;
     float *states = parts ? w->a->carry_out : splits > 1 ? w->states : NULL;
     /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
-    const int chunks = parts ? attn__min(w->plan->chunks, parts) : w->plan->chunks;
+    const int chunks = parts ? attn__min(w->chunks, parts) : w->chunks;
     const int from = (int)((long long)chunks * split / splits);
     const int to = (int)((long long)chunks * (split + 1) / splits);
     attn__block block;
@@ -7535,9 +7428,9 @@ static void attn__item_block(const attn__work *w, int item, int slot)
                               split == splits - 1 ? w->s->n_k : attn__column(&block, to));
         /* The last one also writes the parts that nobody has chunks for. */
         end = !states ? last : parts && split == splits - 1 ? parts : to;
-        attn__block_begin(&block);
+        attn__block_begin(&block, w->a->carry_in);
         for (chunk = states ? from : first; chunk < end; chunk++) {
-            if (states) attn__block_clear(&block);
+            if (states) attn__block_begin(&block, NULL);
             if (chunk >= first && chunk < last) attn__block_chunk(&block, chunk);
             if (states)
                 attn__block_store(&block, states + (size_t)chunk * attn__carry_floats(w->s));
@@ -7547,42 +7440,23 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     else if (parts && split == 0) attn__block_padding(&block);
 }
 
-/* Folds the states that a chunk has left of the rows of a block. */
-static void attn__block_fold(attn__block *block, const float *states)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kernels *kernels = block->w->kernels;
-    const float *from[ATTN__BAND];
-    float m[ATTN__BAND], l[ATTN__BAND], a[ATTN__BAND], b[ATTN__BAND];
-    int r, h, i;
-    /* The fold reads whole vectors. */
-    memset(m, 0, sizeof m);
-    memset(l, 0, sizeof l);
-    for (r = 0; r < block->rows; r++) {
-        const int e = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        from[r] = states + attn__place(s, e, h, i) * ATTN_STATE(s->v_head_dim);
-        m[r] = from[r][0];                /* -inf and 0 where the row has seen nothing, which */
-        l[r] = from[r][1];                /* changes nothing */
-    }
-    kernels->fold(block->M, block->L, m, l, a, b, block->rows);
-    for (r = 0; r < block->rows; r++) {
-        if (from[r][2] == 0.0f) continue;
-        block->seen[r] = 1;
-        attn__carry_fold(kernels, block->o + (ptrdiff_t)r * block->w->plan->v_width, from[r] + 4,
-                         a[r], b[r], s->v_head_dim);
-    }
-}
-
-/* An item is a block again: the states of its chunks are folded in key order. */
+/* An item is a block again: the states that its chunks have left are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
     attn__block block;
-    int chunk;
+    int chunk, r, h, i;
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
-        attn__block_begin(&block);
-        for (chunk = 0; chunk < w->plan->chunks; chunk++)
-            attn__block_fold(&block, w->states + (size_t)chunk * attn__carry_floats(w->s));
+        attn__block_begin(&block, w->a->carry_in);
+        for (r = 0; r < block.rows; r++) {
+            const int b = attn__row_at(&block, r / block.per_head, r % block.per_head, &h, &i);
+            const float *state = w->states + attn__place(w->s, b, h, i) *
+                                 ATTN_STATE(w->s->v_head_dim);
+            for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
+                block.seen[r] |= attn__fold_state(w->kernels, state, block.M + r, block.L + r,
+                                                  block.o + (ptrdiff_t)r * w->v_width,
+                                                  w->s->v_head_dim);
+        }
     }
     attn__block_close(&block);
 }
@@ -7593,7 +7467,7 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     attn__block block;
     int local, r, h, i;
     (void)attn__block_at(&block, w, item);
-    block.empty = (size_t *)(void *)(w->slots + (size_t)slot * w->plan->slot_floats);
+    block.empty = attn__empty_rows(w, slot);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
             const int b = attn__row_at(&block, local, r, &h, &i);
@@ -7644,7 +7518,6 @@ static void attn__sort_entries(const attn__work *w)
 {
     const int n = w->s->batch;
     int step = 1, p, at, b;
-    for (p = 0; p < n; p++) w->order[p] = p;
     while (step < n / 3) step = 3 * step + 1;
     for (; step > 0; step /= 3)
         for (p = step; p < n; p++) {
@@ -7685,36 +7558,29 @@ static int attn__shares_pages(const attn_args *a, const attn__shape *s)
 /* Entries that read the same keys go through them together, as if they were one with more rows:
    keys are read once for all of them. Only where each has few rows, and not where threads would
    idle or scores of keys are wanted that some of them do not have. */
-static void attn__share(attn__work *w, attn__plan *plan)
+static void attn__share(attn__work *w)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     const long long each = (long long)s->group * s->n_q;
-    int most, largest, all;
-    w->order = NULL;
-    if (!attn__may_share(a, s) || each > ATTN__THIN || plan->splits > 1 || attn__wants_raw(a) ||
+    int most, largest, all, p;
+    for (p = 0; p < s->batch; p++) {
+        w->order[p] = p;
+        w->readers[p] = 1;
+    }
+    if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__wants_raw(a) ||
         attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
         return;
-    w->order = w->first_item + s->batch + 1;
-    w->readers = w->order + s->batch;
     attn__sort_entries(w);
-    most = attn__min(ATTN__SHARED_ROWS, plan->block_rows) / (int)each;
-    for (; most > 1; most = (most + 1) / 2) {
-        plan->entries = attn__list_readers(w, most, &largest);
-        if (largest == 1) most = 1;
-        if (plan->slots == 1 || (long long)plan->entries * s->kv_heads >= 2ll * plan->slots) break;
-    }
-    if (most <= 1) {
-        plan->entries = s->batch;
-        w->order = NULL;
-        return;
+    for (most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;; most = (most + 1) / 2) {
+        w->entries = attn__list_readers(w, most, &largest);
+        if (largest == 1) return;
+        if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
     }
     all = largest * (int)each;
-    attn__plan_thin(a, s, plan, attn__min(all, ATTN__THIN), plan->slots);
-    if (all > ATTN__THIN) attn__plan_thick(a, s, plan, all, plan->slots);
+    attn__plan_thin(w, attn__min(all, ATTN__THIN), w->tasks);
+    if (all > ATTN__THIN) attn__plan_thick(w, all, w->tasks);
     ATTN__COUNT(SHARED);
-    ATTN_ASSERT(plan->thin.size <= plan->slot_floats);
-    ATTN_ASSERT(all <= ATTN__THIN || plan->thick.size <= plan->slot_floats);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -7728,7 +7594,7 @@ static int attn__take(attn__work *w, int slot, int round)
     (void)round;
     return __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
 #else
-    return slot + round * w->plan->slots;
+    return slot + round * w->tasks;
 #endif
 }
 
@@ -7748,43 +7614,37 @@ static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, i
     w->run_item = run_item;
     w->items = items;
     w->next = 0;
-    attn__run(w->a->exec, attn__min(items, w->plan->slots), attn__task, w);
+    attn__run(w->a->exec, attn__min(items, w->tasks), attn__task, w);
 }
 
 /* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were
    empty. */
-static size_t attn__work_all(const attn_args *a, const attn__shape *s, const attn__plan *plan,
-                             char *at)
+static size_t attn__work_all(attn__work *w, char *at)
 {
+    const attn_args *a = w->a;
     size_t empty = 0;
-    attn__plan own = *plan;               /* attn__share changes it */
-    attn__work w;
     int i, items;
     at += (64 - ((size_t)at & 63)) & 63;
-    w.a = a;
-    w.s = s;
-    w.plan = plan = &own;
-    w.kernels = attn__table(a->backend);
-    w.first_item = (int *)(void *)at;
+    w->first_item = (int *)(void *)at;
+    w->order = w->first_item + w->s->batch + 1;
+    w->readers = w->order + w->s->batch;
     /* Ragged, out has no rows of padding, but lse and weights have. */
-    w.padding = !a->q_cum || a->lse || a->weights || a->carry_out;
-    w.slots = (float *)(void *)at + plan->table_floats;
-    w.states = w.slots + plan->slot_floats * (size_t)plan->slots;
-    attn__share(&w, &own);
-    items = attn__list_items(&w);
-    for (i = 0; i < plan->slots; i++)
-        *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats) = 0;
+    w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
+    w->slots = (float *)(void *)at + w->table_floats;
+    w->states = w->slots + w->slot_floats * (size_t)w->tasks;
+    attn__share(w);
+    items = attn__list_items(w);
+    for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
-    if (attn__is_scalar(w.kernels)) {
-        attn__work_run(&w, attn__item_scalar, items);
+    if (attn__is_scalar(w->kernels)) {
+        attn__work_run(w, attn__item_scalar, items);
     } else {
         /* Parts: four items for each thread, if there are so many chunks. */
-        w.splits = a->parts ? attn__clamp(4 * plan->slots / items, 1, a->parts) : plan->splits;
-        attn__work_run(&w, attn__item_block, items * w.splits);
-        if (!a->parts && w.splits > 1) attn__work_run(&w, attn__item_fold, items);
+        if (a->parts) w->splits = attn__clamp(4 * w->tasks / items, 1, a->parts);
+        attn__work_run(w, attn__item_block, items * w->splits);
+        if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, items);
     }
-    for (i = 0; i < plan->slots; i++)
-        empty += *(size_t *)(void *)(w.slots + (size_t)i * plan->slot_floats);
+    for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
     return empty;
 }
 
@@ -7793,8 +7653,8 @@ static size_t attn__work_all(const attn_args *a, const attn__shape *s, const att
 /* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
 static ATTN__NOINLINE size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 {
-    attn__plan plan;
-    return attn__plan_make(a, s, &plan) ? (size_t)-1 : plan.bytes;
+    attn__work w;
+    return attn__plan_make(&w, a, s) ? (size_t)-1 : w.bytes;
 }
 
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
@@ -7834,21 +7694,21 @@ static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__
 static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
                                                  char *room, size_t room_size, attn__why *why)
 {
-    attn__plan plan;
+    attn__work w;
     attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__plan_make(a, s, &plan)) plan.bytes = (size_t)-1;
-    if ((status = attn__check_work(a, plan.bytes, why)) != ATTN_OK) return status;
+    if (attn__plan_make(&w, a, s)) w.bytes = (size_t)-1;
+    if ((status = attn__check_work(a, w.bytes, why)) != ATTN_OK) return status;
     if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
-        at = a->work || plan.bytes > room_size ? (char *)a->work : room;
-        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, plan.bytes));
+        at = a->work || w.bytes > room_size ? (char *)a->work : room;
+        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, w.bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
-                              "", (long long)plan.bytes, 0, 0);
-        empty = attn__work_all(a, s, &plan, at);
+                              "", (long long)w.bytes, 0, 0);
+        empty = attn__work_all(&w, at);
         if (own) ATTN_FREE(a->user, own);
     }
     attn__nothing_to_do(a, s, why);
@@ -7866,20 +7726,13 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return status == ATTN_OK ? attn__sdpa_run(a, &s, NULL, 0, &why) : status;
 }
 
-/* With room on the stack, which saves calls that are not large an allocation; the double aligns
-   it. */
-static ATTN__NOINLINE attn_status attn__room_run(const attn_args *a, const attn__shape *s,
-                                                 attn__why *why)
-{
-    union { double align; char bytes[ATTN_STACK]; } room;
-    return attn__sdpa_run(a, s, room.bytes, sizeof room, why);
-}
-
-/* What attn_self and attn_cross have in common. */
+/* What attn_self and attn_cross have in common. Room on the stack saves calls that are not large an
+   allocation; the double aligns it. */
 static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
 {
+    union { double align; char bytes[ATTN_STACK]; } room;
     attn__shape s;
     attn_status status;
     a->out = out;
@@ -7896,7 +7749,7 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[2] = a->n_q;
     }
     status = attn__check(a, &s, why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__room_run(a, &s, why) : status;
+    return status == ATTN_OK ? attn__sdpa_run(a, &s, room.bytes, sizeof room, why) : status;
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7935,16 +7788,13 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- states: fold, finish, merge ------------------------------------------------------------- */
 
-/* Rows whose states one task folds or finishes. */
-enum { ATTN__STATE_ROWS = 16 };
-
 /* What the tasks of a call share. Rows count as they stand among the states. */
 typedef struct attn__carry_job {
     const attn_args *a;
     const attn__shape *s;
     const attn__kernels *kernels;
     const float *states;                  /* to be folded, n sets of them */
-    size_t rows;                          /* there are */
+    size_t rows, step;                    /* there are; of a task */
     int n;
 } attn__carry_job;
 
@@ -7963,79 +7813,51 @@ static const float *attn__carry_from(const attn__carry_job *job, size_t row)
     return job->a->carry_in + row * ATTN_STATE(job->s->v_head_dim);
 }
 
-/* The rows of a task: returns how many, *first is the first of them. */
-static int attn__carry_count(const attn__carry_job *job, int task, size_t *first)
+/* The rows of a task: from *row up to what it returns. */
+static size_t attn__carry_rows(const attn__carry_job *job, int task, size_t *row)
 {
-    *first = (size_t)task * ATTN__STATE_ROWS;
-    return job->rows - *first < ATTN__STATE_ROWS ? (int)(job->rows - *first) : ATTN__STATE_ROWS;
+    *row = (size_t)task * job->step;
+    return job->rows - *row < job->step ? job->rows : *row + job->step;
 }
 
-/* Folds one state into another, whose M and L are at hand. Returns 0 where it has seen nothing, and
-   changes nothing then. */
-static int attn__fold_state(const attn__kernels *kernels, float *M, float *L, float *to,
-                            const float *from, int v_head_dim)
-{
-    float a, b;
-    if (from[2] == 0.0f) return 0;
-    attn__carry_factors(kernels, M, L, from[0], from[1], &a, &b);
-    attn__carry_fold(kernels, to + 4, from + 4, a, b, v_head_dim);
-    return 1;
-}
-
-/* Folds the states of up to 16 rows. */
+/* Task: folds the n states of each of its rows into what the row goes on from. */
 static void attn__fold_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const int v_head_dim = job->s->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
-    size_t row, end;
-    end = (size_t)attn__carry_count(job, task, &row);
-    for (end += row; row < end; row++) {
-        const int parts = attn__carry_exists(job, row) ? job->n : 0;
+    size_t row, end = attn__carry_rows(job, task, &row);
+    for (; row < end; row++) {
+        const float *from = job->states + row * size;
         float *out = job->a->carry_out + row * size, M, L;
-        int part, seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-        for (part = 0; part < parts; part++)
-            seen |= attn__fold_state(job->kernels, &M, &L, out,
-                                     job->states + ((size_t)part * job->rows + row) * size,
-                                     v_head_dim);
+        int n = attn__carry_exists(job, row) ? job->n : 0;
+        int seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
+        for (; n > 0; n--, from += job->rows * size)
+            seen |= attn__fold_state(job->kernels, from, &M, &L, out + 4, v_head_dim);
         attn__carry_close(out, M, L, seen, v_head_dim);
     }
 }
 
-/* Finishes a row of head h, which has seen keys. */
-static void attn__finish_row(const attn__carry_job *job, int h, size_t row, float *out)
-{
-    const attn_args *a = job->a;
-    const int v_head_dim = job->s->v_head_dim;
-    float M, L;
-    int x;
-    (void)attn__carry_get(a->carry_in + row * ATTN_STATE(v_head_dim), &M, &L, out, v_head_dim);
-    if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], v_head_dim);
-    for (x = 0; x < v_head_dim; x++) out[x] = attn__clean(out[x] / L);
-    if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
-}
-
-/* Finishes up to 16 rows. */
+/* Task: makes outputs and lse of its rows. */
 static void attn__finish_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
     const attn_args *a = job->a;
     const attn__shape *s = job->s;
     const size_t n_q = (size_t)s->n_q, heads = (size_t)s->heads;
-    size_t row, end;
-    end = (size_t)attn__carry_count(job, task, &row);
-    for (end += row; row < end; row++) {
+    size_t row, end = attn__carry_rows(job, task, &row);
+    for (; row < end; row++) {
         const int b = (int)(row / n_q / heads), h = (int)(row / n_q % heads), i = (int)(row % n_q);
-        const float *state = a->carry_in + row * ATTN_STATE(s->v_head_dim);
-        const int exists = attn__carry_exists(job, row);
         const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
-        float *out = exists || !a->q_cum ? a->out + first + h * s->out[2] + i * s->out[1] : NULL;
-        if (!exists || state[2] == 0.0f) {
-            if (out) memset(out, 0, (size_t)s->v_head_dim * sizeof(float));
-            if (a->lse) a->lse[row] = -attn__inf();
-        } else {
-            attn__finish_row(job, h, row, out);
-        }
+        float *out, M, L;
+        int x;
+        if (a->lse) a->lse[row] = -attn__inf();
+        if (a->q_cum && !attn__carry_exists(job, row)) continue;   /* out has no room for it */
+        out = a->out + first + h * s->out[2] + i * s->out[1];
+        if (!attn__carry_get(attn__carry_from(job, row), &M, &L, out, s->v_head_dim)) continue;
+        if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], s->v_head_dim);
+        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
+        if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
     }
 }
 
@@ -8082,7 +7904,8 @@ static attn_status attn__carry_run(attn__carry_job *job, void (*task)(void *arg,
     size_t tasks;
     job->kernels = attn__table(job->a->backend);
     job->rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
-    tasks = (job->rows + ATTN__STATE_ROWS - 1) / ATTN__STATE_ROWS;
+    job->step = 16;
+    tasks = (job->rows + job->step - 1) / job->step;
     each = 2ull * (unsigned)s->v_head_dim * ((unsigned)job->n + 1u);
     if (tasks > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
@@ -8158,32 +7981,11 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     return ATTN_OK;
 }
 
-/* States of independent keys, merged one by one, as the specification does it. */
-typedef struct attn__merge_states {
-    float *to;
-    const float *from;
-    size_t states;
-    int v_head_dim;
-} attn__merge_states;
-
-static void attn__merge_states_task(void *arg, int task)
-{
-    const attn__merge_states *job = (const attn__merge_states *)arg;
-    const int n = job->v_head_dim;
-    float *to = job->to, M, L;
-    const float *from = job->from;
-    size_t i;
-    (void)task;
-    for (i = 0; i < job->states; i++, to += ATTN_STATE(n), from += ATTN_STATE(n)) {
-        const int seen = attn__carry_get(to, &M, &L, to + 4, n);
-        const int sees = attn__fold_state(&attn__kernels_scalar, &M, &L, to, from, n);
-        attn__carry_close(to, M, L, seen || sees, n);
-    }
-}
-
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim)
 {
-    attn__merge_states job;
+    attn_args a;
+    attn__shape s;
+    attn__carry_job job;
     attn__why why;
     attn_status status;
     size_t bytes;
@@ -8197,11 +7999,19 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
         (status = attn__check_given(&why, "from", from, bytes)) != ATTN_OK ||
         (status = attn__check_apart(&why, "to", to, bytes, "from", from, bytes)) != ATTN_OK)
         return status;
-    job.to = to;
-    job.from = from;
-    job.states = states;
-    job.v_head_dim = v_head_dim;
-    attn__run(NULL, 1, attn__merge_states_task, &job);
+    /* One set of states folded into another, row by row as the specification does it. */
+    memset(&a, 0, sizeof a);
+    memset(&s, 0, sizeof s);
+    a.carry_in = a.carry_out = to;
+    s.heads = s.n_q = 1;
+    s.v_head_dim = v_head_dim;
+    job.a = &a;
+    job.s = &s;
+    job.kernels = &attn__kernels_scalar;
+    job.states = from;
+    job.rows = job.step = states;
+    job.n = 1;
+    attn__run(NULL, 1, attn__fold_task, &job);
     return ATTN_OK;
 }
 
@@ -8246,19 +8056,6 @@ static attn__kv_rows attn__step_rows(attn_kv *c, const attn_args *step, const at
     return rows;
 }
 
-/* Everything is checked and `step` brings its memory: from here on nothing can fail. */
-static attn_status attn__step_run(attn__kv_rows *rows, attn_args *step, attn__shape *s,
-                                  attn__why *why)
-{
-    /* A step too small for threads when it attends is too small for them when it appends. */
-    attn__kv_write(rows, attn__threads(step, s, s->n_k) > 1 ? step->exec : NULL);
-    /* From here on the new rows are keys of the cache. */
-    step->k = step->v = NULL;
-    memset(s->k, 0, sizeof s->k);
-    memset(s->v, 0, sizeof s->v);
-    return attn__sdpa_run(step, s, NULL, 0, why);
-}
-
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
 {
     attn__why why;
@@ -8289,7 +8086,13 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
             return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)work, 0, 0);
     }
-    status = attn__step_run(&rows, &step, &s, &why);
+    /* From here on nothing can fail. A step too small for threads when it attends is too small for
+       them when it appends. Then the new rows are keys of the cache. */
+    attn__kv_write(&rows, attn__threads(&step, &s, s.n_k) > 1 ? step.exec : NULL);
+    step.k = step.v = NULL;
+    memset(s.k, 0, sizeof s.k);
+    memset(s.v, 0, sizeof s.v);
+    status = attn__sdpa_run(&step, &s, NULL, 0, &why);
     if (own) ATTN_FREE(a->user, own);
     return status;
 }

@@ -79,14 +79,14 @@ core.UndefinedBinaryOperatorResult  attn__thick_values          the same
 core.CallAndMessage                 attn__chunk_run             each tile of the band has its panels by then
 core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
 core.NullDereference                attn__join_keep             the same
-core.NonNullParamChecker            attn__block_clear           a block that is worked on has a slot
+core.NonNullParamChecker            attn__block_begin           a block that is worked on has a slot
 core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
 core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
 core.NonNullParamChecker            attn__carry_get             the same of out, or where states take its place
 core.NullDereference                attn__scalar_fold           out may be NULL where q_cum leaves no rows, only
 core.NullDereference                attn__scalar_finish         the same
 core.NullDereference                attn__fold_task             the same
-core.NullDereference                attn__finish_row            the same
+core.NullDereference                attn__finish_task           the same
 core.NullDereference                add_arrays                  `row` is NULL where there are no arrays, only
 core.NullDereference                cap_and_slope               the same
 core.NullDereference                not_finite                  all_ways fills as many as it says
