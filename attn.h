@@ -4001,8 +4001,7 @@ static attn_status attn__check_given(attn__why *why, const char *name, const voi
     return attn__check_align(why, name, at, ATTN__CELL_ALIGN);
 }
 
-/* What is written may not lie among what is read. Unsigned differences of the addresses: each tells
-   whether one of the two begins inside the other. */
+/* What is written may not lie among what is read. */
 static attn_status attn__check_apart(attn__why *why, const char *out_name, const void *out,
                                      size_t out_bytes, const char *in_name, const void *in,
                                      size_t in_bytes)
@@ -4014,15 +4013,22 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
 }
 
+/* Floats or ints that are read while `out` is written. */
+static attn_status attn__check_input(attn__why *why, const char *out_name, const void *out,
+                                     size_t out_bytes, const char *name, const void *at,
+                                     size_t bytes)
+{
+    ATTN__TRY(attn__check_given(why, name, at, bytes));
+    return attn__check_apart(why, out_name, out, out_bytes, name, at, bytes);
+}
+
 /* May a matrix of two or three dimensions be written at m? *bytes: all of it. */
 static attn_status attn__check_matrix(attn__why *why, const char *name, const float *m,
                                       const attn__size *size, int dims, size_t *bytes)
 {
     const int outer = dims > 2 ? size[0].value : 1;
     const int rows = size[dims - 2].value, columns = size[dims - 1].value;
-    const attn_status status = attn__check_all(why, size, dims);
-    *bytes = 0;
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(why, size, dims));
     if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
         attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
         return attn__fail(why, ATTN_E_OVERFLOW, "more than the address space", "", 0, 0, 0);
@@ -4044,14 +4050,15 @@ static void attn__write_window(float *m, int n_q, int n_k, int left, int right, 
         }
 }
 
-ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+/* attn_mask_window and attn_mask_causal */
+static attn_status attn__mask_window(const char *function, float *m, int n_q, int n_k, int left,
+                                     int right, int pos)
 {
     const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__why why;
-    attn_status status;
     size_t bytes;
-    attn__why_open(&why, "attn_mask_window", NULL);
-    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    attn__why_open(&why, function, NULL);
+    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 2, &bytes));
     if (left < 0)
         return attn__fail(&why, ATTN_E_OPTION, "left is #; unlimited is 0", "", left, 0, 0);
     if (right < 0)
@@ -4060,17 +4067,15 @@ ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int r
     return ATTN_OK;
 }
 
+ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+{
+    return attn__mask_window("attn_mask_window", m, n_q, n_k, left, right, pos);
+}
+
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 {
-    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    attn__why why;
-    attn_status status;
-    size_t bytes;
-    /* attn_mask_window would refuse under its own name. */
-    attn__why_open(&why, "attn_mask_causal", NULL);
-    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
-    attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
-    return ATTN_OK;
+    /* nothing beyond the own key */
+    return attn__mask_window("attn_mask_causal", m, n_q, n_k, 0, 1, pos);
 }
 
 /* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
@@ -4079,14 +4084,11 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
 {
     const int batch = size[0].value, n_q = size[1].value, n_k = size[2].value;
     int b, i, j;
-    size_t bytes, ids_bytes;
-    attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
-    /* Where no cell is written no id is asked for. */
-    if (status != ATTN_OK || bytes == 0) return status;
-    ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
-    if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
-        return status;
+    size_t bytes;
+    ATTN__TRY(attn__check_matrix(why, "m", m, size, 3, &bytes));
+    if (bytes == 0) return ATTN_OK;                       /* no id is asked for */
+    /* one int for a column of n_q floats */
+    ATTN__TRY(attn__check_input(why, "m", m, bytes, ids_name, ids, bytes / (size_t)n_q));
     /* One row of ids for all rows of a matrix: columns are hidden, never rows. */
     for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
@@ -4116,15 +4118,12 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *k_lengths;
     attn__why why;
-    attn_status status;
     size_t bytes;
     int b, i, j;
     attn__why_open(&why, "attn_mask_lengths", NULL);
-    status = attn__check_matrix(&why, "m", m, size, 3, &bytes);
-    if (status != ATTN_OK || bytes == 0) return status;
-    if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 3, &bytes));
+    if (bytes == 0) return ATTN_OK;
+    ATTN__TRY(attn__check_input(&why, "m", m, bytes, "k_lengths", k_lengths, ints));
     /* All lengths are checked before one cell is written. */
     for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
@@ -4139,18 +4138,15 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
     attn__why why;
-    attn_status status;
-    size_t c, bytes;
+    size_t c;
     attn__why_open(&why, "attn_mask_keep", NULL);
     if (cells > ATTN__BYTES_MAX / sizeof *m)
         return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
                           0);
-    bytes = cells * sizeof *m;
-    if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_given(&why, "m", m, cells * sizeof *m));
     /* Bytes have no alignment, so attn__check_given does not suit them. */
     if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
-    if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_apart(&why, "m", m, cells * sizeof *m, "keep", keep, cells));
     for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
 }
@@ -4183,20 +4179,16 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
     const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__mask_merge job = { m, by, 0, by_batch };
     attn__why why;
-    attn_status status;
-    size_t bytes, by_bytes;
+    size_t bytes;
     attn__why_open(&why, "attn_mask_merge", NULL);
-    if ((status = attn__check_matrix(&why, "m", m, size, 3, &bytes)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 3, &bytes));
     if (by_batch != 1 && by_batch != batch)
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    /* batch is not 0 here, since there are cells. */
-    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
-    if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
-        return status;
-    job.cells = bytes / (size_t)batch / sizeof *m;
+    job.cells = bytes / (size_t)batch / sizeof *m;        /* there are cells: batch is not 0 */
+    ATTN__TRY(attn__check_input(&why, "m", m, bytes, "by", by,
+                                (size_t)by_batch * job.cells * sizeof *by));
     attn__run(NULL, batch, attn__merge_task, &job);
     return ATTN_OK;
 }
@@ -4206,18 +4198,15 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
     const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 } };
     const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *lengths;
     attn__why why;
-    attn_status status;
     size_t bytes;
     int b, j;
     attn__why_open(&why, "attn_lengths", NULL);
-    if ((status = attn__check_all(&why, size, 2)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(&why, size, 2));
     if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
         return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
                           batch, n, 0);
-    if ((status = attn__check_given(&why, "lengths", lengths, ints)) != ATTN_OK ||
-        (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "lengths", lengths, ints));
+    ATTN__TRY(attn__check_input(&why, "lengths", lengths, ints, "ids", ids, bytes));
     /* All ids are looked at before one length is written. A token after a pad would be lost. */
     for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
@@ -4306,8 +4295,7 @@ static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance,
                                   int *side)
 {
     const int ways = one_way ? 1 : 2;
-    const attn_status status = attn__check_option(why, "one_way", one_way, 1);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_option(why, "one_way", one_way, 1));
     *side = buckets / ways;
     if (*side < 2 || *side > ATTN__T5_BUCKETS)
         return attn__fail(why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
@@ -4343,19 +4331,14 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     int first[ATTN__T5_BUCKETS], side, h;                 /* 1 KB of stack */
     attn__why why;
-    attn_status status;
-    size_t bytes, table_bytes;
+    size_t bytes;
     attn__why_open(&why, "attn_bias_t5", NULL);
-    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
-        (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_matrix(&why, "bias", bias, size, 3, &bytes));
+    ATTN__TRY(attn__check_t5(&why, buckets, max_distance, one_way, &side));
     if (bytes == 0) return ATTN_OK;
     /* The table is [buckets][heads], as checkpoints have it. */
-    table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
-    if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
-                                    table_bytes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "table", table,
+                                (size_t)buckets * (size_t)heads * sizeof *table));
     /* Boundaries are the same for all heads; only the column of the table differs. */
     attn__t5_boundaries(first, side, max_distance);
     for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
@@ -4368,13 +4351,11 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
 {
     const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__why why;
-    attn_status status;
     size_t bytes, from_bytes, r, rows;
     int j;
     attn__why_open(&why, "attn_bias_shift", NULL);
-    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
-        (status = attn__check_size(&why, "columns", columns, 1)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_matrix(&why, "bias", bias, size, 3, &bytes));
+    ATTN__TRY(attn__check_size(&why, "columns", columns, 1));
     if (zero < 0 || zero >= columns)
         return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
     if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
@@ -4382,10 +4363,7 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
                           "matrices #, n_q # and columns # do not fit the address space", "",
                           matrices, n_q, columns);
     if (bytes == 0) return ATTN_OK;
-    if ((status = attn__check_given(&why, "scores", scores, from_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "bias", bias, bytes, "scores", scores, from_bytes)) !=
-            ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "scores", scores, from_bytes));
     rows = (size_t)matrices * (size_t)n_q;
     for (r = 0; r < rows; r++, scores += columns)
         for (j = 0; j < n_k; j++) {
