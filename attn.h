@@ -1470,9 +1470,10 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
 {
     const attn__format *f = attn__formats + storage;
     const size_t rows = lane < 0 ? 1 : ATTN__PANEL, first = lane < 0 ? 0 : (size_t)lane;
-    const size_t begin = i / f->block * (f->block + f->scale) * rows;
+    const size_t block = f->scale ? i / f->block : i;     /* without scales: of one value */
+    const size_t begin = block * (f->block + f->scale) * rows;
     *scale = begin + first * f->scale;
-    return begin + (f->scale + i % f->block) * rows + first;
+    return begin + (f->scale + i - block * f->block) * rows + first;
 }
 
 /* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
@@ -1484,10 +1485,16 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
    zeros. With v_in_k there is V alone, whose rows are those of K, as wide as the wider of the two
    (attn__kv_v_width), and the driver reads K as it reads plain rows. */
 
+/* What an entry has forgotten: keys gap[0] .. gap[1] - 1. 0, 0: nothing */
+ATTN__INLINE int *attn__kv_gap(const attn_kv *c, int entry)
+{
+    return c->gaps + 2 * (ptrdiff_t)entry;
+}
+
 /* The page that holds a key which is there. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)entry;
+    const int *gap = attn__kv_gap(c, entry);
     const int at = key < gap[1] ? key : key - (gap[1] - gap[0]);
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
@@ -1934,10 +1941,11 @@ ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage 
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
 }
 
-/* n values, `step` apart, to a block of bytes: the scale is returned, and is NaN where no half is
-   large enough. Neither quotient can be rounded to the middle between two results unless it stands
-   there, so that rounding it once more is no other than rounding it once. */
-static unsigned short attn__narrow_block(unsigned char *to, const float *from, int step, int n)
+/* n values, `step` apart, to a block of bytes, to_step apart: the scale is returned, and is NaN
+   where no half is large enough. Neither quotient can be rounded to the middle between two results
+   unless it stands there, so that rounding it once more is no other than rounding it once. */
+static unsigned short attn__narrow_block(unsigned char *to, int to_step, const float *from,
+                                         int step, int n)
 {
     unsigned size, largest = 0;
     unsigned short h;
@@ -1955,33 +1963,21 @@ static unsigned short attn__narrow_block(unsigned char *to, const float *from, i
         float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
         x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
         /* a float of this size has no bits after the point: the lowest eight are the byte */
-        to[i] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
+        to[i * to_step] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
     }
     return h;
 }
 
-static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
+/* n values, `step` apart, to a row by itself (lane -1), or to a lane of a panel. */
+static void attn__narrow_q8(void *to, int lane, const float *from, int step, size_t n)
 {
-    for (; n > 0; to += 34, from += 32) {
-        const int some = n < 32 ? (int)n : 32;
-        const unsigned short h = attn__narrow_block(to + 2, from, 1, some);
-        memcpy(to, &h, sizeof h);
-        n -= (size_t)some;
-    }
-}
-
-/* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
-static ATTN__UNUSED void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
-{
-    unsigned char block[32];
-    int lane, i, some;
-    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, from += 32 * ATTN__PANEL) {
-        some = attn__min(n, 32);
-        for (lane = 0; lane < ATTN__PANEL; lane++) {
-            const unsigned short h = attn__narrow_block(block, from + lane, ATTN__PANEL, some);
-            memcpy(to + 2 * lane, &h, sizeof h);
-            for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = block[i];
-        }
+    unsigned char *bytes = (unsigned char *)to;
+    size_t i, scale;
+    for (i = 0; i < n; i += 32, from += 32 * step) {
+        const size_t first = attn__cell_of(i, lane, ATTN_Q8, &scale);
+        const unsigned short h = attn__narrow_block(bytes + first, lane < 0 ? 1 : ATTN__PANEL, from,
+                                                    step, n - i < 32 ? (int)(n - i) : 32);
+        memcpy(bytes + scale, &h, sizeof h);
     }
 }
 
@@ -2004,7 +2000,7 @@ static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_stor
 {
     unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    if (storage == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    if (storage == ATTN_Q8) attn__narrow_q8(to, -1, from, 1, n);
     else for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
@@ -2377,21 +2373,15 @@ static void attn__gemm_scalar(const attn__gemm *g)
     int r, x, t;
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
-            const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
-            const unsigned short *half = (const unsigned short *)g->b;
-            const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
+            const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
+            const float *a = g->a + r * g->a_row, *b = (const float *)panel + x % 16;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
             if (g->stored == ATTN_F32)
-                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
-            else if (!attn__formats[g->stored].scale)
-                for (t = 0; t < g->depth; t++)
-                    sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
+                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[t * g->b_step], sum);
             else
-                for (t = 0; t < g->depth; t++) {          /* blocks lie in panels */
-                    const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
+                for (t = 0; t < g->depth; t++)
                     sum = attn__fma(a[t], attn__stored(panel, x % 16, (size_t)t, g->stored), sum);
-                }
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
@@ -3314,7 +3304,8 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
 /* Keys of an entry of a cache that are there, and the pages that hold them. */
 static int attn__kv_keys(const attn_kv *c, int b)
 {
-    return c->lengths[b] - (c->gaps[2 * (ptrdiff_t)b + 1] - c->gaps[2 * (ptrdiff_t)b]);
+    const int *gap = attn__kv_gap(c, b);
+    return c->lengths[b] - (gap[1] - gap[0]);
 }
 
 static int attn__kv_pages(const attn_kv *c, int b)
@@ -3667,7 +3658,7 @@ static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, a
     int b;
     for (b = 0; b < s->batch; b++) {
         const int from = a->k_map ? a->k_map[b] : b;
-        const int *gap = a->kv ? a->kv->gaps + 2 * (ptrdiff_t)from : NULL;
+        const int *gap = a->kv ? attn__kv_gap(a->kv, from) : NULL;
         int keys = a->k_lengths ? a->k_lengths[b] : a->kv ? a->kv->lengths[from]
                  : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b]
                  : s->n_k - (a->k_starts ? a->k_starts[b] : 0);
@@ -3900,7 +3891,7 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
     e->k = e->v = NULL;
     e->gap_from = e->gap_to = 0;
     if (a->kv) {
-        const int *gap = a->kv->gaps + 2 * (ptrdiff_t)e->kv;
+        const int *gap = attn__kv_gap(a->kv, e->kv);
         e->end = a->kv->lengths[e->kv];
         e->gap_from = gap[0];
         e->gap_to = gap[1];
@@ -4479,7 +4470,6 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
 
-/* The first check of every function of this section. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
     if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
@@ -4489,6 +4479,7 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
     return ATTN_OK;
 }
 
+/* How every function of this section begins. */
 static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c)
 {
     attn__why_open(why, function, c ? c->shape.user : NULL);
@@ -4689,17 +4680,23 @@ static void attn__page_copy(attn_kv *c, int to, int from, int keys)
     }
 }
 
+/* A page of an entry, with so many keys, becomes its own: copied if others hold it, too. */
+static void attn__page_own(attn_kv *c, int *page, int keys)
+{
+    const int shared = *page;
+    if (c->holders[shared] == 1) return;
+    *page = attn__page_take(c);
+    attn__page_copy(c, *page, shared, keys);
+    attn__page_drop(c, shared);
+}
+
 /* Entry b gets pages for `count` more keys, and its last one for itself. */
 static void attn__kv_grow(attn_kv *c, int b, int count)
 {
-    const int keys = attn__kv_keys(c, b), last = attn__kv_last(c, b);
+    const int keys = attn__kv_keys(c, b);
     int *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
     if (count == 0) return;
-    if (last >= 0 && c->holders[last] > 1) {
-        row[held - 1] = attn__page_take(c);
-        attn__page_copy(c, row[held - 1], last, keys % ATTN__CHUNK);
-        attn__page_drop(c, last);
-    }
+    if (keys % ATTN__CHUNK) attn__page_own(c, row + held - 1, keys % ATTN__CHUNK);
     for (; held * (long long)ATTN__CHUNK < keys + (long long)count; held++)
         row[held] = attn__page_take(c);
 }
@@ -4754,7 +4751,10 @@ static void attn__put_row(void *row, const float *from, int n, attn_storage stor
 /* n steps of a panel of floats are stored as a panel. Returns where they end. */
 static char *attn__put_panel(char *to, const float *panel, int n, attn_storage storage)
 {
-    if (storage == ATTN_Q8) attn__narrow_panel_q8((unsigned char *)to, panel, n);
+    int lane;
+    if (storage == ATTN_Q8)
+        for (lane = 0; lane < ATTN__PANEL; lane++)
+            attn__narrow_q8(to, lane, panel + lane, ATTN__PANEL, (size_t)n);
     else attn__table(ATTN_AUTO)->narrow(to, panel, (size_t)(n * ATTN__PANEL), storage);
     return to + attn__row_bytes((size_t)n, storage) * ATTN__PANEL;
 }
@@ -4764,17 +4764,16 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
                                 attn_storage storage)
 {
     float *floats = (float *)panel + lane;
-    unsigned short *halves = (unsigned short *)panel + lane, block[32];      /* of 32 values */
+    unsigned short *halves = (unsigned short *)panel + lane, some[32];
     int i, j, n;
     if (lane == 0) memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
     if (storage == ATTN_F32)
         for (i = 0; i < head_dim; i++) floats[i * ATTN__PANEL] = k[i];
+    else if (storage == ATTN_Q8) attn__narrow_q8(panel, lane, k, 1, (size_t)head_dim);
     else for (i = 0; i < head_dim; i += n) {
         n = attn__min(head_dim - i, 32);
-        attn__put_row(block, k + i, n, storage);
-        if (storage == ATTN_Q8)
-            attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
-        else for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = block[j];
+        attn__put_row(some, k + i, n, storage);
+        for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = some[j];
     }
 }
 
@@ -4959,7 +4958,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 /* Can entry b, called by the name it has in the call, end after its first `length` keys? */
 static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    const int *gap = attn__kv_gap(c, b);
     if (length < 0 || length > c->lengths[b])
         return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
                           b, c->lengths[b]);
@@ -4972,7 +4971,7 @@ static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, i
 /* Ends it there: later pages are dropped. */
 static void attn__kv_cut(attn_kv *c, int b, int length)
 {
-    int *gap = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
+    int *gap = attn__kv_gap(c, b), *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
     if (length <= gap[0]) gap[0] = gap[1] = 0;
     c->lengths[b] = length;
     while (held > attn__kv_pages(c, b)) attn__page_drop(c, row[--held]);
@@ -5029,7 +5028,7 @@ static void attn__kv_move(attn_kv *c, int b, int to, int from)
 static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int from,
                                     const int *rows, int n)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    const int *gap = attn__kv_gap(c, b);
     int i;
     ATTN__TRY(attn__check_kv_cut(why, c, b, from));
     if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
@@ -5059,13 +5058,8 @@ static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first
     int *row = attn__kv_row(c, b), need = 0, i;
     for (i = begin; i <= end; i++) need += c->holders[row[i]] > 1;
     ATTN__TRY(attn__check_free(why, need, c->free_pages));
-    for (i = begin; i <= end; i++) {
-        const int old = row[i];
-        if (c->holders[old] == 1) continue;
-        row[i] = attn__page_take(c);
-        attn__page_copy(c, row[i], old, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
-        attn__page_drop(c, old);
-    }
+    for (i = begin; i <= end; i++)
+        attn__page_own(c, row + i, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
     return ATTN_OK;
 }
 
@@ -5087,7 +5081,7 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
 static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, int pinned,
                                       int before, int gap[2])
 {
-    const int *old = c->gaps + 2 * (ptrdiff_t)b;
+    const int *old = attn__kv_gap(c, b);
     gap[0] = old[0];
     gap[1] = old[1];
     if (before > c->lengths[b])
@@ -5113,7 +5107,7 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
 /* Pages between gap[0] and gap[1] are dropped, the others close up. */
 static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
 {
-    int *old = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b);
+    int *old = attn__kv_gap(c, b), *row = attn__kv_row(c, b);
     const int held = attn__kv_pages(c, b);
     int i, stay = 0;
     for (i = 0; i < held; i++) {
@@ -5154,7 +5148,7 @@ static void attn__kv_rename(attn_kv *c, const int *map)
         for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     for (b = 0; b < batch; b++) {
         lengths[b] = c->lengths[map[b]];
-        memcpy(gaps + 2 * (ptrdiff_t)b, c->gaps + 2 * (ptrdiff_t)map[b], 2 * sizeof(int));
+        memcpy(gaps + 2 * (ptrdiff_t)b, attn__kv_gap(c, map[b]), 2 * sizeof(int));
         memcpy(table + (ptrdiff_t)b * c->entry_pages, attn__kv_row(c, map[b]),
                (size_t)attn__kv_pages(c, map[b]) * sizeof(int));
     }
@@ -5193,7 +5187,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
         for (i = 0; i < held; i++) c->holders[attn__kv_row(c, from)[i]]++;
         attn__kv_cut(c, to, 0);
         for (i = 0; i < held; i++) attn__kv_row(c, to)[i] = attn__kv_row(c, from)[i];
-        memcpy(c->gaps + 2 * (ptrdiff_t)to, c->gaps + 2 * (ptrdiff_t)from, 2 * sizeof(int));
+        memcpy(attn__kv_gap(c, to), attn__kv_gap(c, from), 2 * sizeof(int));
         c->lengths[to] = c->lengths[from];
     }
     attn__kv_cut(c, to, length);
@@ -5224,6 +5218,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     attn__why why;
     attn__spans spans;
     size_t k_row, v_row;
+    const int *gap;
     int i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
@@ -5232,10 +5227,10 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
         return attn__fail(&why, ATTN_E_LENGTHS, "first is # and n # but the entry has # keys", "",
                           first, n, c->lengths[entry]);
-    if (n > 0 && first < c->gaps[2 * (ptrdiff_t)entry + 1] &&
-        first + n > c->gaps[2 * (ptrdiff_t)entry])
-        return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "",
-                          c->gaps[2 * (ptrdiff_t)entry], c->gaps[2 * (ptrdiff_t)entry + 1] - 1, 0);
+    gap = attn__kv_gap(c, entry);
+    if (n > 0 && first < gap[1] && first + n > gap[0])
+        return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "", gap[0],
+                          gap[1] - 1, 0);
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
     k_row = (size_t)c->shape.kv_heads * (size_t)c->shape.head_dim;
@@ -5291,20 +5286,17 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
 /* The header of entry b without its checksum. */
 static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    const attn_kv_args *s = &c->shape;
+    const int *gap = attn__kv_gap(c, b), alike = s->k_storage == s->v_storage;
+    const int word[] = {
+        s->v_in_k ? (int)ATTN__SAVED_V_IN_K : alike ? 1 : 2, (int)s->k_storage, s->kv_heads,
+        s->head_dim, s->v_head_dim, c->lengths[b], gap[0], gap[1], alike ? 0 : (int)s->v_storage
+    };
+    int i;
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
-    attn__put_word(to + 8, c->shape.v_in_k ? (unsigned)ATTN__SAVED_V_IN_K
-                                           : c->shape.k_storage == c->shape.v_storage ? 1 : 2);
-    attn__put_word(to + 12, (unsigned)c->shape.k_storage);
-    if (c->shape.k_storage != c->shape.v_storage)
-        attn__put_word(to + 40, (unsigned)c->shape.v_storage);
-    attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
-    attn__put_word(to + 20, (unsigned)c->shape.head_dim);
-    attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
-    attn__put_word(to + 28, (unsigned)c->lengths[b]);
-    attn__put_word(to + 32, (unsigned)gap[0]);
-    attn__put_word(to + 36, (unsigned)gap[1]);
+    for (i = 0; i < (int)(sizeof word / sizeof *word); i++)
+        attn__put_word(to + 8 + 4 * i, (unsigned)word[i]);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -5521,8 +5513,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
     c->lengths[entry] = (int)saved[0];
-    c->gaps[2 * (ptrdiff_t)entry] = (int)saved[1];
-    c->gaps[2 * (ptrdiff_t)entry + 1] = (int)saved[2];
+    attn__kv_gap(c, entry)[0] = (int)saved[1];
+    attn__kv_gap(c, entry)[1] = (int)saved[2];
     return ATTN_OK;
 }
 
@@ -7589,7 +7581,7 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
              ? a->k_starts[x] < a->k_starts[y] ? -1 : 1 : 0;
     }
     for (n = 0; n < 2; n++) {
-        const int from = a->kv->gaps[2 * (ptrdiff_t)i + n], to = a->kv->gaps[2 * (ptrdiff_t)j + n];
+        const int from = attn__kv_gap(a->kv, i)[n], to = attn__kv_gap(a->kv, j)[n];
         if (from != to) return from < to ? -1 : 1;
     }
     pages[0] = attn__min(attn__kv_pages(a->kv, i), most);
@@ -12315,7 +12307,7 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
 {
     const int how = attn__how(storage);
     unsigned short *narrow = (unsigned short *)to;
-    if (how == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    if (how == ATTN_Q8) attn__narrow_q8(to, -1, from, 1, n);
     else if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
     else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
