@@ -2977,6 +2977,13 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     return status;
 }
 
+/* The same with a sentence that names no values. */
+static ATTN__NOINLINE attn_status attn__refuse(attn__why *why, attn_status status,
+                                               const char *sentence)
+{
+    return attn__fail(why, status, sentence, "", 0, 0, 0);
+}
+
 ATTNDEF attn_status attn_check_header(int version, size_t sizes)
 {
     attn__why why;
@@ -3048,18 +3055,17 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
     attn__put_float(&why->text, x);
-    return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
+    return attn__refuse(why, ATTN_E_OPTION, but);
 }
 
 /* Settings that exclude each other, and a backend that is not there. */
 static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int contents)
 {
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "align is set but causal already says how rows and keys align", "",
-                          0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "align is set but causal already says how rows and keys align");
     if (a->q_cum && a->q_lengths)
-        return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
@@ -3096,7 +3102,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why, int c
         return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "",
                           a->window_right, 0, 0);
     if (a->exec && !a->exec->run)
-        return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           a->exec->width, 0, 0);
@@ -3153,8 +3159,7 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
     return ATTN_OK;
 }
 
-/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the
-   entries. */
+/* Sizes that stand in *a itself, and the scale. Of n_q and n_k the entries know more. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
     /* The OR has the sign and the high bits of the worst, so small sizes are passed at once. */
@@ -3164,9 +3169,10 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
         ATTN__TRY(attn__check_each_size(a, why));
     if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
-        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
-                          0, 0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
     s->batch = a->batch;
+    s->n_q = a->n_q;
+    s->n_k = a->n_k;
     s->heads = a->heads;
     s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
     s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
@@ -3223,28 +3229,20 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
     X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
     X(k_map, "k_map", ints) X(weights_heads, "weights_heads", planes)
 #define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
-#define ATTN__NAMED(member, name, bytes) { name, a->member },
-#define ATTN__NOTED(member, name, bytes) attn__span_add(all, name, a->member, bytes);
+#define ATTN__ALIGNED(member, name, bytes) \
+    ATTN__TRY(attn__check_align(why, name, a->member, ATTN__CELL_ALIGN));
+#define ATTN__NOTED(member, name, bytes) \
+    if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* Which pointer is not aligned? */
-static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
-{
-    const struct { const char *name; const void *at; } pointer[] = {
-        ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED) { "", NULL }
-    };
-    int i;
-    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
-        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
-    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
-}
+/* 0: none of the arrays is there. */
+ATTN__INLINE size_t attn__arrays(const attn_args *a) { return 0 ATTN__ARRAYS(ATTN__ADDRESS); }
 
 /* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
-ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
+static attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
-    if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
-        return attn__find_unaligned(a, why);
-    return ATTN_OK;
+    const size_t cells = attn__arrays(a) ATTN__TENSORS(ATTN__ADDRESS);
+    if (cells % ATTN__CELL_ALIGN) { ATTN__TENSORS(ATTN__ALIGNED) ATTN__ARRAYS(ATTN__ALIGNED) }
+    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
 /* The heads that have weights. Only with `contents` the list is looked into. */
@@ -3380,13 +3378,10 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
     const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     int b, longest = 0;
-    s->n_q = a->n_q;
-    s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
+    if (a->kv && !contents && !a->n_k) s->n_k = a->kv->shape.capacity;
     if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q));
     if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k));
-    /* What follows looks into arrays. */
-    if (!contents) return ATTN_OK;
-    if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
+    if (!contents) return ATTN_OK;                /* what follows looks into arrays */
     for (b = 0; b < s->batch; b++) {
         int end = 0;
         ATTN__TRY(attn__check_entry(a, s, b, &end, why));
@@ -3462,7 +3457,7 @@ ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
 }
 
 /* Resolves strides of which none is given. *reach: cells from the first to the last, 0: none. */
-static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+ATTN__INLINE attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     const int inner = t->inner, second = 3 - inner;
     size_t run = (size_t)t->width, entry;
@@ -3533,7 +3528,7 @@ static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn
 
 /* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its
    strides matter). */
-static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
+ATTN__INLINE attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
     const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
     size_t reach;
@@ -3549,17 +3544,13 @@ static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const at
     return ATTN_OK;
 }
 
-/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension
-   that is shared gets the stride 0. */
+/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: the counts of the tensor. A
+   dimension that is shared gets the stride 0. */
 static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
-                                     const int *shape, int heads, const attn__shape *s)
+                                     const int *shape, const attn__shape *s)
 {
     const int full[3] = { s->batch, s->heads, s->n_q };
-    attn_status status;
     int i;
-    t->count[0] = 1;
-    t->count[1] = heads;
-    t->count[2] = s->n_q;
     if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
     for (i = 0; i < 3; i++)
         if (t->count[i] != 1 && t->count[i] != full[i])
@@ -3567,10 +3558,10 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
                               full[i] == 1 ? "$_shape[#] is # but must be 1"
                                            : "$_shape[#] is # but must be 1 or #",
                               t->name, i, t->count[i], full[i]);
-    status = attn__check_tensor(why, all, t);
+    ATTN__TRY(attn__check_tensor(why, all, t));
     for (i = 0; i < 3; i++)
         if (t->count[i] == 1) t->stride[i] = 0;
-    return status;
+    return ATTN_OK;
 }
 
 /* ---- outputs apart from everything ----------------------------------------------------------- */
@@ -3593,7 +3584,7 @@ static size_t attn__inside_step(const attn__span *x, size_t step)
 /* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a
    stride of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in
    one row. */
-static int attn__columns(const attn__span *x, const attn__span *y)
+static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y)
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
@@ -3615,11 +3606,10 @@ static int attn__columns(const attn__span *x, const attn__span *y)
    like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
-    const attn__span *x, *y, *const end = all->span + all->n;
-    for (x = all->span; x < all->span + all->outputs; x++)
+    const attn__span *x = all->span, *y, *const end = x + all->n, *const inputs = x + all->outputs;
+    for (; x < inputs; x++)
         for (y = x + 1; y < end; y++) {
-            if (!attn__meet(x->at, x->bytes, y->at, y->bytes)) continue;
-            if (attn__columns(x, y)) continue;
+            if (!attn__meet(x->at, x->bytes, y->at, y->bytes) || attn__columns(x, y)) continue;
             attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
@@ -3701,14 +3691,12 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     if (a->weights) {
         if (attn__bytes(&bytes, s->batch, attn__planes(a, s->heads), s->n_q, s->n_k,
                         sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space",
-                              "", 0, 0, 0);
+            return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
         attn__span_add(all, "weights", a->weights, bytes);
     }
     if (a->lse) {
         if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "",
-                              0, 0, 0);
+            return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
         attn__span_add(all, "lse", a->lse, bytes);
     }
     if (a->carry_in || a->carry_out || a->parts)
@@ -3735,40 +3723,26 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
         (void)attn__carry_bytes(s, &bytes);
         attn__span_add(all, "carry_in", a->carry_in, bytes);
     }
-    if (0 ATTN__ARRAYS(ATTN__ADDRESS)) { ATTN__ARRAYS(ATTN__NOTED) }
+    ATTN__ARRAYS(ATTN__NOTED)
 }
 
-/* mask, keep and bias, each in its tensor[i] when it is there. */
+/* Those of mask, keep and bias that are there; spans keep their tensors. */
 static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
                                      attn__spans *all, attn__tensor tensor[3])
 {
-    const struct {
-        const char *name;
-        const void *at;
-        const int *shape;
-        const ptrdiff_t *given;
-        ptrdiff_t *stride;
-        int heads;
-        size_t cell;
-    } each[3] = {
-        /* Without a shape masks are the same for all heads, and a bias is one for each. */
-        { "mask", a->mask, a->mask_shape, a->mask_stride, s->mask, 1, sizeof(float) },
-        { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
-        { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
+    const int n_q = s->n_q, n_k = s->n_k;
+    const size_t cell = sizeof(float);
+    const int *const shape[3] = { a->mask_shape, a->keep_shape, a->bias_shape };
+    /* Without a shape masks are the same for all heads, and a bias is one for each. */
+    const attn__tensor each[3] = {
+        { "mask", a->mask, a->mask_stride, s->mask, { 1, 1, n_q }, n_k, 2, cell },
+        { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
+        { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, cell }
     };
     int i;
-    for (i = 0; i < 3; i++) {
-        attn__tensor *t = &tensor[i];
-        if (!each[i].at) continue;
-        t->name = each[i].name;
-        t->at = each[i].at;
-        t->given = each[i].given;
-        t->stride = each[i].stride;
-        t->width = s->n_k;
-        t->inner = 2;
-        t->cell = each[i].cell;
-        ATTN__TRY(attn__check_cells(why, all, t, each[i].shape, each[i].heads, s));
-    }
+    memcpy(tensor, each, sizeof each);
+    for (i = 0; i < 3; i++)
+        if (tensor[i].at) ATTN__TRY(attn__check_cells(why, all, &tensor[i], shape[i], s));
     return ATTN_OK;
 }
 
@@ -3797,13 +3771,14 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     };
     attn__tensor masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
+    const int n = !a->kv ? 4 : !appends ? 2 : a->kv->shape.v_in_k ? 3 : 4;
     int i;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
-    ATTN__TRY(attn__check_tensor(why, all, &tensor[0]));
-    ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
-    for (i = 1; i < (!a->kv ? 4 : !appends ? 2 : a->kv->shape.v_in_k ? 3 : 4); i++)
+    for (i = 0; i < n; i++) {
         ATTN__TRY(attn__check_tensor(why, all, &tensor[i]));
+        if (i == 0) ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+    }
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
     memset(s->mask, 0, sizeof s->mask);
@@ -3823,13 +3798,13 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
    contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
     /* In this order, since each of them relies on what those before it have checked. */
     ATTN__TRY(attn__check_options(a, why, contents));
     ATTN__TRY(attn__check_sizes(a, s, why));
     if (contents) ATTN__TRY(attn__check_pointers(a, why));
     ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
-    ATTN__TRY(attn__check_entries(a, s, why, contents));
+    if (attn__arrays(a) || a->kv) ATTN__TRY(attn__check_entries(a, s, why, contents));
     return attn__check_places(a, s, why, contents);
 }
 
@@ -3837,8 +3812,8 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
-        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
-                          "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_OVERFLOW,
+                            "the workspace is too large for the address space");
     if (a->work && a->work_size < need)
         return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)need, 0);
@@ -4022,7 +3997,7 @@ static attn_status attn__check_matrix(attn__why *why, const char *name, const fl
     ATTN__TRY(attn__check_all(why, size, dims));
     if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
         attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
-        return attn__fail(why, ATTN_E_OVERFLOW, "more than the address space", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_OVERFLOW, "more than the address space");
     }
     return attn__check_given(why, name, m, *bytes);
 }
@@ -4132,11 +4107,10 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     size_t c;
     attn__why_open(&why, "attn_mask_keep", NULL);
     if (cells > ATTN__BYTES_MAX / sizeof *m)
-        return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
-                          0);
+        return attn__refuse(&why, ATTN_E_OVERFLOW, "cells is more than the address space");
     ATTN__TRY(attn__check_given(&why, "m", m, cells * sizeof *m));
     /* Bytes have no alignment, so attn__check_given does not suit them. */
-    if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
+    if (!keep && cells > 0) return attn__refuse(&why, ATTN_E_NULL, "keep is NULL");
     ATTN__TRY(attn__check_apart(&why, "m", m, cells * sizeof *m, "keep", keep, cells));
     for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
@@ -4472,10 +4446,9 @@ static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table;
 
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
-    if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!c) return attn__refuse(why, ATTN_E_NULL, "c is NULL");
     if (!attn__kv_live(c))
-        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
     return ATTN_OK;
 }
 
@@ -4593,7 +4566,7 @@ ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
     attn__why why;
     attn_kv c;
     attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
-    if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if (!a) (void)attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else if (attn__kv_measure(&why, a, &c) == ATTN_OK) return c.bytes + 63;   /* to align pages */
     return (size_t)-1;
 }
@@ -4625,9 +4598,9 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn_status status;
     char *at;
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
-    if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!c) return attn__refuse(&why, ATTN_E_NULL, "c is NULL");
     memset(&made, 0, sizeof made);
-    if (!a) status = attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if (!a) status = attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape, so c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
     if (status != ATTN_OK) return status;
@@ -4936,8 +4909,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     /* counts are read to see whether there is room; the rows are not looked at before that. */
     ATTN__TRY(attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN));
     if (v && c->shape.v_in_k)
-        return attn__fail(&why, ATTN_E_CONFLICT, "v is set, but c has v_in_k: its values are the "
-                          "front of k", "", 0, 0, 0);
+        return attn__refuse(&why, ATTN_E_CONFLICT,
+                            "v is set, but c has v_in_k: its values are the front of k");
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
     ATTN__TRY(attn__kv_room(&why, &rows, "counts"));
     if (n == 0) return ATTN_OK;
@@ -5389,7 +5362,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     need = attn__saved_size(c, entry);
-    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
+    if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     if (size < need)
         return attn__fail(&why, ATTN_E_WORK, "size is # but attn_kv_saved asks for #", "",
                           (long long)size, (long long)need, 0);
@@ -5494,7 +5467,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     int keys, i, head;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
-    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
+    if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
     ATTN__TRY(attn__check_saved(&why, c, from, size, saved));
     keys = (int)(saved[0] - (saved[2] - saved[1]));
