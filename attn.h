@@ -1850,18 +1850,17 @@ static double attn__inverse_root(double x)
 
 /* 1 / sqrt(head_dim). It runs before any task, so it is made one: the caller's rounding mode has no
    say in it and the caller's exception flags stay as they are. */
-typedef struct attn__root { int head_dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
-    attn__root *root = (attn__root *)arg;
+    double *x = (double *)arg;
     (void)i;
-    root->result = (float)attn__inverse_root(root->head_dim);
+    *x = (float)attn__inverse_root(*x);   /* to a float: what is done outside is exact */
 }
 static float attn__default_scale(int head_dim)
 {
-    attn__root root = { head_dim, 0.0f };
-    attn__run(NULL, 1, attn__root_task, &root);
-    return root.result;
+    double x = head_dim;
+    attn__run(NULL, 1, attn__root_task, &x);
+    return (float)x;
 }
 
 ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one NaN */
@@ -2373,15 +2372,21 @@ static void attn__gemm_scalar(const attn__gemm *g)
     int r, x, t;
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->panels * 16; x++) {
-            const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
-            const float *a = g->a + r * g->a_row, *b = (const float *)panel + x % 16;
+            const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
+            const unsigned short *half = (const unsigned short *)g->b;
+            const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
             if (g->stored == ATTN_F32)
-                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[t * g->b_step], sum);
-            else
+                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
+            else if (!attn__formats[g->stored].scale)
                 for (t = 0; t < g->depth; t++)
+                    sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
+            else
+                for (t = 0; t < g->depth; t++) {          /* blocks lie in panels */
+                    const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
                     sum = attn__fma(a[t], attn__stored(panel, x % 16, (size_t)t, g->stored), sum);
+                }
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
@@ -2474,9 +2479,7 @@ enum { ATTN__CPU_F16C = 16 };
 
 /* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the
    instructions and the operating system saves the registers. Bit ATTN__CPU_F16C: AVX2 has
-   instructions for half, too. Whoever comes first writes the word; all would write the same. */
-static unsigned attn__cpu_word;
-
+   instructions for half, too. */
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
     unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u | 1u << ATTN_SSE2;
@@ -2518,8 +2521,6 @@ static int attn__rvv_usable(void)
            (getauxval(AT_HWCAP) >> ('V' - 'A') & 1u);
 }
 #endif
-
-static unsigned attn__cpu_word;                     /* as above */
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
@@ -2576,6 +2577,9 @@ static unsigned attn__cpu(void)
     return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__X86) || defined(ATTN__RVV)
+/* Whoever comes first writes the word; all would write the same. */
+static unsigned attn__cpu_word;
+
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -3641,22 +3645,26 @@ static attn_status attn__carry_conflicts(const attn_args *a, attn__why *why)
     return ATTN_OK;
 }
 
+/* Which keys exist in entry b, of those of the K/V entry that it reads. */
+static void attn__entry_keys(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+{
+    e->kv = a->k_map ? a->k_map[b] : b;
+    e->start = a->k_starts ? a->k_starts[b] : 0;
+    e->end = a->k_lengths ? e->start + a->k_lengths[b] : a->kv ? a->kv->lengths[e->kv]
+           : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : s->n_k;
+    e->gap_from = a->kv ? attn__kv_gap(a->kv, e->kv)[0] : 0;
+    e->gap_to = a->kv ? attn__kv_gap(a->kv, e->kv)[1] : 0;
+}
+
 /* There must be a part for each chunk of the longest entry. */
 static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
                                      int contents)
 {
-    int b;
+    int b, keys, chunks;
     for (b = 0; b < s->batch; b++) {
-        const int from = a->k_map ? a->k_map[b] : b;
-        const int *gap = a->kv ? attn__kv_gap(a->kv, from) : NULL;
-        int keys = a->k_lengths ? a->k_lengths[b] : a->kv ? a->kv->lengths[from]
-                 : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b]
-                 : s->n_k - (a->k_starts ? a->k_starts[b] : 0);
         attn__entry e;
-        int chunks;
-        e.gap_from = gap ? gap[0] : 0;
-        e.gap_to = gap ? gap[1] : 0;
-        if (contents == ATTN__APPENDS) keys += attn__rows_of(a, s, b);
+        attn__entry_keys(a, s, b, &e);
+        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(a, s, b) : 0);
         chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
         if (chunks > a->parts)
             return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
@@ -3847,38 +3855,21 @@ ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
 }
 
 /* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
-   to the K/V entry. Bottom-right puts the
-   last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
-   are still those in the buffer. */
-static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
-                                      attn__entry *e)
+   to the K/V entry. Bottom-right puts the last row that exists at the last key, so it counts keys
+   up to their END: with k_starts, positions are still those in the buffer. */
+static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
     /* Ragged entries begin at a row. */
-    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
-
+    int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
+    attn__entry_keys(a, s, b, e);
     e->rows = attn__rows_of(a, s, b);
     e->q = attn__offset_or_null(a->q, first * s->q[d]);
     e->out = a->out ? a->out + first * s->out[d] : NULL;
 
-    e->kv = a->k_map ? a->k_map[b] : b;
-    e->start = a->k_starts ? a->k_starts[b] : 0;
-    e->end = s->n_k;
-    e->k = e->v = NULL;
-    e->gap_from = e->gap_to = 0;
-    if (a->kv) {
-        const int *gap = attn__kv_gap(a->kv, e->kv);
-        e->end = a->kv->lengths[e->kv];
-        e->gap_from = gap[0];
-        e->gap_to = gap[1];
-    } else if (a->k_cum) {
-        e->end = a->k_cum[b + 1] - a->k_cum[b];
-        e->k = attn__offset_or_null(a->k, a->k_cum[b] * s->k[1]);
-        e->v = attn__offset_or_null(a->v, a->k_cum[b] * s->v[1]);
-    } else {
-        e->k = attn__offset_or_null(a->k, e->kv * s->k[0]);
-        e->v = attn__offset_or_null(a->v, e->kv * s->v[0]);
-    }
-    if (a->k_lengths) e->end = e->start + a->k_lengths[b];
+    first = a->k_cum ? a->k_cum[b] : e->kv;
+    d = a->k_cum ? 1 : 0;
+    e->k = a->kv ? NULL : attn__offset_or_null(a->k, first * s->k[d]);
+    e->v = a->kv ? NULL : attn__offset_or_null(a->v, first * s->v[d]);
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
@@ -10935,13 +10926,15 @@ static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchang
 /* Is this thread inside a task of any pool? A task that waited for a pool could wait for itself, by
    way of other pools even; so it never waits. Without thread-local variables nobody knows, and so
    nobody waits for a busy pool (ATTN_NO_THREAD_LOCAL: define it where the compiler has none). */
-#if defined(ATTN_NO_THREAD_LOCAL)
-#elif defined(__GNUC__) || defined(__clang__)
+#if !defined(ATTN_NO_THREAD_LOCAL) && (defined(__GNUC__) || defined(__clang__))
 static __thread int attn__in_task;
-#define ATTN__IN_TASK attn__in_task
-#elif defined(_MSC_VER)
+enum { ATTN__TASKS_KNOWN = 1 };
+#elif !defined(ATTN_NO_THREAD_LOCAL) && defined(_MSC_VER)
 static __declspec(thread) int attn__in_task;
-#define ATTN__IN_TASK attn__in_task
+enum { ATTN__TASKS_KNOWN = 1 };
+#else
+static int attn__in_task;                 /* never written */
+enum { ATTN__TASKS_KNOWN = 0 };
 #endif
 
 /* ---- the pool -------------------------------------------------------------------------------- */
@@ -10968,13 +10961,9 @@ struct attn_pool {
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
-#ifdef ATTN__IN_TASK
-    ATTN__IN_TASK = 1;
-#endif
+    if (ATTN__TASKS_KNOWN) attn__in_task = 1;
     while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
-#ifdef ATTN__IN_TASK
-    ATTN__IN_TASK = 0;
-#endif
+    if (ATTN__TASKS_KNOWN) attn__in_task = 0;
 }
 
 /* A thread of the pool, from create to destroy: look for a job, sleep, join it, leave it. */
@@ -11015,18 +11004,12 @@ static ATTN__WORKER attn__pool_worker(void *arg)
 /* Makes the pool this caller's, waiting for its turn. 0: the tasks are to be run in place. */
 static int attn__pool_begin(attn_pool *p, int n)
 {
-    if (!p || p->workers == 0 || n < 2) return 0;
-#ifdef ATTN__IN_TASK
-    if (ATTN__IN_TASK) return 0;
-#endif
+    if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
     if (p->process != attn__process()) return 0;     /* a child of fork(): no thread, no lock */
     attn__lock_take(&p->lock);
-#ifdef ATTN__IN_TASK
+    /* Where nobody knows whether this is a task, it must not wait. */
+    if (p->busy && !ATTN__TASKS_KNOWN) { attn__lock_give(&p->lock); return 0; }
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-#else
-    /* Nobody knows whether this is a task, which must not wait. */
-    if (p->busy) { attn__lock_give(&p->lock); return 0; }
-#endif
     p->busy = p->open = 1;
     return 1;                             /* and holds the lock */
 }
