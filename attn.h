@@ -1966,10 +1966,8 @@ static unsigned short attn__narrow_block(unsigned char *to, int to_step, const f
     return h;
 }
 
-/* n values, `step` apart, to a row by itself (lane -1), or to a lane of a panel. Out of line: the
-   other formats, in the same functions, are shorter without it. */
-static ATTN__NOINLINE void attn__narrow_q8(void *to, int lane, const float *from, int step,
-                                           size_t n)
+/* n values, `step` apart, to a row by itself (lane -1), or to a lane of a panel. */
+static void attn__narrow_q8(void *to, int lane, const float *from, int step, size_t n)
 {
     unsigned char *bytes = (unsigned char *)to;
     size_t i, scale;
@@ -4729,16 +4727,17 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
                                 attn_storage storage)
 {
     float *floats = (float *)panel + lane;
-    unsigned short *halves = (unsigned short *)panel + lane, some[32];
+    unsigned short *halves = (unsigned short *)panel + lane, block[32];      /* of 32 values */
     int i, j, n;
     if (lane == 0) memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
     if (storage == ATTN_F32)
         for (i = 0; i < head_dim; i++) floats[i * ATTN__PANEL] = k[i];
-    else if (storage == ATTN_Q8) attn__narrow_q8(panel, lane, k, 1, (size_t)head_dim);
     else for (i = 0; i < head_dim; i += n) {
         n = attn__min(head_dim - i, 32);
-        attn__put_row(some, k + i, n, storage);
-        for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = some[j];
+        attn__put_row(block, k + i, n, storage);
+        if (storage == ATTN_Q8)
+            attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
+        else for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = block[j];
     }
 }
 
