@@ -1480,10 +1480,16 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size
    zeros. With v_in_k there is V alone, whose rows are those of K, as wide as the wider of the two
    (attn__kv_v_width), and the driver reads K as it reads plain rows. */
 
+/* What an entry has forgotten: keys gap[0] .. gap[1] - 1. 0, 0: nothing */
+ATTN__INLINE int *attn__kv_gap(const attn_kv *c, int entry)
+{
+    return c->gaps + 2 * (ptrdiff_t)entry;
+}
+
 /* The page that holds a key which is there. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)entry;
+    const int *gap = attn__kv_gap(c, entry);
     const int at = key < gap[1] ? key : key - (gap[1] - gap[0]);
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
@@ -1839,18 +1845,17 @@ static double attn__inverse_root(double x)
 
 /* 1 / sqrt(head_dim). It runs before any task, so it is made one: the caller's rounding mode has no
    say in it and the caller's exception flags stay as they are. */
-typedef struct attn__root { int head_dim; float result; } attn__root;
 static void attn__root_task(void *arg, int i)
 {
-    attn__root *root = (attn__root *)arg;
+    double *x = (double *)arg;
     (void)i;
-    root->result = (float)attn__inverse_root(root->head_dim);
+    *x = (double)(float)attn__inverse_root(*x);   /* what is done outside is exact */
 }
 static float attn__default_scale(int head_dim)
 {
-    attn__root root = { head_dim, 0.0f };
-    attn__run(NULL, 1, attn__root_task, &root);
-    return root.result;
+    double x = head_dim;
+    attn__run(NULL, 1, attn__root_task, &x);
+    return (float)x;
 }
 
 ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one NaN */
@@ -1930,10 +1935,11 @@ ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage 
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
 }
 
-/* n values, `step` apart, to a block of bytes: the scale is returned, and is NaN where no half is
-   large enough. Neither quotient can be rounded to the middle between two results unless it stands
-   there, so that rounding it once more is no other than rounding it once. */
-static unsigned short attn__narrow_block(unsigned char *to, const float *from, int step, int n)
+/* n values, `step` apart, to a block of bytes, to_step apart: the scale is returned, and is NaN
+   where no half is large enough. Neither quotient can be rounded to the middle between two results
+   unless it stands there, so that rounding it once more is no other than rounding it once. */
+static unsigned short attn__narrow_block(unsigned char *to, int to_step, const float *from,
+                                         int step, int n)
 {
     unsigned size, largest = 0;
     unsigned short h;
@@ -1951,33 +1957,21 @@ static unsigned short attn__narrow_block(unsigned char *to, const float *from, i
         float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
         x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
         /* a float of this size has no bits after the point: the lowest eight are the byte */
-        to[i] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
+        to[i * to_step] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
     }
     return h;
 }
 
-static void attn__narrow_q8(unsigned char *to, const float *from, size_t n)
+/* n values, `step` apart, to a row by itself (lane -1), or to a lane of a panel. */
+static void attn__narrow_q8(void *to, int lane, const float *from, int step, size_t n)
 {
-    for (; n > 0; to += 34, from += 32) {
-        const int some = n < 32 ? (int)n : 32;
-        const unsigned short h = attn__narrow_block(to + 2, from, 1, some);
-        memcpy(to, &h, sizeof h);
-        n -= (size_t)some;
-    }
-}
-
-/* n steps of a panel of floats, [n][16], which begin with a block, to a panel of bytes. */
-static ATTN__UNUSED void attn__narrow_panel_q8(unsigned char *to, const float *from, int n)
-{
-    unsigned char block[32];
-    int lane, i, some;
-    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, from += 32 * ATTN__PANEL) {
-        some = attn__min(n, 32);
-        for (lane = 0; lane < ATTN__PANEL; lane++) {
-            const unsigned short h = attn__narrow_block(block, from + lane, ATTN__PANEL, some);
-            memcpy(to + 2 * lane, &h, sizeof h);
-            for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = block[i];
-        }
+    unsigned char *bytes = (unsigned char *)to;
+    size_t i, scale;
+    for (i = 0; i < n; i += 32, from += 32 * step) {
+        const size_t first = attn__cell_of(i, lane, ATTN_Q8, &scale);
+        const unsigned short h = attn__narrow_block(bytes + first, lane < 0 ? 1 : ATTN__PANEL, from,
+                                                    step, n - i < 32 ? (int)(n - i) : 32);
+        memcpy(bytes + scale, &h, sizeof h);
     }
 }
 
@@ -2000,7 +1994,7 @@ static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_stor
 {
     unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    if (storage == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    if (storage == ATTN_Q8) attn__narrow_q8(to, -1, from, 1, n);
     else for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
@@ -2480,9 +2474,7 @@ enum { ATTN__CPU_F16C = 16 };
 
 /* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the
    instructions and the operating system saves the registers. Bit ATTN__CPU_F16C: AVX2 has
-   instructions for half, too. Whoever comes first writes the word; all would write the same. */
-static unsigned attn__cpu_word;
-
+   instructions for half, too. */
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
     unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u | 1u << ATTN_SSE2;
@@ -2524,8 +2516,6 @@ static int attn__rvv_usable(void)
            (getauxval(AT_HWCAP) >> ('V' - 'A') & 1u);
 }
 #endif
-
-static unsigned attn__cpu_word;                     /* as above */
 
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
@@ -2582,6 +2572,9 @@ static unsigned attn__cpu(void)
     return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__X86) || defined(ATTN__RVV)
+/* Whoever comes first writes the word; all would write the same. */
+static unsigned attn__cpu_word;
+
 static unsigned attn__cpu(void)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -2838,7 +2831,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  *     pointers    are they aligned? From here on arrays are read
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
- * A plain call takes some 1250 instructions here, of 15400 in all where it has 8 heads over 8 keys.
+ * A plain call takes some 1050 instructions here, of 15800 in all where it has 8 heads over 8 keys.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -2983,6 +2976,13 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     return status;
 }
 
+/* The same with a sentence that names no values. */
+static ATTN__NOINLINE attn_status attn__refuse(attn__why *why, attn_status status,
+                                               const char *sentence)
+{
+    return attn__fail(why, status, sentence, "", 0, 0, 0);
+}
+
 ATTNDEF attn_status attn_check_header(int version, size_t sizes)
 {
     attn__why why;
@@ -3054,18 +3054,17 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
     attn__put_float(&why->text, x);
-    return attn__fail(why, ATTN_E_OPTION, but, "", 0, 0, 0);
+    return attn__refuse(why, ATTN_E_OPTION, but);
 }
 
 /* Settings that exclude each other, and a backend that is not there. */
 static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int contents)
 {
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "align is set but causal already says how rows and keys align", "",
-                          0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "align is set but causal already says how rows and keys align");
     if (a->q_cum && a->q_lengths)
-        return attn__fail(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
     if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
         return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
                           a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
@@ -3102,7 +3101,7 @@ static attn_status attn__check_options(const attn_args *a, attn__why *why, int c
         return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "",
                           a->window_right, 0, 0);
     if (a->exec && !a->exec->run)
-        return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
     if (a->exec && a->exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           a->exec->width, 0, 0);
@@ -3159,8 +3158,7 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
     return ATTN_OK;
 }
 
-/* Sizes that stand in *a itself, and the scale. n_q and n_k come later: they may depend on the
-   entries. */
+/* Sizes that stand in *a itself, and the scale. Of n_q and n_k the entries know more. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
     /* The OR has the sign and the high bits of the worst, so small sizes are passed at once. */
@@ -3170,9 +3168,10 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
         ATTN__TRY(attn__check_each_size(a, why));
     if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
-        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made", "",
-                          0, 0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
     s->batch = a->batch;
+    s->n_q = a->n_q;
+    s->n_k = a->n_k;
     s->heads = a->heads;
     s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
     s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
@@ -3229,28 +3228,20 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
     X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
     X(k_map, "k_map", ints) X(weights_heads, "weights_heads", planes)
 #define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
-#define ATTN__NAMED(member, name, bytes) { name, a->member },
-#define ATTN__NOTED(member, name, bytes) attn__span_add(all, name, a->member, bytes);
+#define ATTN__ALIGNED(member, name, bytes) \
+    ATTN__TRY(attn__check_align(why, name, a->member, ATTN__CELL_ALIGN));
+#define ATTN__NOTED(member, name, bytes) \
+    if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* Which pointer is not aligned? */
-static attn_status attn__find_unaligned(const attn_args *a, attn__why *why)
-{
-    const struct { const char *name; const void *at; } pointer[] = {
-        ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED) { "", NULL }
-    };
-    int i;
-    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
-        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
-    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
-}
+/* 0: none of the arrays is there. */
+ATTN__INLINE size_t attn__arrays(const attn_args *a) { return 0 ATTN__ARRAYS(ATTN__ADDRESS); }
 
 /* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
-ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
+static attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
-    if (cells % ATTN__CELL_ALIGN || (size_t)a->masked_rows % ATTN__COUNT_ALIGN)
-        return attn__find_unaligned(a, why);
-    return ATTN_OK;
+    const size_t cells = attn__arrays(a) ATTN__TENSORS(ATTN__ADDRESS);
+    if (cells % ATTN__CELL_ALIGN) { ATTN__TENSORS(ATTN__ALIGNED) ATTN__ARRAYS(ATTN__ALIGNED) }
+    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
 /* The heads that have weights. Only with `contents` the list is looked into. */
@@ -3310,7 +3301,8 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
 /* Keys of an entry of a cache that are there, and the pages that hold them. */
 static int attn__kv_keys(const attn_kv *c, int b)
 {
-    return c->lengths[b] - (c->gaps[2 * (ptrdiff_t)b + 1] - c->gaps[2 * (ptrdiff_t)b]);
+    const int *gap = attn__kv_gap(c, b);
+    return c->lengths[b] - (gap[1] - gap[0]);
 }
 
 static int attn__kv_pages(const attn_kv *c, int b)
@@ -3385,13 +3377,10 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
     const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     int b, longest = 0;
-    s->n_q = a->n_q;
-    s->n_k = a->kv && !contents && !a->n_k ? a->kv->shape.capacity : a->n_k;
+    if (a->kv && !contents && !a->n_k) s->n_k = a->kv->shape.capacity;
     if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q));
     if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k));
-    /* What follows looks into arrays. */
-    if (!contents) return ATTN_OK;
-    if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
+    if (!contents) return ATTN_OK;                /* what follows looks into arrays */
     for (b = 0; b < s->batch; b++) {
         int end = 0;
         ATTN__TRY(attn__check_entry(a, s, b, &end, why));
@@ -3467,7 +3456,7 @@ ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
 }
 
 /* Resolves strides of which none is given. *reach: cells from the first to the last, 0: none. */
-static attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
+ATTN__INLINE attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     const int inner = t->inner, second = 3 - inner;
     size_t run = (size_t)t->width, entry;
@@ -3550,7 +3539,7 @@ static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn
 
 /* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its
    strides matter). */
-static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
+ATTN__INLINE attn_status attn__check_tensor(attn__why *why, attn__spans *all, const attn__tensor *t)
 {
     const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
     size_t reach;
@@ -3566,17 +3555,13 @@ static attn_status attn__check_tensor(attn__why *why, attn__spans *all, const at
     return ATTN_OK;
 }
 
-/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: {1, heads, n_q}. A dimension
-   that is shared gets the stride 0. */
+/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: the counts of the tensor. A
+   dimension that is shared gets the stride 0. */
 static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
-                                     const int *shape, int heads, const attn__shape *s)
+                                     const int *shape, const attn__shape *s)
 {
     const int full[3] = { s->batch, s->heads, s->n_q };
-    attn_status status;
     int i;
-    t->count[0] = 1;
-    t->count[1] = heads;
-    t->count[2] = s->n_q;
     if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
     for (i = 0; i < 3; i++)
         if (t->count[i] != 1 && t->count[i] != full[i])
@@ -3584,10 +3569,10 @@ static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__ten
                               full[i] == 1 ? "$_shape[#] is # but must be 1"
                                            : "$_shape[#] is # but must be 1 or #",
                               t->name, i, t->count[i], full[i]);
-    status = attn__check_tensor(why, all, t);
+    ATTN__TRY(attn__check_tensor(why, all, t));
     for (i = 0; i < 3; i++)
         if (t->count[i] == 1) t->stride[i] = 0;
-    return status;
+    return ATTN_OK;
 }
 
 /* ---- outputs apart from everything ----------------------------------------------------------- */
@@ -3610,7 +3595,7 @@ static size_t attn__inside_step(const attn__span *x, size_t step)
 /* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a
    stride of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in
    one row. */
-static int attn__columns(const attn__span *x, const attn__span *y)
+static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y)
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
@@ -3632,11 +3617,10 @@ static int attn__columns(const attn__span *x, const attn__span *y)
    like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
-    const attn__span *x, *y, *const end = all->span + all->n;
-    for (x = all->span; x < all->span + all->outputs; x++)
+    const attn__span *x = all->span, *y, *const end = x + all->n, *const inputs = x + all->outputs;
+    for (; x < inputs; x++)
         for (y = x + 1; y < end; y++) {
-            if (!attn__meet(x->at, x->bytes, y->at, y->bytes)) continue;
-            if (attn__columns(x, y)) continue;
+            if (!attn__meet(x->at, x->bytes, y->at, y->bytes) || attn__columns(x, y)) continue;
             attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
@@ -3668,22 +3652,26 @@ static attn_status attn__carry_conflicts(const attn_args *a, attn__why *why)
     return ATTN_OK;
 }
 
+/* Which keys exist in entry b, of those of the K/V entry that it reads. */
+static void attn__entry_keys(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+{
+    e->kv = a->k_map ? a->k_map[b] : b;
+    e->start = a->k_starts ? a->k_starts[b] : 0;
+    e->end = a->k_lengths ? e->start + a->k_lengths[b] : a->kv ? a->kv->lengths[e->kv]
+           : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : s->n_k;
+    e->gap_from = a->kv ? attn__kv_gap(a->kv, e->kv)[0] : 0;
+    e->gap_to = a->kv ? attn__kv_gap(a->kv, e->kv)[1] : 0;
+}
+
 /* There must be a part for each chunk of the longest entry. */
 static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
                                      int contents)
 {
-    int b;
+    int b, keys, chunks;
     for (b = 0; b < s->batch; b++) {
-        const int from = a->k_map ? a->k_map[b] : b;
-        const int *gap = a->kv ? a->kv->gaps + 2 * (ptrdiff_t)from : NULL;
-        int keys = a->k_lengths ? a->k_lengths[b] : a->kv ? a->kv->lengths[from]
-                 : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b]
-                 : s->n_k - (a->k_starts ? a->k_starts[b] : 0);
         attn__entry e;
-        int chunks;
-        e.gap_from = gap ? gap[0] : 0;
-        e.gap_to = gap ? gap[1] : 0;
-        if (contents == ATTN__APPENDS) keys += attn__rows_of(a, s, b);
+        attn__entry_keys(a, s, b, &e);
+        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(a, s, b) : 0);
         chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
         if (chunks > a->parts)
             return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
@@ -3718,14 +3706,12 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     if (a->weights) {
         if (attn__bytes(&bytes, s->batch, attn__planes(a, s->heads), s->n_q, s->n_k,
                         sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space",
-                              "", 0, 0, 0);
+            return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
         attn__span_add(all, "weights", a->weights, bytes);
     }
     if (a->lse) {
         if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-            return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space", "",
-                              0, 0, 0);
+            return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
         attn__span_add(all, "lse", a->lse, bytes);
     }
     if (a->carry_in || a->carry_out || a->parts)
@@ -3752,40 +3738,26 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
         (void)attn__carry_bytes(s, &bytes);
         attn__span_add(all, "carry_in", a->carry_in, bytes);
     }
-    if (0 ATTN__ARRAYS(ATTN__ADDRESS)) { ATTN__ARRAYS(ATTN__NOTED) }
+    ATTN__ARRAYS(ATTN__NOTED)
 }
 
-/* mask, keep and bias, each in its tensor[i] when it is there. */
+/* Those of mask, keep and bias that are there; spans keep their tensors. */
 static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
                                      attn__spans *all, attn__tensor tensor[3])
 {
-    const struct {
-        const char *name;
-        const void *at;
-        const int *shape;
-        const ptrdiff_t *given;
-        ptrdiff_t *stride;
-        int heads;
-        size_t cell;
-    } each[3] = {
-        /* Without a shape masks are the same for all heads, and a bias is one for each. */
-        { "mask", a->mask, a->mask_shape, a->mask_stride, s->mask, 1, sizeof(float) },
-        { "keep", a->keep, a->keep_shape, a->keep_stride, s->keep, 1, 1 },
-        { "bias", a->bias, a->bias_shape, a->bias_stride, s->bias, s->heads, sizeof(float) }
+    const int n_q = s->n_q, n_k = s->n_k;
+    const size_t cell = sizeof(float);
+    const int *const shape[3] = { a->mask_shape, a->keep_shape, a->bias_shape };
+    /* Without a shape masks are the same for all heads, and a bias is one for each. */
+    const attn__tensor each[3] = {
+        { "mask", a->mask, a->mask_stride, s->mask, { 1, 1, n_q }, n_k, 2, cell },
+        { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
+        { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, cell }
     };
     int i;
-    for (i = 0; i < 3; i++) {
-        attn__tensor *t = &tensor[i];
-        if (!each[i].at) continue;
-        t->name = each[i].name;
-        t->at = each[i].at;
-        t->given = each[i].given;
-        t->stride = each[i].stride;
-        t->width = s->n_k;
-        t->inner = 2;
-        t->cell = each[i].cell;
-        ATTN__TRY(attn__check_cells(why, all, t, each[i].shape, each[i].heads, s));
-    }
+    memcpy(tensor, each, sizeof each);
+    for (i = 0; i < 3; i++)
+        if (tensor[i].at) ATTN__TRY(attn__check_cells(why, all, &tensor[i], shape[i], s));
     return ATTN_OK;
 }
 
@@ -3814,13 +3786,14 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
     };
     attn__tensor masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
+    const int n = !a->kv ? 4 : !appends ? 2 : a->kv->shape.v_in_k ? 3 : 4;
     int i;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
-    ATTN__TRY(attn__check_tensor(why, all, &tensor[0]));
-    ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
-    for (i = 1; i < (!a->kv ? 4 : !appends ? 2 : a->kv->shape.v_in_k ? 3 : 4); i++)
+    for (i = 0; i < n; i++) {
         ATTN__TRY(attn__check_tensor(why, all, &tensor[i]));
+        if (i == 0) ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+    }
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
     memset(s->mask, 0, sizeof s->mask);
@@ -3840,13 +3813,13 @@ static attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__
    contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
     /* In this order, since each of them relies on what those before it have checked. */
     ATTN__TRY(attn__check_options(a, why, contents));
     ATTN__TRY(attn__check_sizes(a, s, why));
     if (contents) ATTN__TRY(attn__check_pointers(a, why));
     ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
-    ATTN__TRY(attn__check_entries(a, s, why, contents));
+    if (attn__arrays(a) || a->kv) ATTN__TRY(attn__check_entries(a, s, why, contents));
     return attn__check_places(a, s, why, contents);
 }
 
@@ -3854,8 +3827,8 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
-        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space",
-                          "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_OVERFLOW,
+                            "the workspace is too large for the address space");
     if (a->work && a->work_size < need)
         return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)need, 0);
@@ -3889,38 +3862,21 @@ ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
 }
 
 /* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
-   to the K/V entry. Bottom-right puts the
-   last row that exists at the last key, so it counts keys up to their END: with k_starts, positions
-   are still those in the buffer. */
-static void attn__entry_at(const attn_args *a, const attn__shape *s, int b,
-                                      attn__entry *e)
+   to the K/V entry. Bottom-right puts the last row that exists at the last key, so it counts keys
+   up to their END: with k_starts, positions are still those in the buffer. */
+static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
     /* Ragged entries begin at a row. */
-    const int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
-
+    int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
+    attn__entry_keys(a, s, b, e);
     e->rows = attn__rows_of(a, s, b);
     e->q = attn__offset_or_null(a->q, first * s->q[d]);
     e->out = a->out ? a->out + first * s->out[d] : NULL;
 
-    e->kv = a->k_map ? a->k_map[b] : b;
-    e->start = a->k_starts ? a->k_starts[b] : 0;
-    e->end = s->n_k;
-    e->k = e->v = NULL;
-    e->gap_from = e->gap_to = 0;
-    if (a->kv) {
-        const int *gap = a->kv->gaps + 2 * (ptrdiff_t)e->kv;
-        e->end = a->kv->lengths[e->kv];
-        e->gap_from = gap[0];
-        e->gap_to = gap[1];
-    } else if (a->k_cum) {
-        e->end = a->k_cum[b + 1] - a->k_cum[b];
-        e->k = attn__offset_or_null(a->k, a->k_cum[b] * s->k[1]);
-        e->v = attn__offset_or_null(a->v, a->k_cum[b] * s->v[1]);
-    } else {
-        e->k = attn__offset_or_null(a->k, e->kv * s->k[0]);
-        e->v = attn__offset_or_null(a->v, e->kv * s->v[0]);
-    }
-    if (a->k_lengths) e->end = e->start + a->k_lengths[b];
+    first = a->k_cum ? a->k_cum[b] : e->kv;
+    d = a->k_cum ? 1 : 0;
+    e->k = a->kv ? NULL : attn__offset_or_null(a->k, first * s->k[d]);
+    e->v = a->kv ? NULL : attn__offset_or_null(a->v, first * s->v[d]);
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
@@ -4009,8 +3965,7 @@ static attn_status attn__check_given(attn__why *why, const char *name, const voi
     return attn__check_align(why, name, at, ATTN__CELL_ALIGN);
 }
 
-/* What is written may not lie among what is read. Unsigned differences of the addresses: each tells
-   whether one of the two begins inside the other. */
+/* What is written may not lie among what is read. */
 static attn_status attn__check_apart(attn__why *why, const char *out_name, const void *out,
                                      size_t out_bytes, const char *in_name, const void *in,
                                      size_t in_bytes)
@@ -4022,18 +3977,25 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
 }
 
+/* Floats or ints that are read while `out` is written. */
+static attn_status attn__check_input(attn__why *why, const char *out_name, const void *out,
+                                     size_t out_bytes, const char *name, const void *at,
+                                     size_t bytes)
+{
+    ATTN__TRY(attn__check_given(why, name, at, bytes));
+    return attn__check_apart(why, out_name, out, out_bytes, name, at, bytes);
+}
+
 /* May a matrix of two or three dimensions be written at m? *bytes: all of it. */
 static attn_status attn__check_matrix(attn__why *why, const char *name, const float *m,
                                       const attn__size *size, int dims, size_t *bytes)
 {
     const int outer = dims > 2 ? size[0].value : 1;
     const int rows = size[dims - 2].value, columns = size[dims - 1].value;
-    const attn_status status = attn__check_all(why, size, dims);
-    *bytes = 0;
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(why, size, dims));
     if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
         attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
-        return attn__fail(why, ATTN_E_OVERFLOW, "more than the address space", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_OVERFLOW, "more than the address space");
     }
     return attn__check_given(why, name, m, *bytes);
 }
@@ -4052,14 +4014,15 @@ static void attn__write_window(float *m, int n_q, int n_k, int left, int right, 
         }
 }
 
-ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+/* attn_mask_window and attn_mask_causal */
+static attn_status attn__mask_window(const char *function, float *m, int n_q, int n_k, int left,
+                                     int right, int pos)
 {
     const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__why why;
-    attn_status status;
     size_t bytes;
-    attn__why_open(&why, "attn_mask_window", NULL);
-    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
+    attn__why_open(&why, function, NULL);
+    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 2, &bytes));
     if (left < 0)
         return attn__fail(&why, ATTN_E_OPTION, "left is #; unlimited is 0", "", left, 0, 0);
     if (right < 0)
@@ -4068,17 +4031,15 @@ ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int r
     return ATTN_OK;
 }
 
+ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos)
+{
+    return attn__mask_window("attn_mask_window", m, n_q, n_k, left, right, pos);
+}
+
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 {
-    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    attn__why why;
-    attn_status status;
-    size_t bytes;
-    /* attn_mask_window would refuse under its own name. */
-    attn__why_open(&why, "attn_mask_causal", NULL);
-    if ((status = attn__check_matrix(&why, "m", m, size, 2, &bytes)) != ATTN_OK) return status;
-    attn__write_window(m, n_q, n_k, 0, 1, pos);           /* causal: nothing beyond the own key */
-    return ATTN_OK;
+    /* nothing beyond the own key */
+    return attn__mask_window("attn_mask_causal", m, n_q, n_k, 0, 1, pos);
 }
 
 /* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
@@ -4087,14 +4048,11 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
 {
     const int batch = size[0].value, n_q = size[1].value, n_k = size[2].value;
     int b, i, j;
-    size_t bytes, ids_bytes;
-    attn_status status = attn__check_matrix(why, "m", m, size, 3, &bytes);
-    /* Where no cell is written no id is asked for. */
-    if (status != ATTN_OK || bytes == 0) return status;
-    ids_bytes = bytes / (size_t)n_q;                      /* one int for a column of n_q floats */
-    if ((status = attn__check_given(why, ids_name, ids, ids_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(why, "m", m, bytes, ids_name, ids, ids_bytes)) != ATTN_OK)
-        return status;
+    size_t bytes;
+    ATTN__TRY(attn__check_matrix(why, "m", m, size, 3, &bytes));
+    if (bytes == 0) return ATTN_OK;                       /* no id is asked for */
+    /* one int for a column of n_q floats */
+    ATTN__TRY(attn__check_input(why, "m", m, bytes, ids_name, ids, bytes / (size_t)n_q));
     /* One row of ids for all rows of a matrix: columns are hidden, never rows. */
     for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
@@ -4124,15 +4082,12 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *k_lengths;
     attn__why why;
-    attn_status status;
     size_t bytes;
     int b, i, j;
     attn__why_open(&why, "attn_mask_lengths", NULL);
-    status = attn__check_matrix(&why, "m", m, size, 3, &bytes);
-    if (status != ATTN_OK || bytes == 0) return status;
-    if ((status = attn__check_given(&why, "k_lengths", k_lengths, ints)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "m", m, bytes, "k_lengths", k_lengths, ints)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 3, &bytes));
+    if (bytes == 0) return ATTN_OK;
+    ATTN__TRY(attn__check_input(&why, "m", m, bytes, "k_lengths", k_lengths, ints));
     /* All lengths are checked before one cell is written. */
     for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
@@ -4147,18 +4102,14 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells)
 {
     attn__why why;
-    attn_status status;
-    size_t c, bytes;
+    size_t c;
     attn__why_open(&why, "attn_mask_keep", NULL);
     if (cells > ATTN__BYTES_MAX / sizeof *m)
-        return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space", "", 0, 0,
-                          0);
-    bytes = cells * sizeof *m;
-    if ((status = attn__check_given(&why, "m", m, bytes)) != ATTN_OK) return status;
+        return attn__refuse(&why, ATTN_E_OVERFLOW, "cells is more than the address space");
+    ATTN__TRY(attn__check_given(&why, "m", m, cells * sizeof *m));
     /* Bytes have no alignment, so attn__check_given does not suit them. */
-    if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL", "", 0, 0, 0);
-    if ((status = attn__check_apart(&why, "m", m, bytes, "keep", keep, cells)) != ATTN_OK)
-        return status;
+    if (!keep && cells > 0) return attn__refuse(&why, ATTN_E_NULL, "keep is NULL");
+    ATTN__TRY(attn__check_apart(&why, "m", m, cells * sizeof *m, "keep", keep, cells));
     for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
 }
@@ -4191,20 +4142,16 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
     const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__mask_merge job = { m, by, 0, by_batch };
     attn__why why;
-    attn_status status;
-    size_t bytes, by_bytes;
+    size_t bytes;
     attn__why_open(&why, "attn_mask_merge", NULL);
-    if ((status = attn__check_matrix(&why, "m", m, size, 3, &bytes)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 3, &bytes));
     if (by_batch != 1 && by_batch != batch)
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    /* batch is not 0 here, since there are cells. */
-    by_bytes = by_batch == 1 ? bytes / (size_t)batch : bytes;
-    if ((status = attn__check_given(&why, "by", by, by_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "m", m, bytes, "by", by, by_bytes)) != ATTN_OK)
-        return status;
-    job.cells = bytes / (size_t)batch / sizeof *m;
+    job.cells = bytes / (size_t)batch / sizeof *m;        /* there are cells: batch is not 0 */
+    ATTN__TRY(attn__check_input(&why, "m", m, bytes, "by", by,
+                                (size_t)by_batch * job.cells * sizeof *by));
     attn__run(NULL, batch, attn__merge_task, &job);
     return ATTN_OK;
 }
@@ -4214,18 +4161,15 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
     const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 } };
     const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *lengths;
     attn__why why;
-    attn_status status;
     size_t bytes;
     int b, j;
     attn__why_open(&why, "attn_lengths", NULL);
-    if ((status = attn__check_all(&why, size, 2)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_all(&why, size, 2));
     if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
         return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
                           batch, n, 0);
-    if ((status = attn__check_given(&why, "lengths", lengths, ints)) != ATTN_OK ||
-        (status = attn__check_given(&why, "ids", ids, bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "lengths", lengths, ints, "ids", ids, bytes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "lengths", lengths, ints));
+    ATTN__TRY(attn__check_input(&why, "lengths", lengths, ints, "ids", ids, bytes));
     /* All ids are looked at before one length is written. A token after a pad would be lost. */
     for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
@@ -4314,8 +4258,7 @@ static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance,
                                   int *side)
 {
     const int ways = one_way ? 1 : 2;
-    const attn_status status = attn__check_option(why, "one_way", one_way, 1);
-    if (status != ATTN_OK) return status;
+    ATTN__TRY(attn__check_option(why, "one_way", one_way, 1));
     *side = buckets / ways;
     if (*side < 2 || *side > ATTN__T5_BUCKETS)
         return attn__fail(why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
@@ -4351,19 +4294,14 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
     const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     int first[ATTN__T5_BUCKETS], side, h;                 /* 1 KB of stack */
     attn__why why;
-    attn_status status;
-    size_t bytes, table_bytes;
+    size_t bytes;
     attn__why_open(&why, "attn_bias_t5", NULL);
-    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
-        (status = attn__check_t5(&why, buckets, max_distance, one_way, &side)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_matrix(&why, "bias", bias, size, 3, &bytes));
+    ATTN__TRY(attn__check_t5(&why, buckets, max_distance, one_way, &side));
     if (bytes == 0) return ATTN_OK;
     /* The table is [buckets][heads], as checkpoints have it. */
-    table_bytes = (size_t)buckets * (size_t)heads * sizeof *table;
-    if ((status = attn__check_given(&why, "table", table, table_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "bias", bias, bytes, "table", table,
-                                    table_bytes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "table", table,
+                                (size_t)buckets * (size_t)heads * sizeof *table));
     /* Boundaries are the same for all heads; only the column of the table differs. */
     attn__t5_boundaries(first, side, max_distance);
     for (h = 0; h < heads; h++, bias += (size_t)n_q * (size_t)n_k)
@@ -4376,13 +4314,11 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
 {
     const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__why why;
-    attn_status status;
     size_t bytes, from_bytes, r, rows;
     int j;
     attn__why_open(&why, "attn_bias_shift", NULL);
-    if ((status = attn__check_matrix(&why, "bias", bias, size, 3, &bytes)) != ATTN_OK ||
-        (status = attn__check_size(&why, "columns", columns, 1)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_matrix(&why, "bias", bias, size, 3, &bytes));
+    ATTN__TRY(attn__check_size(&why, "columns", columns, 1));
     if (zero < 0 || zero >= columns)
         return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
     if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
@@ -4390,10 +4326,7 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
                           "matrices #, n_q # and columns # do not fit the address space", "",
                           matrices, n_q, columns);
     if (bytes == 0) return ATTN_OK;
-    if ((status = attn__check_given(&why, "scores", scores, from_bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "bias", bias, bytes, "scores", scores, from_bytes)) !=
-            ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "scores", scores, from_bytes));
     rows = (size_t)matrices * (size_t)n_q;
     for (r = 0; r < rows; r++, scores += columns)
         for (j = 0; j < n_k; j++) {
@@ -4509,16 +4442,15 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
 
-/* The first check of every function of this section. */
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
-    if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!c) return attn__refuse(why, ATTN_E_NULL, "c is NULL");
     if (!attn__kv_live(c))
-        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
     return ATTN_OK;
 }
 
+/* How every function of this section begins. */
 static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c)
 {
     attn__why_open(why, function, c ? c->shape.user : NULL);
@@ -4632,7 +4564,7 @@ ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
     attn__why why;
     attn_kv c;
     attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
-    if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if (!a) (void)attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else if (attn__kv_measure(&why, a, &c) == ATTN_OK) return c.bytes + 63;   /* to align pages */
     return (size_t)-1;
 }
@@ -4664,9 +4596,9 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn_status status;
     char *at;
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
-    if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL", "", 0, 0, 0);
+    if (!c) return attn__refuse(&why, ATTN_E_NULL, "c is NULL");
     memset(&made, 0, sizeof made);
-    if (!a) status = attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL", "", 0, 0, 0);
+    if (!a) status = attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape, so c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
     if (status != ATTN_OK) return status;
@@ -4719,17 +4651,23 @@ static void attn__page_copy(attn_kv *c, int to, int from, int keys)
     }
 }
 
+/* A page of an entry, with so many keys, becomes its own: copied if others hold it, too. */
+static void attn__page_own(attn_kv *c, int *page, int keys)
+{
+    const int shared = *page;
+    if (c->holders[shared] == 1) return;
+    *page = attn__page_take(c);
+    attn__page_copy(c, *page, shared, keys);
+    attn__page_drop(c, shared);
+}
+
 /* Entry b gets pages for `count` more keys, and its last one for itself. */
 static void attn__kv_grow(attn_kv *c, int b, int count)
 {
-    const int keys = attn__kv_keys(c, b), last = attn__kv_last(c, b);
+    const int keys = attn__kv_keys(c, b);
     int *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
     if (count == 0) return;
-    if (last >= 0 && c->holders[last] > 1) {
-        row[held - 1] = attn__page_take(c);
-        attn__page_copy(c, row[held - 1], last, keys % ATTN__CHUNK);
-        attn__page_drop(c, last);
-    }
+    if (keys % ATTN__CHUNK) attn__page_own(c, row + held - 1, keys % ATTN__CHUNK);
     for (; held * (long long)ATTN__CHUNK < keys + (long long)count; held++)
         row[held] = attn__page_take(c);
 }
@@ -4784,7 +4722,10 @@ static void attn__put_row(void *row, const float *from, int n, attn_storage stor
 /* n steps of a panel of floats are stored as a panel. Returns where they end. */
 static char *attn__put_panel(char *to, const float *panel, int n, attn_storage storage)
 {
-    if (storage == ATTN_Q8) attn__narrow_panel_q8((unsigned char *)to, panel, n);
+    int lane;
+    if (storage == ATTN_Q8)
+        for (lane = 0; lane < ATTN__PANEL; lane++)
+            attn__narrow_q8(to, lane, panel + lane, ATTN__PANEL, (size_t)n);
     else attn__table(ATTN_AUTO)->narrow(to, panel, (size_t)(n * ATTN__PANEL), storage);
     return to + attn__row_bytes((size_t)n, storage) * ATTN__PANEL;
 }
@@ -4967,8 +4908,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     /* counts are read to see whether there is room; the rows are not looked at before that. */
     ATTN__TRY(attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN));
     if (v && c->shape.v_in_k)
-        return attn__fail(&why, ATTN_E_CONFLICT, "v is set, but c has v_in_k: its values are the "
-                          "front of k", "", 0, 0, 0);
+        return attn__refuse(&why, ATTN_E_CONFLICT,
+                            "v is set, but c has v_in_k: its values are the front of k");
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
     ATTN__TRY(attn__kv_room(&why, &rows, "counts"));
     if (n == 0) return ATTN_OK;
@@ -4989,7 +4930,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 /* Can entry b, called by the name it has in the call, end after its first `length` keys? */
 static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    const int *gap = attn__kv_gap(c, b);
     if (length < 0 || length > c->lengths[b])
         return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
                           b, c->lengths[b]);
@@ -5002,7 +4943,7 @@ static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, i
 /* Ends it there: later pages are dropped. */
 static void attn__kv_cut(attn_kv *c, int b, int length)
 {
-    int *gap = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
+    int *gap = attn__kv_gap(c, b), *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
     if (length <= gap[0]) gap[0] = gap[1] = 0;
     c->lengths[b] = length;
     while (held > attn__kv_pages(c, b)) attn__page_drop(c, row[--held]);
@@ -5059,7 +5000,7 @@ static void attn__kv_move(attn_kv *c, int b, int to, int from)
 static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int from,
                                     const int *rows, int n)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    const int *gap = attn__kv_gap(c, b);
     int i;
     ATTN__TRY(attn__check_kv_cut(why, c, b, from));
     if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
@@ -5089,13 +5030,8 @@ static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first
     int *row = attn__kv_row(c, b), need = 0, i;
     for (i = begin; i <= end; i++) need += c->holders[row[i]] > 1;
     ATTN__TRY(attn__check_free(why, need, c->free_pages));
-    for (i = begin; i <= end; i++) {
-        const int old = row[i];
-        if (c->holders[old] == 1) continue;
-        row[i] = attn__page_take(c);
-        attn__page_copy(c, row[i], old, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
-        attn__page_drop(c, old);
-    }
+    for (i = begin; i <= end; i++)
+        attn__page_own(c, row + i, attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK));
     return ATTN_OK;
 }
 
@@ -5117,7 +5053,7 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
 static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, int pinned,
                                       int before, int gap[2])
 {
-    const int *old = c->gaps + 2 * (ptrdiff_t)b;
+    const int *old = attn__kv_gap(c, b);
     gap[0] = old[0];
     gap[1] = old[1];
     if (before > c->lengths[b])
@@ -5143,7 +5079,7 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
 /* Pages between gap[0] and gap[1] are dropped, the others close up. */
 static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
 {
-    int *old = c->gaps + 2 * (ptrdiff_t)b, *row = attn__kv_row(c, b);
+    int *old = attn__kv_gap(c, b), *row = attn__kv_row(c, b);
     const int held = attn__kv_pages(c, b);
     int i, stay = 0;
     for (i = 0; i < held; i++) {
@@ -5184,7 +5120,7 @@ static void attn__kv_rename(attn_kv *c, const int *map)
         for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     for (b = 0; b < batch; b++) {
         lengths[b] = c->lengths[map[b]];
-        memcpy(gaps + 2 * (ptrdiff_t)b, c->gaps + 2 * (ptrdiff_t)map[b], 2 * sizeof(int));
+        memcpy(gaps + 2 * (ptrdiff_t)b, attn__kv_gap(c, map[b]), 2 * sizeof(int));
         memcpy(table + (ptrdiff_t)b * c->entry_pages, attn__kv_row(c, map[b]),
                (size_t)attn__kv_pages(c, map[b]) * sizeof(int));
     }
@@ -5223,7 +5159,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
         for (i = 0; i < held; i++) c->holders[attn__kv_row(c, from)[i]]++;
         attn__kv_cut(c, to, 0);
         for (i = 0; i < held; i++) attn__kv_row(c, to)[i] = attn__kv_row(c, from)[i];
-        memcpy(c->gaps + 2 * (ptrdiff_t)to, c->gaps + 2 * (ptrdiff_t)from, 2 * sizeof(int));
+        memcpy(attn__kv_gap(c, to), attn__kv_gap(c, from), 2 * sizeof(int));
         c->lengths[to] = c->lengths[from];
     }
     attn__kv_cut(c, to, length);
@@ -5254,6 +5190,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     attn__why why;
     attn__spans spans;
     size_t k_row, v_row;
+    const int *gap;
     int i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
@@ -5262,10 +5199,10 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
         return attn__fail(&why, ATTN_E_LENGTHS, "first is # and n # but the entry has # keys", "",
                           first, n, c->lengths[entry]);
-    if (n > 0 && first < c->gaps[2 * (ptrdiff_t)entry + 1] &&
-        first + n > c->gaps[2 * (ptrdiff_t)entry])
-        return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "",
-                          c->gaps[2 * (ptrdiff_t)entry], c->gaps[2 * (ptrdiff_t)entry + 1] - 1, 0);
+    gap = attn__kv_gap(c, entry);
+    if (n > 0 && first < gap[1] && first + n > gap[0])
+        return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "", gap[0],
+                          gap[1] - 1, 0);
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
     k_row = (size_t)c->shape.kv_heads * (size_t)c->shape.head_dim;
@@ -5321,20 +5258,17 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
 /* The header of entry b without its checksum. */
 static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 {
-    const int *gap = c->gaps + 2 * (ptrdiff_t)b;
+    const attn_kv_args *s = &c->shape;
+    const int *gap = attn__kv_gap(c, b), alike = s->k_storage == s->v_storage;
+    const int word[] = {
+        s->v_in_k ? (int)ATTN__SAVED_V_IN_K : alike ? 1 : 2, (int)s->k_storage, s->kv_heads,
+        s->head_dim, s->v_head_dim, c->lengths[b], gap[0], gap[1], alike ? 0 : (int)s->v_storage
+    };
+    int i;
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", 8);
-    attn__put_word(to + 8, c->shape.v_in_k ? (unsigned)ATTN__SAVED_V_IN_K
-                                           : c->shape.k_storage == c->shape.v_storage ? 1 : 2);
-    attn__put_word(to + 12, (unsigned)c->shape.k_storage);
-    if (c->shape.k_storage != c->shape.v_storage)
-        attn__put_word(to + 40, (unsigned)c->shape.v_storage);
-    attn__put_word(to + 16, (unsigned)c->shape.kv_heads);
-    attn__put_word(to + 20, (unsigned)c->shape.head_dim);
-    attn__put_word(to + 24, (unsigned)c->shape.v_head_dim);
-    attn__put_word(to + 28, (unsigned)c->lengths[b]);
-    attn__put_word(to + 32, (unsigned)gap[0]);
-    attn__put_word(to + 36, (unsigned)gap[1]);
+    for (i = 0; i < (int)(sizeof word / sizeof *word); i++)
+        attn__put_word(to + 8 + 4 * i, (unsigned)word[i]);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -5427,7 +5361,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     need = attn__saved_size(c, entry);
-    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
+    if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     if (size < need)
         return attn__fail(&why, ATTN_E_WORK, "size is # but attn_kv_saved asks for #", "",
                           (long long)size, (long long)need, 0);
@@ -5532,7 +5466,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     int keys, i, head;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
-    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL", "", 0, 0, 0);
+    if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
     ATTN__TRY(attn__check_saved(&why, c, from, size, saved));
     keys = (int)(saved[0] - (saved[2] - saved[1]));
@@ -5551,8 +5485,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
     c->lengths[entry] = (int)saved[0];
-    c->gaps[2 * (ptrdiff_t)entry] = (int)saved[1];
-    c->gaps[2 * (ptrdiff_t)entry + 1] = (int)saved[2];
+    attn__kv_gap(c, entry)[0] = (int)saved[1];
+    attn__kv_gap(c, entry)[1] = (int)saved[2];
     return ATTN_OK;
 }
 
@@ -7493,7 +7427,7 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
              ? a->k_starts[x] < a->k_starts[y] ? -1 : 1 : 0;
     }
     for (n = 0; n < 2; n++) {
-        const int from = a->kv->gaps[2 * (ptrdiff_t)i + n], to = a->kv->gaps[2 * (ptrdiff_t)j + n];
+        const int from = attn__kv_gap(a->kv, i)[n], to = attn__kv_gap(a->kv, j)[n];
         if (from != to) return from < to ? -1 : 1;
     }
     pages[0] = attn__min(attn__kv_pages(a->kv, i), most);
@@ -10717,13 +10651,15 @@ static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchang
 /* Is this thread inside a task of any pool? A task that waited for a pool could wait for itself, by
    way of other pools even; so it never waits. Without thread-local variables nobody knows, and so
    nobody waits for a busy pool (ATTN_NO_THREAD_LOCAL: define it where the compiler has none). */
-#if defined(ATTN_NO_THREAD_LOCAL)
-#elif defined(__GNUC__) || defined(__clang__)
+#if !defined(ATTN_NO_THREAD_LOCAL) && (defined(__GNUC__) || defined(__clang__))
 static __thread int attn__in_task;
-#define ATTN__IN_TASK attn__in_task
-#elif defined(_MSC_VER)
+enum { ATTN__TASKS_KNOWN = 1 };
+#elif !defined(ATTN_NO_THREAD_LOCAL) && defined(_MSC_VER)
 static __declspec(thread) int attn__in_task;
-#define ATTN__IN_TASK attn__in_task
+enum { ATTN__TASKS_KNOWN = 1 };
+#else
+static int attn__in_task;                 /* never written */
+enum { ATTN__TASKS_KNOWN = 0 };
 #endif
 
 /* ---- the pool -------------------------------------------------------------------------------- */
@@ -10750,13 +10686,9 @@ struct attn_pool {
 static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
 {
     int i;
-#ifdef ATTN__IN_TASK
-    ATTN__IN_TASK = 1;
-#endif
+    if (ATTN__TASKS_KNOWN) attn__in_task = 1;
     while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
-#ifdef ATTN__IN_TASK
-    ATTN__IN_TASK = 0;
-#endif
+    if (ATTN__TASKS_KNOWN) attn__in_task = 0;
 }
 
 /* A thread of the pool, from create to destroy: look for a job, sleep, join it, leave it. */
@@ -10797,18 +10729,12 @@ static ATTN__WORKER attn__pool_worker(void *arg)
 /* Makes the pool this caller's, waiting for its turn. 0: the tasks are to be run in place. */
 static int attn__pool_begin(attn_pool *p, int n)
 {
-    if (!p || p->workers == 0 || n < 2) return 0;
-#ifdef ATTN__IN_TASK
-    if (ATTN__IN_TASK) return 0;
-#endif
+    if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
     if (p->process != attn__process()) return 0;     /* a child of fork(): no thread, no lock */
     attn__lock_take(&p->lock);
-#ifdef ATTN__IN_TASK
+    /* Where nobody knows whether this is a task, it must not wait. */
+    if (p->busy && !ATTN__TASKS_KNOWN) { attn__lock_give(&p->lock); return 0; }
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-#else
-    /* Nobody knows whether this is a task, which must not wait. */
-    if (p->busy) { attn__lock_give(&p->lock); return 0; }
-#endif
     p->busy = p->open = 1;
     return 1;                             /* and holds the lock */
 }
@@ -12040,7 +11966,7 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
 {
     const int how = attn__how(storage);
     unsigned short *narrow = (unsigned short *)to;
-    if (how == ATTN_Q8) attn__narrow_q8((unsigned char *)to, from, n);
+    if (how == ATTN_Q8) attn__narrow_q8(to, -1, from, 1, n);
     else if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
     else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);

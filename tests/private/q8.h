@@ -210,7 +210,7 @@ static void q8_products(void)
         if (round % 5 == 4) values[rng_int(&r, 0, depth * width - 1)] = bits_float(0x7F800000u);
         for (int t = 0; t < 2 * DEPTH; t++) vis[t] = rng_int(&r, 0, 2) ? 1.0f : 0.0f;
         for (int p = 0; p < n_panels; p++) {
-            attn__narrow_panel_q8(panels[p], values + p * DEPTH * 16, depth);
+            attn__put_panel((char *)panels[p], values + p * DEPTH * 16, depth, ATTN_Q8);
             attn__widen_panel_scalar(b + p * DEPTH * 16, panels[p], depth, ATTN_Q8);
         }
         for (int t = 0; t < depth; t++) {
