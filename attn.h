@@ -6520,7 +6520,6 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
-    if (view->lo >= view->hi) view->lo = view->hi = 0;
     if (block->all_scores) {
         view->n_listed = 0;
         view->panels = attn__panels_between(0, view->keys);
