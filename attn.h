@@ -630,30 +630,16 @@ ATTNDEF attn_status attn_finish(const attn_args *a);
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
 /* ---- STORAGE ------------------------------------------------------------------------------------
-   What is stored for long and read again and again may take 16 or 8 bits instead of 32: reading it
-   is what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it
-   is stored, and from then on results are, bit for bit, those of float storage filled with the
-   rounded values.
-
-   ATTN_Q8 cuts a row into blocks of 32 values, the last of which may be shorter: the weights of an
-   output, or one head of a key or of a value. A block is an IEEE half, its scale, and after it a
-   signed byte for each value (ggml's Q8_0; 2 bytes for every 32 values, or part of them, and one
-   for each). A value is byte * scale, which no float has to round.
-       scale  the largest |x| of the block / 127, rounded to nearest even. Values below
-              127 * 2^-25 make a scale of 0, and a block of zeros
-       byte   x / scale, rounded to nearest even, but not beyond -127 and 127. (Only a block whose
-              largest |x| is below 0.001 can get there: its scale has few bits.)
-       NaN    a block with a NaN, an infinity or a value from 127 * 65520 on is all NaN: its scale
-              is the NaN 0x7e00, its bytes are 0. Where a scale is given that is not finite, all
-              values of the block are NaN, too */
+   What is stored for long and read again and again may take 16 bits instead of 32: reading it is
+   what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it is
+   stored, and from then on results are, bit for bit, those of float storage filled with the rounded
+   values. */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
                                              2^-14 it keeps fewer bits, to 2^-25 none */
-    ATTN_BF16,                            /* bfloat16, the upper half of a float: 8 bits, and the
+    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
                                              range of a float */
-    ATTN_Q8                               /* 8.5 bits a value: bytes, and a scale for each 32 of
-                                             them. Two or three decimal digits */
 } attn_storage;
 
 /* Bytes of a row of n values in that format. SIZE_MAX: there is no such format, or they do not
@@ -661,10 +647,10 @@ typedef enum attn_storage {
 ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
 
 /* n floats, one row, to that format, and back: what a cache, a linear or a layer does with what it
-   stores, to make such values or to look at them. A value of 16 bits is a uint16_t, and so is a
-   scale, in the byte order of the machine; ATTN_F32 copies. Widening is exact. A NaN of 16 bits
-   stays a NaN of the same sign and keeps the upper bits of its payload; it becomes a quiet one,
-   except from bfloat16 to float, where no bit changes. The same bits on every machine.
+   stores, to make such values or to look at them. A value of 16 bits is a uint16_t, in the byte
+   order of the machine; ATTN_F32 copies. Widening is exact. A NaN of 16 bits stays a NaN of the
+   same sign and keeps the upper bits of its payload; it becomes a quiet one, except from bfloat16
+   to float, where no bit changes. The same bits on every machine.
    `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
    looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
    checked before the first value is written.
@@ -684,10 +670,9 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
 
    v_in_k: where V is the front of K, keys alone are given (v NULL) and kept. Everything else, every
    bit of every result too, is that of a cache to which these keys were appended with their first
-   v_head_dim numbers as values. v_head_dim is at most head_dim; keys and values are stored alike,
-   and ATTN_Q8 must cut both into the same blocks: v_head_dim is head_dim or a multiple of 32. Meant
-   for many query heads on one K/V head: for these a chunk of keys is packed as it is read. Layers
-   make values of their own and refuse such a cache.
+   v_head_dim numbers as values. v_head_dim is at most head_dim; keys and values are stored alike.
+   Meant for many query heads on one K/V head: for these a chunk of keys is packed as it is read.
+   Layers make values of their own and refuse such a cache.
 
    attn_kv is yours to place; the memory behind it is the cache's.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
@@ -860,14 +845,11 @@ typedef struct attn_linear_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    attn_storage storage;                 /* of the weights, as they are packed or as w16 or w8
-                                             has them; b stays float. 0: ATTN_F32 */
+    attn_storage storage;                 /* of the weights, as they are packed or as w16 has them;
+                                             b stays float. 0: ATTN_F32 */
     const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
                                              [n_in] values in the format that storage names, packed
                                              as they are, or read in place */
-    const void *w8;                       /* the same for ATTN_Q8: [n_out] rows of blocks, each of
-                                             attn_stored_bytes(n_in, ATTN_Q8) bytes, from an even
-                                             address on. In place a run takes longer than packed */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
@@ -884,8 +866,8 @@ typedef struct attn_linear {
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (two of w, w16 and w8, or one
-   that does not go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
+   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does
+   not go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
@@ -1365,12 +1347,11 @@ static long attn_counters[ATTN__C_COUNT];
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these five:
+   So memory is read in order, streams are left alone, and the exceptions are these four:
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
-      q8_panels, q8_rows    one row of bytes, AVX2: two blocks, or 32 rows, ahead
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
@@ -1422,53 +1403,37 @@ typedef struct attn__entry {
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* How each storage lays out a row of values: in blocks, each a scale, if the format has one, and a
-   cell for each value. A new storage begins with a line here (section 3 says what the bits
-   mean, section 12 what the kernels do with them). Places are counted in cells. */
+/* How each storage keeps a value. A new storage begins with a line here (section 3 says what the
+   bits mean, section 12 what the kernels do with them). */
 typedef struct attn__format {
-    size_t cell;                          /* bytes */
-    size_t block, scale;                  /* values of a block; cells of its scale, 0: none */
+    size_t cell;                          /* bytes of a value */
     int rows;                             /* of a product with a cache that widen it in registers,
                                              as they read it. For more a chunk is widened once and
                                              they multiply floats */
 } attn__format;
 static const attn__format attn__formats[] = {
-    { sizeof(float), 1, 0, INT_MAX }, { sizeof(unsigned short), 1, 0, 16 },
-    { sizeof(unsigned short), 1, 0, 16 }, { 1, 32, 2, 2 }
+    { sizeof(float), INT_MAX }, { sizeof(unsigned short), 16 }, { sizeof(unsigned short), 16 }
 };
 enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
 
-/* Bytes of a cell. */
+/* Bytes of a value, and of n of them; n of an int always fits. */
 ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__formats[storage].cell; }
-
-/* Cells of the first n values of a row, and bytes of them; n of an int always fits. */
-ATTN__INLINE size_t attn__cells(size_t n, attn_storage storage)
-{
-    const attn__format *f = attn__formats + storage;
-    return f->scale ? n + (n + f->block - 1) / f->block * f->scale : n;
-}
-
 ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
 {
-    return attn__cells(n, storage) * attn__cell(storage);
+    return n * attn__cell(storage);
 }
 
-/* The address of a cell. */
-ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t cell, attn_storage storage)
+/* The address of value number i. */
+ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
 {
-    return (const char *)p + cell * (ptrdiff_t)attn__cell(storage);
+    return (const char *)p + i * (ptrdiff_t)attn__cell(storage);
 }
 
-/* The cell of value i of a row that lies by itself (lane -1), or as a lane of a panel: 16 rows side
-   by side, of each block 16 scales and then 16 cells for each value. *scale: the cell of its
-   scale. A panel takes as many bytes as its rows. */
-ATTN__INLINE size_t attn__cell_of(size_t i, int lane, attn_storage storage, size_t *scale)
+/* Where value i of a row stands that lies by itself (lane -1), or as a lane of a panel: 16 rows
+   side by side. A panel takes as many bytes as its rows. */
+ATTN__INLINE size_t attn__cell_of(size_t i, int lane)
 {
-    const attn__format *f = attn__formats + storage;
-    const size_t rows = lane < 0 ? 1 : ATTN__PANEL, first = lane < 0 ? 0 : (size_t)lane;
-    const size_t begin = i / f->block * (f->block + f->scale) * rows;
-    *scale = begin + first * f->scale;
-    return begin + (f->scale + i % f->block) * rows + first;
+    return lane < 0 ? i : i * ATTN__PANEL + (size_t)lane;
 }
 
 /* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
@@ -1535,8 +1500,7 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 /* The one matrix product of the library, columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
-   16 apart, or in rows, where panels are. Where formats have scales, attn__cell_of says where
-   b[t][x] stands, and kernels take few rows alone. */
+   16 apart, or in rows, where panels are. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -1673,8 +1637,6 @@ typedef struct attn__kernels {
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
-    /* n steps of a panel to floats, [n][16] */
-    void (*widen_panel)(float *to, const void *panel, int n, attn_storage storage);
 } attn__kernels;
 
 /* ATTN_AUTO: the best here; NULL: not usable here */
@@ -1904,89 +1866,12 @@ ATTN__INLINE float attn__widen_one(unsigned h, attn_storage storage)
                        (size > 0x7c00u ? 0x400000u : 0));
 }
 
-/* A scale as it is stored, wherever it lies: one that is not finite is NaN. */
-ATTN__INLINE unsigned short attn__scale_bits(const void *p)
-{
-    unsigned short h;
-    memcpy(&h, p, sizeof h);
-    return (h & 0x7c00u) == 0x7c00u ? (unsigned short)0x7e00u : h;
-}
-
-ATTN__INLINE float attn__scale_at(const void *p)
-{
-    return attn__widen_one(attn__scale_bits(p), ATTN_F16);
-}
-
-/* Exact: 8 bits times 11. */
-ATTN__INLINE float attn__byte_times(unsigned char byte, float scale)
-{
-    return scale == scale ? (float)((int)(byte ^ 0x80u) - 0x80) * scale : scale;
-}
-
 /* Value i of a row that is stored at p, or of that lane of a panel. */
 ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
-    size_t scale;
-    const size_t cell = attn__cell_of(i, lane, storage, &scale);
+    const size_t cell = attn__cell_of(i, lane);
     if (storage == ATTN_F32) return ((const float *)p)[cell];
-    if (storage == ATTN_Q8)
-        return attn__byte_times(((const unsigned char *)p)[cell],
-                                attn__scale_at((const char *)p + scale));
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
-}
-
-/* n values, `step` apart, to a block of bytes, to_step apart: the scale is returned, and is NaN
-   where no half is large enough. Neither quotient can be rounded to the middle between two results
-   unless it stands there, so that rounding it once more is no other than rounding it once. */
-static unsigned short attn__narrow_block(unsigned char *to, int to_step, const float *from,
-                                         int step, int n)
-{
-    unsigned size, largest = 0;
-    unsigned short h;
-    float scale;
-    int i;
-    for (i = 0; i < n; i++) {             /* NaN is larger than Inf, and Inf than any number */
-        size = attn__bits(from[i * step]) & 0x7fffffffu;
-        if (size > largest) largest = size;
-    }
-    h = largest < 0x7f800000u ? attn__narrow_one(attn__float(largest) / 127.0f, ATTN_F16)
-                              : (unsigned short)0x7e00u;
-    h = attn__scale_bits(&h);
-    scale = attn__widen_one(h, ATTN_F16);
-    for (i = 0; i < n; i++) {
-        float x = scale > 0.0f ? from[i * step] / scale : 0.0f;
-        x = x > 127.0f ? 127.0f : x < -127.0f ? -127.0f : x;
-        /* a float of this size has no bits after the point: the lowest eight are the byte */
-        to[i * to_step] = (unsigned char)(attn__bits(x + 12582912.0f) & 255u);
-    }
-    return h;
-}
-
-/* n values, `step` apart, to a row by itself (lane -1), or to a lane of a panel. */
-static void attn__narrow_q8(void *to, int lane, const float *from, int step, size_t n)
-{
-    unsigned char *bytes = (unsigned char *)to;
-    size_t i, scale;
-    for (i = 0; i < n; i += 32, from += 32 * step) {
-        const size_t first = attn__cell_of(i, lane, ATTN_Q8, &scale);
-        const unsigned short h = attn__narrow_block(bytes + first, lane < 0 ? 1 : ATTN__PANEL, from,
-                                                    step, n - i < 32 ? (int)(n - i) : 32);
-        memcpy(bytes + scale, &h, sizeof h);
-    }
-}
-
-/* Row `from` of bytes becomes a lane of a panel. */
-static ATTN__UNUSED void attn__lane_q8(void *panel, int lane, const void *from, int n)
-{
-    unsigned char *to = (unsigned char *)panel;
-    const unsigned char *row = (const unsigned char *)from;
-    int i, some;
-    for (; n > 0; n -= some, to += 34 * ATTN__PANEL, row += 34) {
-        const unsigned short h = attn__scale_bits(row);
-        some = attn__min(n, 32);
-        memcpy(to + 2 * lane, &h, sizeof h);
-        for (i = 0; i < some; i++) to[2 * ATTN__PANEL + i * ATTN__PANEL + lane] = row[2 + i];
-    }
 }
 
 /* n values of a row, to a format and back. */
@@ -1994,8 +1879,7 @@ static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_stor
 {
     unsigned short *narrow = (unsigned short *)to;
     size_t i;
-    if (storage == ATTN_Q8) attn__narrow_q8(to, -1, from, 1, n);
-    else for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
+    for (i = 0; i < n; i++) narrow[i] = attn__narrow_one(from[i], storage);
 }
 
 static void attn__widen_scalar(float *to, const void *from, size_t n, attn_storage storage)
@@ -2010,14 +1894,6 @@ static void attn__widen_scalar(float *to, const void *from, size_t n, attn_stora
             to[i] = attn__stored(from, -1, i, storage);
         }
     }
-}
-
-static void attn__widen_panel_scalar(float *to, const void *panel, int n, attn_storage storage)
-{
-    int i, lane;
-    for (i = 0; i < n; i++)
-        for (lane = 0; lane < ATTN__PANEL; lane++)
-            *to++ = attn__stored(panel, lane, (size_t)i, storage);
 }
 
 /* ---- one row of attention -------------------------------------------------------------------- */
@@ -2374,14 +2250,9 @@ static void attn__gemm_scalar(const attn__gemm *g)
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
             if (g->stored == ATTN_F32)
                 for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
-            else if (!attn__formats[g->stored].scale)
+            else
                 for (t = 0; t < g->depth; t++)
                     sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
-            else
-                for (t = 0; t < g->depth; t++) {          /* blocks lie in panels */
-                    const void *panel = attn__stored_at(g->b, x / 16 * g->b_panel, g->stored);
-                    sum = attn__fma(a[t], attn__stored(panel, x % 16, (size_t)t, g->stored), sum);
-                }
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
@@ -2389,8 +2260,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar,
-                                                   attn__widen_panel_scalar };
+                                                   attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -4496,7 +4366,7 @@ static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
 static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, attn_storage storage,
                          size_t *bytes)
 {
-    return attn__mul(attn__cells(n, storage), attn__cell(storage), bytes) ||
+    return attn__mul(n, attn__cell(storage), bytes) ||
            attn__mul(*bytes, (size_t)page_keys, bytes) ||
            attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
 }
@@ -4510,9 +4380,6 @@ static attn_status attn__check_v_in_k(attn__why *why, const attn_kv_args *s)
     if (s->k_storage != s->v_storage)
         return attn__fail(why, ATTN_E_CONFLICT, "v_storage is # but k_storage is #: with v_in_k "
                           "they are the same", "", (int)s->v_storage, (int)s->k_storage, 0);
-    if (s->v_storage == ATTN_Q8 && s->v_head_dim % 32 && s->v_head_dim != s->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is #: with v_in_k and ATTN_Q8 it is "
-                          "head_dim, #, or a multiple of 32", "", s->v_head_dim, s->head_dim, 0);
     return ATTN_OK;
 }
 
@@ -4722,12 +4589,9 @@ static void attn__put_row(void *row, const float *from, int n, attn_storage stor
 /* n steps of a panel of floats are stored as a panel. Returns where they end. */
 static char *attn__put_panel(char *to, const float *panel, int n, attn_storage storage)
 {
-    int lane;
-    if (storage == ATTN_Q8)
-        for (lane = 0; lane < ATTN__PANEL; lane++)
-            attn__narrow_q8(to, lane, panel + lane, ATTN__PANEL, (size_t)n);
-    else attn__table(ATTN_AUTO)->narrow(to, panel, (size_t)(n * ATTN__PANEL), storage);
-    return to + attn__row_bytes((size_t)n, storage) * ATTN__PANEL;
+    const size_t values = (size_t)n * ATTN__PANEL;
+    attn__table(ATTN_AUTO)->narrow(to, panel, values, storage);
+    return to + attn__row_bytes(values, storage);
 }
 
 /* Writes a key into its lane. The first one zeroes the others: kernels read them. */
@@ -4743,9 +4607,7 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
     else for (i = 0; i < head_dim; i += n) {
         n = attn__min(head_dim - i, 32);
         attn__put_row(block, k + i, n, storage);
-        if (storage == ATTN_Q8)
-            attn__lane_q8((char *)panel + (size_t)i / 32 * 34 * ATTN__PANEL, lane, block, n);
-        else for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = block[j];
+        for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = block[j];
     }
 }
 
@@ -4977,20 +4839,17 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
     const attn_storage storage = c->shape.k_storage;
-    const attn__format *f = attn__formats + storage;
+    const size_t cell = attn__cell(storage);
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
     int head, lane[2];
     for (head = 0; head < c->shape.kv_heads; head++) {
         char *put = (char *)attn__page_key(c, to_page, head, to % ATTN__CHUNK, &lane[0]);
         const char *get = (const char *)attn__page_key(c, from_page, head, from % ATTN__CHUNK,
                                                        &lane[1]);
-        size_t i, scale[2];
-        for (i = 0; i < (size_t)c->shape.head_dim; i++) {
-            const size_t at = attn__cell_of(i, lane[0], storage, &scale[0]);
-            memcpy(put + at * f->cell,
-                   get + attn__cell_of(i, lane[1], storage, &scale[1]) * f->cell, f->cell);
-            memcpy(put + scale[0] * f->cell, get + scale[1] * f->cell, f->scale * f->cell);
-        }
+        size_t i;
+        for (i = 0; i < (size_t)c->shape.head_dim; i++)
+            memcpy(put + attn__cell_of(i, lane[0]) * cell, get + attn__cell_of(i, lane[1]) * cell,
+                   cell);
         memcpy(attn__page_value(c, to_page, head, to % ATTN__CHUNK),
                attn__page_value(c, from_page, head, from % ATTN__CHUNK), c->v_row);
     }
@@ -5316,19 +5175,9 @@ static size_t attn__saved_values(void *row, int lane, int n, attn_storage storag
 {
     const size_t size = attn__cell(storage);
     int i;
-    for (i = 0; i < n; i++) {
-        size_t scale;
-        const size_t cell = attn__cell_of((size_t)i, lane, storage, &scale);
-        if (storage == ATTN_Q8 && i % 32 == 0) {          /* before its block, as in a row */
-            char *here = (char *)row + scale;
-            at = attn__saved_number(here, 2, save, load, at);
-            if (load) {
-                const unsigned short h = attn__scale_bits(here);
-                memcpy(here, &h, sizeof h);
-            }
-        }
-        at = attn__saved_number((char *)row + cell * size, size, save, load, at);
-    }
+    for (i = 0; i < n; i++)
+        at = attn__saved_number((char *)row + attn__cell_of((size_t)i, lane) * size, size, save,
+                                load, at);
     return at;
 }
 
@@ -6540,7 +6389,6 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const attn__kernels *kernels = block->w->kernels;
     const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
     const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
-    const ptrdiff_t k_row = (ptrdiff_t)attn__cells((size_t)head_dim, view->k_stored);
     /* with v_in_k also what only scores are wanted of */
     const int from = v_in_k ? 0 : view->lo, to = v_in_k ? view->keys : view->hi;
     int local, j, lo, hi;
@@ -6550,9 +6398,9 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
             for (j = lo; j < hi && !v_in_k && view->k_stored != ATTN_F32; j += ATTN__PANEL)
-                kernels->widen_panel(k + (ptrdiff_t)j * head_dim,
-                                     attn__stored_at(source->k, j * k_row, view->k_stored),
-                                     head_dim, view->k_stored);
+                kernels->widen(k + (ptrdiff_t)j * head_dim,
+                               attn__stored_at(source->k, (ptrdiff_t)j * head_dim, view->k_stored),
+                               (size_t)head_dim * ATTN__PANEL, view->k_stored);
             lo = lo > from ? lo : from;
             for (j = lo; j < attn__min(hi, to) && view->v.stored != ATTN_F32; j++)
                 kernels->widen(v + j * v_width,
@@ -6637,7 +6485,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     else if (block->thin) ATTN__COUNT(ROWS);
     else ATTN__COUNT(PACKED);
     v->stored = attn__values_stored(a);
-    v->b_step = kv ? (ptrdiff_t)attn__cells(attn__kv_v_width(&kv->shape), v->stored) : s->v[1];
+    v->b_step = kv ? (ptrdiff_t)attn__kv_v_width(&kv->shape) : s->v[1];
     v->b_panel = 16;
     v->panels = block->w->v_width / 16;
     v->last_columns = kv ? 0 : s->v_head_dim % 16;
@@ -6869,7 +6717,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     attn__gemm g;
     g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
     g.a_row = s->head_dim;
-    g.b_panel = 16 * (ptrdiff_t)attn__cells((size_t)s->head_dim, view->k_stored);
+    g.b_panel = 16 * (ptrdiff_t)s->head_dim;
     g.b = attn__stored_at(view->source[local].k, lo / 16 * g.b_panel, view->k_stored);
     g.b_step = 16;
     g.stored = view->k_stored;
@@ -8141,7 +7989,7 @@ static int attn__linear_panels(const attn_linear *l)
    can lie one after the other and each begins a cache line. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
-    int refused = attn__mul(attn__cells((size_t)n_in, storage), attn__cell(storage), bytes);
+    int refused = attn__mul((size_t)n_in, attn__cell(storage), bytes);
     refused |= attn__add(*bytes, sizeof(float), bytes);
     refused |= attn__mul(*bytes, attn__up((size_t)n_out, ATTN__PANEL), bytes);
     refused |= *bytes > ATTN__BYTES_MAX;
@@ -8149,13 +7997,11 @@ static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t 
     return refused;
 }
 
-/* Weights of output `first` on, from input `at` on, a multiple of a block: of its row as it was
-   given, or of its panel. */
+/* Weights of output `first` on, from input `at` on: of its row as it was given, or of its panel. */
 static const void *attn__linear_at(const attn_linear *l, int first, int at)
 {
-    const ptrdiff_t row = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage);
-    const ptrdiff_t in = (ptrdiff_t)attn__cells((size_t)at, l->storage);
-    return attn__stored_at(l->w, first * row + (l->in_place ? in : in * ATTN__PANEL), l->storage);
+    const ptrdiff_t in = l->in_place ? at : (ptrdiff_t)at * ATTN__PANEL;
+    return attn__stored_at(l->w, (ptrdiff_t)first * l->n_in + in, l->storage);
 }
 
 /* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
@@ -8174,38 +8020,20 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     }
 }
 
-/* Blocks of n rows, 16 at most, side by side as a panel has them; the last row fills it up. */
-static void attn__linear_lanes(void *to, const attn_linear *l, int first, int n, int at, int depth)
-{
-    int r;
-    for (r = 0; r < ATTN__PANEL; r++)
-        attn__lane_q8(to, r, attn__linear_at(l, first + attn__min(r, n - 1), at), depth);
-}
-
-/* The same for blocks: a piece is one block of each row. */
-static ATTN__NOINLINE void attn__linear_widen_q8(const attn__kernels *kernels, const attn_linear *l,
-                                                 float *to, int first, int n, int at, int depth)
-{
-    char panel[34 * (int)ATTN__PANEL];
-    attn__linear_lanes(panel, l, first, n, at, depth);
-    kernels->widen_panel(to, panel, depth, l->storage);
-}
-
 /* Inputs at .. at + depth - 1 (a piece of a chain) of the outputs of a panel, from `first` on,
-   become a panel of floats: from weights as they were given, or packed ones of 16 or 8 bits. */
+   become a panel of floats: from weights as they were given, or packed ones of 16 bits. */
 static void attn__linear_floats(const attn__kernels *kernels, const attn_linear *l, float *to,
                                 int first, int at, int depth)
 {
     const int n = attn__min(l->n_out - first, ATTN__PANEL);
     const void *from = attn__linear_at(l, first, at);
-    if (!l->in_place) kernels->widen_panel(to, from, depth, l->storage);
-    else if (l->storage == ATTN_Q8) attn__linear_widen_q8(kernels, l, to, first, n, at, depth);
+    if (!l->in_place) kernels->widen(to, from, (size_t)(depth * ATTN__PANEL), l->storage);
     else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
     else kernels->pack_k(to, (const float *)from, l->n_in, n, depth);
 }
 
-/* Task: packs to 16 or 8 bits, a piece of one panel at a time; blocks of bytes as they were given.
-   A task, because rounding is float arithmetic. */
+/* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
+   arithmetic. */
 typedef struct attn__linear_store {
     const attn_linear *given;             /* weights as they were given */
     char *to;
@@ -8224,14 +8052,8 @@ static void attn__linear_store_task(void *arg, int i)
     for (first = 0; first < l->n_out; first += ATTN__PANEL)
         for (at = 0; at < l->n_in; at += depth) {
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
-            if (l->storage == ATTN_Q8) {
-                attn__linear_lanes(to, l, first, attn__min(l->n_out - first, ATTN__PANEL), at,
-                                   depth);
-                to += attn__row_bytes((size_t)depth, ATTN_Q8) * ATTN__PANEL;
-            } else {
-                attn__linear_floats(kernels, l, panel, first, at, depth);
-                to = attn__put_panel(to, panel, depth, job->storage);
-            }
+            attn__linear_floats(kernels, l, panel, first, at, depth);
+            to = attn__put_panel(to, panel, depth, job->storage);
         }
 }
 
@@ -8247,7 +8069,7 @@ static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *
     given.n_out = a->n_out;
     given.storage = a->w ? ATTN_F32 : a->storage;
     given.in_place = 1;
-    given.w = a->w ? (const void *)a->w : a->w16 ? a->w16 : a->w8;
+    given.w = a->w ? (const void *)a->w : a->w16;
     given.b = a->b;
     given.own = given.user = NULL;
     *l = given;
@@ -8305,24 +8127,17 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 /* Are the weights there, in one form only, and in one that goes with storage? */
 static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
 {
-    if ((a->w != NULL) + (a->w16 != NULL) + (a->w8 != NULL) > 1)
-        return attn__fail(why, ATTN_E_CONFLICT, "$ are both set", !a->w ? "w16 and w8" : a->w16
-                          ? "w and w16" : "w and w8", 0, 0, 0);
-    if (a->w16 && (a->storage == ATTN_F32 || a->storage == ATTN_Q8))
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "w16 is set, but storage does not say which 16 bits", "", 0, 0, 0);
-    if (a->w8 && a->storage != ATTN_Q8)
-        return attn__fail(why, ATTN_E_CONFLICT, "w8 is set, but storage is # and not ATTN_Q8", "",
-                          (int)a->storage, 0, 0);
+    if (a->w && a->w16)
+        return attn__refuse(why, ATTN_E_CONFLICT, "w and w16 are both set");
+    if (a->w16 && a->storage == ATTN_F32)
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "w16 is set, but storage does not say which 16 bits");
     if (a->w && a->in_place && a->storage != ATTN_F32)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "in_place reads w as the floats that it is; storage is for w16 and w8 "
-                          "there", "", 0, 0, 0);
-    if (!a->w && !a->w16 && !a->w8)
-        return attn__fail(why, ATTN_E_NULL, "w is NULL", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "in_place reads w as the floats that it is; storage is for w16 there");
+    if (!a->w && !a->w16) return attn__refuse(why, ATTN_E_NULL, "w is NULL");
     ATTN__TRY(attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN));
-    ATTN__TRY(attn__check_align(why, "w8", a->w8, ATTN__HALF_ALIGN));
     return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
 }
 
@@ -8440,7 +8255,7 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
         attn__linear_pieces(job, g, p, at);
     } else {
         g->b = attn__linear_at(l, first, at);
-        g->b_panel = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage) * ATTN__PANEL;
+        g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
         g->stored = l->storage;
         job->kernels->gemm(g);
     }
@@ -8526,7 +8341,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
    3); with AVX2 the copy takes 1.2 to 2.5 times as long as widening in registers, 2 to 64 rows. */
 static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
 {
-    if (l->in_place || (l->storage == ATTN_Q8 && rows > attn__formats[ATTN_Q8].rows)) return 1;
+    if (l->in_place) return 1;
     return l->storage != ATTN_F32 && rows > 1 &&
            (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM) |
                (kernels->backend == ATTN_WASM_FMA);
@@ -8546,7 +8361,7 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     memset(&g, 0, sizeof g);
     g.a = job->x + at;
     g.b = attn__linear_at(l, first, at);
-    g.b_step = (ptrdiff_t)attn__cells((size_t)l->n_in, l->storage);
+    g.b_step = l->n_in;
     g.stored = l->storage;
     g.from = g.c = chain;
     g.rows = 1;
@@ -10195,8 +10010,8 @@ static void attn__head_run(const attn_exec *exec, attn__head_job *job, int n)
     attn__run(exec, tasks, attn__head_task, job);
 }
 
-/* Norms and rotates the heads of queries and keys, norms those of values. Its frame is gone when the
-   rest of the layer is computed. */
+/* Norms and rotates the heads of queries and keys, norms those of values. Its frame is gone when
+   the rest of the layer is computed. */
 static ATTN__NOINLINE void attn__place_heads(attn__mha_run *r)
 {
     const attn_mha *m = r->m;
@@ -10529,7 +10344,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
-        cache.shape.k_storage = cache.shape.v_storage = ATTN_Q8;   /* which needs most room */
+        cache.shape.k_storage = cache.shape.v_storage = ATTN_F16;  /* which needs most room */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
@@ -10851,7 +10666,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 24 words, in the order of the list below, or nearly. The other words are made of these after the
+ * 23 words, in the order of the list below, or nearly. The other words are made of these after the
  * blocks, for all that bring no better ones; there stands what is brought by whom.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
@@ -10873,7 +10688,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 24 words that every block has: what they mean lane by lane */
+/* 23 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -10895,7 +10710,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
-#define attn__vbytes      ATTN__FN(vbytes)           /* the signed byte p[lane], as a float */
 /* and across lanes */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last` */
@@ -10996,16 +10810,6 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
-}
-/* The byte goes to the top of its lane, from where a shift brings it down with its sign. */
-ATTN__V attn__vec attn__vbytes(const void *p)
-{
-    int four;
-    __m128i x;
-    memcpy(&four, p, 4);
-    x = _mm_unpacklo_epi8(_mm_setzero_si128(), _mm_cvtsi32_si128(four));
-    x = _mm_unpacklo_epi16(_mm_setzero_si128(), x);
-    return _mm_cvtepi32_ps(_mm_srai_epi32(x, 24));
 }
 /* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
@@ -11142,10 +10946,6 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-ATTN__V attn__vec attn__vbytes(const void *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
-}
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
 {
@@ -11266,10 +11066,6 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
                         : _mm512_cvtepi32_epi16(x));
-}
-ATTN__V attn__vec attn__vbytes(const void *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
@@ -11400,12 +11196,6 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     if (how == ATTN_F16) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
     else vst1_u16(p, vmovn_u32(x));
 }
-ATTN__V attn__vec attn__vbytes(const void *p)
-{
-    int four;
-    memcpy(&four, p, 4);
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
-}
 /* There is no movemask. */
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
@@ -11505,11 +11295,6 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const v128_t x = wasm_u32x4_load16x4(p);
     return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
 }
-ATTN__V attn__vec attn__vbytes(const void *p)
-{
-    const v128_t x = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p));
-    return wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(x));
-}
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
 /* Lanes 2 apart first, then the two sums: the tree. */
 ATTN__V float attn__sum_lanes(attn__vec a)
@@ -11575,7 +11360,6 @@ typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
-typedef signed char ATTN__FN(signed_at) ATTN__IN_MEMORY(char);
 ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
 ATTN__V attn__vec attn__vload(const float *p)
 {
@@ -11645,10 +11429,6 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                                              (u + (0x7fffu + (upper & 1u))) >> 16);
     (void)how;
     *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
-}
-ATTN__V attn__vec attn__vbytes(const void *p)
-{
-    return __builtin_convertvector(*(const ATTN__FN(signed_at) *)p, attn__vec);
 }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
@@ -11965,8 +11745,7 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
 {
     const int how = attn__how(storage);
     unsigned short *narrow = (unsigned short *)to;
-    if (how == ATTN_Q8) attn__narrow_q8(to, -1, from, 1, n);
-    else if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
+    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
     else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
 }
@@ -11981,59 +11760,15 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
-/* a row of blocks of bytes */
-ATTN__V void ATTN__FN(widen_q8)(float *to, const char *from, size_t n)
-{
-    size_t i, some;
-    for (; n > 0; n -= some, from += 34) {
-        const float scale = attn__scale_at(from);
-        const attn__vec d = attn__vset(scale);
-        some = n < 32 ? n : 32;
-        for (i = 0; i + ATTN__LANES <= some; i += ATTN__LANES, to += ATTN__LANES)
-            attn__vstore(to, attn__vmul(attn__vbytes(from + 2 + i), d));
-        for (; i < some; i++) *to++ = attn__byte_times((unsigned char)from[2 + i], scale);
-    }
-}
-
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const int how = attn__how(storage);
     const unsigned short *narrow = (const unsigned short *)from;
-    if (how == ATTN_Q8) ATTN__FN(widen_q8)(to, (const char *)from, n);
-    else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
+    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
         ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
     else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
     else ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
-}
-
-/* the scales of the lanes of a panel, from the first of some on */
-ATTN__V attn__vec ATTN__FN(scales)(const void *p)
-{
-    const unsigned short *halves = (const unsigned short *)p;
-    if (ATTN__WIDEN_COST && attn__how(ATTN_F16) != ATTN_F16)
-        return attn__vwiden(halves, ATTN__F16_SOFT);
-    return attn__vwiden(halves, ATTN_F16);
-}
-
-static ATTN__TARGET void ATTN__FN(widen_panel)(float *to, const void *panel, int n,
-                                               attn_storage storage)
-{
-    const char *from = (const char *)panel;
-    int some, i, t;
-    if (storage != ATTN_Q8) {
-        ATTN__FN(widen)(to, panel, (size_t)(n * 16), storage);
-        return;
-    }
-    for (; n > 0; n -= some, from += 34 * 16, to += 32 * 16) {
-        some = attn__min(n, 32);
-        for (i = 0; i < 16; i += ATTN__LANES) {
-            const attn__vec d = ATTN__FN(scales)(from + 2 * i);
-            for (t = 0; t < some; t++)
-                attn__vstore(to + t * 16 + i,
-                             attn__vmul(attn__vbytes(from + 32 + t * 16 + i), d));
-        }
-    }
 }
 
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
@@ -12053,7 +11788,6 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
     return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
-/* Nobody asks it of blocks: rows that read them as they are leave out what they do not see. */
 static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
@@ -12348,8 +12082,7 @@ ATTN__V void ATTN__FN(widen_rows)(const int how, float *to, const attn__gemm *g,
     int r;
     for (r = 0; r < rows; r++, to += n, at += g->b_step) {
         const void *from = attn__stored_at(g->b, at, g->stored);
-        if (how == ATTN_Q8) ATTN__FN(widen_q8)(to, (const char *)from, (size_t)n);
-        else ATTN__FN(widen_how)(how, to, (const unsigned short *)from, (size_t)n, g->stored);
+        ATTN__FN(widen_how)(how, to, (const unsigned short *)from, (size_t)n, g->stored);
     }
 }
 
@@ -12371,10 +12104,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
         part.from = g->from + x;
         part.c = g->c + x;
         for (t = 0; t < g->depth; t += STEPS) {
-            const ptrdiff_t at = x * g->b_step + (ptrdiff_t)attn__cells((size_t)t, g->stored);
+            const ptrdiff_t at = x * g->b_step + t;
             const int some = attn__min(g->depth - t, STEPS);
-            if (how == ATTN_Q8) ATTN__FN(widen_rows)(ATTN_Q8, square, g, at, rows, some);
-            else if (how == ATTN_F16) ATTN__FN(widen_rows)(ATTN_F16, square, g, at, rows, some);
+            if (how == ATTN_F16) ATTN__FN(widen_rows)(ATTN_F16, square, g, at, rows, some);
             else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
                 ATTN__FN(widen_rows)(ATTN__F16_SOFT, square, g, at, rows, some);
             else ATTN__FN(widen_rows)(ATTN_BF16, square, g, at, rows, some);
@@ -12766,135 +12498,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, list, x, 0);
 }
 
-/* ---- 8-bit storage: one row, and few one after the other ----------------------------------------
- * A value is its byte times the scale of its block. With 8 lanes a value takes so many instructions
- * that no processor looks far enough ahead by itself: blocks and rows are prefetched, 0.73 of the
- * time over 65,536 keys from memory and 0.9 of a linear 4096 to 4096 (Zen 3), the same from L2. */
-/* so many vectors of one row at a time */
-enum {
-    ATTN__FN(Q8_PANELS) = ATTN__LANES == 16 ? 8 : 4,      /* in panels: scales take registers */
-    ATTN__FN(Q8_PANEL) = 16 / ATTN__LANES                 /* of one panel */
-};
-
-/* do(i) for each of `vecs` vectors: 8, 4, 2 or 1 */
-#define ATTN__EACH_OF(vecs, do) \
-    do(0) \
-    if ((vecs) > 1) { do(1) } \
-    if ((vecs) > 2) { do(2) do(3) } \
-    if ((vecs) > 4) { do(4) do(5) do(6) do(7) }
-#define ATTN__START(i) c##i = ATTN__FN(chain_start)(g, 0, x + (i) * ATTN__LANES);
-#define ATTN__STORE(i) ATTN__FN(chain_store)(g, 0, x + (i) * ATTN__LANES, c##i);
-
-/* Columns from x on, in panels: the scales of a block stay in registers for 32 steps. */
-ATTN__V void ATTN__FN(q8_panels)(const int vecs, const attn__gemm *g, int x)
-{
-    const char *b = (const char *)g->b + x / 16 * g->b_panel;
-    attn__vec c0, c1, c2, c3, c4, c5, c6, c7, d0, d1, d2, d3, d4, d5, d6, d7;
-    int t, some;
-    c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = d0 = d1 = d2 = d3 = d4 = d5 = d6 = d7 =
-        attn__vset(0.0f);
-    ATTN__EACH_OF(vecs, ATTN__START)
-    for (t = 0; t < g->depth; t += some, b += 34 * 16) {
-        const char *at = b + 32;
-        int u;
-        some = attn__min(g->depth - t, 32);
-        for (u = 0; ATTN__LANES == 8 && u < 34 * 16; u += 64) {    /* two blocks ahead */
-            ATTN__FETCH(b + 2 * 34 * 16 + u);
-            if (vecs > 2) ATTN__FETCH(b + g->b_panel + 2 * 34 * 16 + u);
-        }
-#define ATTN__SCALES(i) \
-        d##i = ATTN__FN(scales)(b + (i) * ATTN__LANES / 16 * g->b_panel \
-                                + (i) * ATTN__LANES % 16 * 2);
-        ATTN__EACH_OF(vecs, ATTN__SCALES)
-#undef ATTN__SCALES
-        for (u = 0; u < some; u++, at += 16) {
-            const attn__vec q = attn__vset(g->a[t + u]);
-#define ATTN__STEP(i) \
-            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 16 * g->b_panel \
-                                                         + (i) * ATTN__LANES % 16), d##i), c##i);
-            ATTN__EACH_OF(vecs, ATTN__STEP)
-#undef ATTN__STEP
-        }
-    }
-    ATTN__EACH_OF(vecs, ATTN__STORE)
-}
-
-/* Columns from x on, in rows: `list` as in wide_tile. Scales become floats first, those of 32 rows
- * at a time. */
-ATTN__V void ATTN__FN(q8_rows)(const int vecs, const attn__gemm *g, const int *list, int x)
-{
-    enum { STEPS = 32, MOST = (8 * ATTN__LANES + 31) / 32 };
-    float scale[MOST * STEPS];
-    unsigned short half[MOST * STEPS];
-    const int blocks = (vecs * ATTN__LANES + 31) / 32;
-    const char *b = (const char *)g->b + x / 32 * 34;
-    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
-    int first, t, i;
-    c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = attn__vset(0.0f);
-    ATTN__EACH_OF(vecs, ATTN__START)
-    for (first = 0; first < g->depth; first += STEPS) {
-        const int some = attn__min(g->depth - first, STEPS);
-#define ATTN__ROW_AT(t) (b + (list ? list[first + (t)] : first + (t)) * g->b_step)
-        for (t = 0; t < some; t++)
-            for (i = 0; i < blocks; i++) memcpy(half + t * blocks + i, ATTN__ROW_AT(t) + i * 34, 2);
-        ATTN__FN(widen)(scale, half, (size_t)(some * blocks), ATTN_F16);
-        for (t = 0; t < some; t++) {
-            const char *at = ATTN__ROW_AT(t) + 2 + x % 32;
-            const float *d = scale + t * blocks;
-            const attn__vec q = attn__vset(g->a[first + t]);
-            if (ATTN__LANES == 8 && !list) ATTN__FETCH(at + STEPS * g->b_step);
-#define ATTN__STEP(i) \
-            c##i = attn__vfma(q, attn__vmul(attn__vbytes(at + (i) * ATTN__LANES / 32 * 34 \
-                                                         + (i) * ATTN__LANES % 32), \
-                                            attn__vset(d[(i) * ATTN__LANES / 32])), c##i);
-            ATTN__EACH_OF(vecs, ATTN__STEP)
-#undef ATTN__STEP
-        }
-#undef ATTN__ROW_AT
-    }
-    ATTN__EACH_OF(vecs, ATTN__STORE)
-}
-#undef ATTN__STORE
-#undef ATTN__START
-#undef ATTN__EACH_OF
-
-/* Panels lie so that b_panel is more than 16, rows so that it is 16. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(row_q8)(const attn__gemm *g, const int *list)
-{
-    const int width = g->panels * 16, rows = g->b_panel == 16;
-    int x = 0;
-    if (rows) {
-        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(q8_rows)(8, g, list, x);
-        for (; ATTN__LANES > 4 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(q8_rows)(4, g, list, x);
-        for (; x < width; x += 16) ATTN__FN(q8_rows)(ATTN__FN(Q8_PANEL), g, list, x);
-        return;
-    }
-    for (; x + ATTN__FN(Q8_PANELS) * ATTN__LANES <= width; x += ATTN__FN(Q8_PANELS) * ATTN__LANES)
-        ATTN__FN(q8_panels)(ATTN__FN(Q8_PANELS), g, x);
-    for (; ATTN__LANES > 8 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-        ATTN__FN(q8_panels)(4, g, x);
-    for (; x < width; x += 16) ATTN__FN(q8_panels)(ATTN__FN(Q8_PANEL), g, x);
-}
-
-/* Few rows, one after the other; the next ones find b in cache. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_q8)(const attn__gemm *g)
-{
-    attn__gemm one = *g;
-    int r, p;
-    for (p = 0; p < g->panels; p += 8)
-        for (r = 0; r < g->rows; r++) {
-            one.panels = attn__min(g->panels - p, 8);
-            one.a = g->a + r * g->a_row;
-            one.b = (const char *)g->b + (g->b_panel == 16 ? p / 2 * 34 : p * g->b_panel);
-            if (g->from) one.from = g->from + r * g->from_row + p * 16;
-            one.c = g->c + r * g->c_row + p * 16;
-            if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-            ATTN__FN(row_q8)(&one, NULL);
-        }
-}
-
 /* The product where the last panel is read in part: up to there as always. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
@@ -12992,7 +12595,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     const int how = attn__how(g->stored);
-    if (how == ATTN_Q8) { ATTN__FN(gemm_q8)(g); return; }
 #if ATTN__WIDEN_COST
     if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
 #endif
@@ -13063,8 +12665,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (g->stored == ATTN_Q8) ATTN__FN(row_q8)(&one, list);
-        else if (g->stored != ATTN_F32)
+        if (g->stored != ATTN_F32)
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, list, x);
         else
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
@@ -13415,7 +13016,7 @@ static const attn__kernels ATTN__FN(kernels) = {
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen), ATTN__FN(widen_panel)
+    ATTN__FN(widen)
 };
 
 #undef ATTN__FN

@@ -20,8 +20,7 @@
          -i text     the beginning of the story           -n 200    tokens, those of the beginning included
          -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much
          -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint
-         -16         weights and cache in half            -8        in 8 bits, and a scale for each 32 values
-         -m          weights stay where the file is mapped
+         -16         weights and cache in half            -m        weights stay where the file is mapped
          -j 1        threads (compile with -DATTN_THREADS -pthread)
          -h          this list
 */
@@ -430,7 +429,7 @@ static double seconds(void)
 
 typedef struct wish {
     const char *model, *tokenizer, *text;
-    int steps, bits, in_place, threads;                          /* bits 0: floats */
+    int steps, half, in_place, threads;
     float temperature;
     double top_p;
     unsigned long long seed;
@@ -461,7 +460,7 @@ static int wish_parse(wish *w, int argc, char **argv)
         const char *value = argv[i + 1];                         /* NULL behind the last one */
         if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) return w->help = 1;
         if (argv[i][0] != '-') { if (w->model) return 0;  w->model = argv[i];  continue; }
-        if (!strcmp(argv[i], "-16") || !strcmp(argv[i], "-8")) { w->bits = atoi(argv[i] + 1);  continue; }
+        if (!strcmp(argv[i], "-16")) { w->half = 1;  continue; }
         if (!strcmp(argv[i], "-m")) { w->in_place = 1;  continue; }
         if (!value || strlen(argv[i]) != 2) return 0;
         switch (argv[i++][1]) {
@@ -476,7 +475,7 @@ static int wish_parse(wish *w, int argc, char **argv)
         }
         if (!fine) return 0;
     }
-    return w->model && w->seed > 0 && !(w->bits && w->in_place);
+    return w->model && w->seed > 0 && !(w->half && w->in_place);
 }
 
 static void tell(teller *t, const tokenizer *words, const wish *w, int *tokens, int n)
@@ -512,8 +511,7 @@ int main(int argc, char **argv)
         "  -i text     the beginning of the story           -n 200    tokens, those of the beginning included\n"
         "  -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much\n"
         "  -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint\n"
-        "  -16         weights and cache in half            -8        in 8 bits, and a scale for each 32 values\n"
-        "  -m          weights stay where the file is mapped\n"
+        "  -16         weights and cache in half            -m        weights stay where the file is mapped\n"
         "  -j 1        threads (compile with -DATTN_THREADS -pthread)\n"
         "  -h          this list\n";
     wish w = { NULL, NULL, "", 200, 0, 0, 1, 0, 0.9, 1, 0 };
@@ -554,7 +552,7 @@ int main(int argc, char **argv)
 #else
     if (w.threads > 1) refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
 #endif
-    teller_init(&t, w.steps, w.bits == 8 ? ATTN_Q8 : w.bits ? ATTN_F16 : ATTN_F32, w.in_place, exec);
+    teller_init(&t, w.steps, w.half ? ATTN_F16 : ATTN_F32, w.in_place, exec);
     tell(&t, &words, &w, tokens, n);
     teller_free(&t);
 #ifdef ATTN_THREADS

@@ -53,7 +53,7 @@ names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
 # those that say something of the kernels, or of what the driver does with them, and do not take a minute in plain C
 played=$(echo "$all" | grep -vxE "$long" |
-    grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored|q8)/|^mha/backends and threads' |
+    grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^mha/backends and threads' |
     grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far|storage/(products|boundaries)|pages/histories')
 
 play() # builds a program, once, and runs it, without the instructions that convert half, too

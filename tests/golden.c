@@ -226,37 +226,6 @@ static uint64_t run_convert(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
-/* Blocks with scales and bytes of all kinds as floats, and floats of all sizes rounded to blocks. */
-static uint64_t run_convert_q8(void)
-{
-    enum { BLOCKS = 2048, ROW = 32 * BLOCKS - 13 };                    /* the last block is short */
-    unsigned char *row = (unsigned char *)room(34 * BLOCKS);
-    float *x = blank(ROW);
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    attn_status status;
-    int i;
-    for (i = 0; i < BLOCKS; i++) {
-        const unsigned short scale = (unsigned short)(mix(21, (uint32_t)i) & 0xFFFFu);
-        memcpy(row + 34 * i, &scale, 2);
-    }
-    for (i = 0; i < ROW; i++) row[i / 32 * 34 + 2 + i % 32] = (unsigned char)(mix(22, (uint32_t)i) & 255u);
-    status = attn_widen(x, row, ROW, ATTN_Q8);
-    h = fnv_floats(h, x, ROW);
-    for (i = 0; i < ROW; i++) {                                       /* blocks of one size, a few of any size at all */
-        const uint32_t r = mix(23, (uint32_t)i), size = 80u + mix(24, (uint32_t)(i / 32)) % 75u;
-        x[i] = i / 32 % 16 ? from_bits((r & 0x807FFFFFu) | (size + r % 3u) << 23) : from_bits(r);
-    }
-    if (status == ATTN_OK) status = attn_narrow(row, x, ROW, ATTN_Q8);
-    for (i = 0; i < ROW; i++) h = fnv_word(h, row[i / 32 * 34 + 2 + i % 32]);
-    for (i = 0; i < BLOCKS; i++) {
-        unsigned short scale;
-        memcpy(&scale, row + 34 * i, 2);
-        h = fnv_word(h, scale);
-    }
-    free(row), free(x);
-    return status == ATTN_OK ? h : 0;
-}
-
 /* The call in parts: the first 128 keys of an entry carried, the chunks behind them each by itself, folded and
    finished. All states are hashed. */
 static attn_status run_carried(const attn_args *whole, uint64_t *h)
@@ -312,7 +281,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status;
     if (c->call == GOLDEN_T5) return run_t5(c);
-    if (c->call == GOLDEN_CONVERT) return c->storage == ATTN_Q8 ? run_convert_q8() : run_convert(c);
+    if (c->call == GOLDEN_CONVERT) return run_convert(c);
     if (c->call != GOLDEN_SDPA && c->call != GOLDEN_CARRY) return run_layer(c, backend, exec);
     memset(&a, 0, sizeof a);
     a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
@@ -519,12 +488,6 @@ const golden_case golden_cases[] = {
      .call = GOLDEN_CARRY},
     {"carried, first chunks hidden", SIZE(1, 2, 0, 60, 650, 16), .flags = GOLDEN_FIRST_CHUNKS_HIDDEN | GOLDEN_LSE,
      .call = GOLDEN_CARRY},
-    {"8 bits", SIZE(1, 1, 0, 1, 1, 1), .call = GOLDEN_CONVERT, .storage = ATTN_Q8},
-    {"layer, self, 8 bits", SIZE(2, 4, 2, 21, 0, 22), .call = GOLDEN_MHA_SELF, .storage = ATTN_Q8},
-    {"layer, cross, 8 bits", SIZE(2, 3, 0, 2, 9, 100), .call = GOLDEN_MHA_CROSS, .storage = ATTN_Q8},
-    {"layer, steps, 8 bits", SIZE(3, 2, 1, 9, 0, 70), .call = GOLDEN_MHA_STEPS, .storage = ATTN_Q8},
-    {"layer, long steps, 8 bits", SIZE(1, 2, 0, 140, 0, 34), .call = GOLDEN_MHA_STEPS, .storage = ATTN_Q8},
-    {"layer, wild, 8 bits", SIZE(1, 2, 0, 4, 0, 24), .call = GOLDEN_MHA_SELF, .data = GOLDEN_WILD, .storage = ATTN_Q8},
 };
 const int golden_count = (int)(sizeof golden_cases / sizeof golden_cases[0]);
 

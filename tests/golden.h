@@ -95,10 +95,4 @@ static const struct { const char *name; uint64_t hash; } golden_table[] = {
     { "carried", UINT64_C(0xC054FDA689047340) },
     { "carried, one row, wild", UINT64_C(0x526DC5900BEE46E5) },
     { "carried, first chunks hidden", UINT64_C(0x591BDFA0CB082CAC) },
-    { "8 bits", UINT64_C(0x90C2317C44A0F7E9) },
-    { "layer, self, 8 bits", UINT64_C(0x4F586531DBB07269) },
-    { "layer, cross, 8 bits", UINT64_C(0x0FE86A23821C36FA) },
-    { "layer, steps, 8 bits", UINT64_C(0x46D1B11D36F528ED) },
-    { "layer, long steps, 8 bits", UINT64_C(0xE7ACEF02A36738A5) },
-    { "layer, wild, 8 bits", UINT64_C(0xCEE7F9E9BC619C59) },
 };

@@ -14,7 +14,7 @@
 /* A new suite is one new line here. On ELF systems a suite that was not linked is reported as skipped, so that a part
    of the tests can be built alone: cc -Itests -I. tests/main.c tests/harness.c tests/attn_impl.c tests/test_masks.c */
 #define SUITES(X) X(masks) X(sparse) X(shared) X(args) X(sdpa) X(math) X(poison) X(bits) X(paths) X(kv) X(pages) \
-                  X(saved) X(stored) X(step) X(carry) X(linear) X(rope) X(mha) X(steps) X(storage) X(q8) X(pool) \
+                  X(saved) X(stored) X(step) X(carry) X(linear) X(rope) X(mha) X(steps) X(storage) X(pool) \
                   X(edges) X(stack) X(families)
 
 #if defined(__ELF__) && defined(__GNUC__)

@@ -1,4 +1,4 @@
-/* private.c: the suites that need more of attn.h than its API: what is private in it (suites math, storage and q8), its
+/* private.c: the suites that need more of attn.h than its API: what is private in it (suites math and storage), its
  * counters (paths), and memory that is counted, fenced, filled with garbage and made to fail (parts of args, kv, step
  * and mha). One implementation of its own for all of them (ATTN_STATIC): each one more would cost as much to compile
  * as half of all the other tests. Those run what ships. */
@@ -85,4 +85,3 @@ static void hooks_done(void) { hooks.watching = 0; }
 #include "private/math.h"
 #include "private/paths.h"
 #include "private/storage.h"
-#include "private/q8.h"

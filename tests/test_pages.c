@@ -226,7 +226,7 @@ static void keeps(void)
         float *k, *v;
         unsigned char *bytes;
         a.v_head_dim = dims[rng_int(&r, 0, 3)];
-        a.storage = (attn_storage)rng_int(&r, 0, 3);
+        a.storage = (attn_storage)rng_int(&r, 0, 2);
         k_row = (size_t)(a.kv_heads * a.head_dim);
         v_row = (size_t)(a.kv_heads * a.v_head_dim);
         k = look_floats(300 * k_row);

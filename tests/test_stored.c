@@ -1,4 +1,4 @@
-/* test_stored.c: a cache in 16 or 8 bits, K and V each in a storage of its own, against a cache of floats that was
+/* test_stored.c: a cache in 16 bits, K and V each in a storage of its own, against a cache of floats that was
  * filled with the rounded values: every operation leaves the same bits. */
 #include "test.h"
 
@@ -23,14 +23,13 @@ static void pair_make(pair *p, rng *r)
     a.head_dim = dims[rng_int(r, 0, rng_int(r, 0, 5) ? 8 : 9)];
     a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 8)] : 0;
     a.capacity = capacity[rng_int(r, 0, 6)];
-    a.storage = (attn_storage)rng_int(r, 1, 3);
-    if (rng_int(r, 0, 2) == 0) a.k_storage = (attn_storage)rng_int(r, 0, 3);
-    if (rng_int(r, 0, 2) == 0) a.v_storage = (attn_storage)rng_int(r, 0, 3);
+    a.storage = (attn_storage)rng_int(r, 1, 2);
+    if (rng_int(r, 0, 2) == 0) a.k_storage = (attn_storage)rng_int(r, 0, 2);
+    if (rng_int(r, 0, 2) == 0) a.v_storage = (attn_storage)rng_int(r, 0, 2);
     if (rng_int(r, 0, 2) == 0) {
         a.v_in_k = 1;
-        a.k_storage = a.v_storage = a.storage = (attn_storage)rng_int(r, 0, 3);
+        a.k_storage = a.v_storage = a.storage = (attn_storage)rng_int(r, 0, 2);
         if (a.v_head_dim > a.head_dim) a.v_head_dim = rng_int(r, 1, a.head_dim);
-        if (a.storage == ATTN_Q8) a.v_head_dim = a.head_dim < 32 || rng_int(r, 0, 1) ? 0 : a.head_dim / 32 * 32;
     }
     p->shape = a;
     CHECK(attn_kv_init(&p->stored, &a) == ATTN_OK);
@@ -244,15 +243,15 @@ static void refused(void)
     attn_kv_args a = {0};
     attn_kv c;
     a.batch = a.kv_heads = a.head_dim = a.capacity = 1;
-    a.storage = (attn_storage)4;
-    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: storage is 4 but its values are 0..3");
-    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: storage is 4");
+    a.storage = (attn_storage)3;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: storage is 3 but its values are 0..2");
+    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: storage is 3");
     a.storage = ATTN_F32;
     a.k_storage = (attn_storage)-1;
-    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: k_storage is -1 but its values are 0..3");
-    a.k_storage = ATTN_Q8;
-    a.v_storage = (attn_storage)4;
-    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: v_storage is 4 but its values are 0..3");
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: k_storage is -1 but its values are 0..2");
+    a.k_storage = ATTN_F16;
+    a.v_storage = (attn_storage)3;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: v_storage is 3 but its values are 0..2");
     a.k_storage = a.v_storage = ATTN_F32;
     a.storage = ATTN_BF16;
     a.head_dim = 64;
@@ -266,8 +265,8 @@ static void refused(void)
 static void one_side(void)
 {
     enum { N = 300, DIM = 24, V_DIM = 20, ROWS = 60 };
-    static const attn_storage side[][2] = {{ATTN_F32, ATTN_F16}, {ATTN_BF16, ATTN_F32}, {ATTN_F32, ATTN_Q8},
-                                           {ATTN_Q8, ATTN_F32}};
+    static const attn_storage side[][2] = {{ATTN_F32, ATTN_F16}, {ATTN_BF16, ATTN_F32}, {ATTN_F32, ATTN_BF16},
+                                           {ATTN_F16, ATTN_F32}};
     static const int rows[] = {1, 2, 3, 16, 17, 41, ROWS};
     rng r = rng_make(test_seed);
     float *k = room(N * DIM), *v = room(N * V_DIM), *q = room(ROWS * DIM);
@@ -317,7 +316,7 @@ static void v_in_k(void)
     rng_fill(&r, k, N * DIM);
     rng_fill(&r, q, HEADS * DIM);
     for (int i = 0; i < N; i++) memcpy(v + i * V_DIM, k + i * DIM, V_DIM * sizeof *v);
-    for (int storage = 0; storage < 4; storage++) {
+    for (int storage = 0; storage < 3; storage++) {
         attn_kv_args shape = {.batch = 1, .kv_heads = 1, .head_dim = DIM, .v_head_dim = V_DIM, .capacity = N};
         attn_kv two, one;
         shape.storage = (attn_storage)storage;
@@ -361,11 +360,7 @@ static void v_in_k_refused(void)
     s.v_head_dim = 33;
     s.k_storage = ATTN_F16;
     REFUSED(attn_kv_init(&c, &s), ATTN_E_CONFLICT, "v_storage is 0 but k_storage is 1: with v_in_k they are the same");
-    s.k_storage = s.v_storage = ATTN_Q8;
-    REFUSED(attn_kv_init(&c, &s), ATTN_E_SIZE, "v_head_dim is 33: with v_in_k and ATTN_Q8 it is head_dim, 48, or a");
-    s.v_head_dim = 32;
-    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    attn_kv_free(&c);
+    s.v_storage = ATTN_F16;
     s.v_head_dim = 48;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     REFUSED(attn_kv_append(&c, rows, rows, 1, NULL, 0), ATTN_E_CONFLICT,

@@ -555,7 +555,6 @@ static int wish_parse(wish *w, int argc, char **argv)
         }
         if (!strcmp(argv[i], "-16")) { w->bits = 16;  continue; }
         if (!strcmp(argv[i], "-32")) { w->bits = 32;  continue; }
-        if (!strcmp(argv[i], "-8")) { w->bits = 8;  continue; }
         if (!strcmp(argv[i], "-P")) { w->padded = 1;  continue; }
         if (!strcmp(argv[i], "-t")) { w->tokens = 1;  continue; }
         if (!value || strlen(argv[i]) != 2) return 0;
@@ -672,8 +671,7 @@ static void settings(model *m, wish *w)
     if (!w->most) setting_number(w->folder, "sentence_bert_config.json", "max_seq_length", &w->most);
     if (!w->most || w->most > m->positions) w->most = m->positions;
     if (w->most < 3) refuse("-n", "a text has at least 3 tokens, of which two are [CLS] and [SEP]");
-    if (w->bits == 32 || w->bits == 8) m->storage = w->bits == 8 ? ATTN_Q8 : ATTN_F32;
-    else if (w->bits && m->storage == ATTN_F32) m->storage = ATTN_F16;
+    if (w->bits) m->storage = w->bits == 32 ? ATTN_F32 : m->storage == ATTN_F32 ? ATTN_F16 : m->storage;
 }
 
 static void model_open(model *m, file *f, wish *w)
@@ -874,7 +872,7 @@ int main(int argc, char **argv)
         "  -d text   before every line (\"passage: \")    -x text   before the question (\"query: \")\n"
         "  -p mean   pooling: mean or first             -H 12     heads, where no config.json says it\n"
         "  -n 256    tokens of a line at most           -b 32     lines at a time\n"
-        "  -8 -16 -32   bits of a weight; 32: floats    -P        pad the lines of a batch to one length\n"
+        "  -16 -32   weights in 16 bits, or as floats   -P        pad the lines of a batch to one length\n"
         "  -j 1      threads (-DATTN_THREADS -pthread)  -t        token numbers instead of vectors\n"
         "  -h        this list                          blank lines have a vector, but no rank\n";
     wish w;

@@ -54,7 +54,7 @@ _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z k_row:z v_row:z gaps:p table:p holders:p
     idle:p scratch:p memory:p bytes:z own:p""")
 _STRUCTS = (_Exec, _Args, _KvArgs, _Kv)
-_STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8": 3}
+_STORAGE = {"f32": 0, "f16": 1, "bf16": 2}
 _FULL = -15
 
 
@@ -345,7 +345,7 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
 
 class Cache:
     """Keys and values that stay: a decoder's past, or an encoder's output. sdpa(q, kv=cache) reads it, with the bits of plain
-    rows. storage "f16" or "bf16" keeps them in half the bytes, "q8" in a quarter; pages as in attn_kv_args of attn.h."""
+    rows. storage "f16" or "bf16" keeps them in half the bytes; pages as in attn_kv_args of attn.h."""
 
     def __init__(self, batch, kv_heads, head_dim, capacity, v_head_dim=0, storage="f32", pages=0):
         self._made = False

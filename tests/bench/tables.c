@@ -1,5 +1,5 @@
 /* tables.c: what a decoder calls between its matrices, a line a shape, as Markdown: one row over few and over many keys
- * with all caches cold, small calls, and 16- and 8-bit storage against float storage of attn.h itself.
+ * with all caches cold, small calls, and 16-bit storage against float storage of attn.h itself.
  *
  *   build/bench/bench --cold [--walk 160]      before each call so many MB are walked, as a model's weights would be
  *   build/bench/bench --small
@@ -180,7 +180,7 @@ static void compare(bench_table table, const bench_setup *s, int rounds)
 }
 
 /* ---- 16 bits ------------------------------------------------------------------------------------------------------ */
-enum { STORAGES = 4, BACKENDS = 2 };      /* of a line; backend 1 is AVX2 where the machine has more */
+enum { STORAGES = 3, BACKENDS = 2 };      /* of a line; backend 1 is AVX2 where the machine has more */
 
 /* Times of float storage, and how many times faster the others are. */
 static void half_line(const char *text, bench_turn *t, int n, int rounds, int cold)
@@ -328,9 +328,9 @@ static void half(const bench_setup *s, int rounds)
             if (b == 0) rows[0] = rows[1], caches[0] = caches[1];
             rows[1] = NULL;
         }
-    printf("\nStorage in 16 and 8 bits: time of floats, and how many times faster the others are; medians of %d:\n\n", rounds);
-    printf("| rows x keys, heads x head_dim | floats | half | bfloat16 | 8 bits "
-           "| AVX2: floats | half | bfloat16 | 8 bits |\n|---|---|---|---|---|---|---|---|---|\n");
+    printf("\nStorage in 16 bits: time of floats, and how many times faster the others are; medians of %d:\n\n", rounds);
+    printf("| rows x keys, heads x head_dim | floats | half | bfloat16 "
+           "| AVX2: floats | half | bfloat16 |\n|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < bench_case_count(); i++)
         if (bench_case_table(i) == BENCH_HALF) half_case(i, rows, caches, rounds);
     half_linear("linear 512 to 2048, one row", 512, 2048, rounds);

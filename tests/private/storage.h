@@ -382,7 +382,7 @@ static void public_functions(void)
     REFUSED(attn_narrow((void *)(a), (const float *)(const void *)(b), n, (attn_storage)(s)), status, \
             "attn_narrow: " words); \
     REFUSED(attn_widen((float *)(void *)(a), (b), n, (attn_storage)(s)), status, "attn_widen: " words)
-    BOTH(mem, x, 4, 4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    BOTH(mem, x, 4, 3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
     BOTH(mem, x, 0, -1, ATTN_E_OPTION, "storage is -1");
     BOTH(mem, x, SIZE_MAX / 4 + 1, ATTN_F16, ATTN_E_OVERFLOW, "n is more");
     BOTH(NULL, x, 1, ATTN_F16, ATTN_E_NULL, "to is NULL");
@@ -405,6 +405,11 @@ static void public_functions(void)
     CHECK(attn_widen((float *)(void *)(mem + 8), mem, 4, ATTN_F16) == ATTN_OK);
     CHECK(attn_narrow(mem + 402, x, 4, ATTN_F16) == ATTN_OK && attn_widen(y, mem + 402, 4, ATTN_F16) == ATTN_OK);
     CHECK(fabsf(y[3] - x[3]) < 1e-2f);
+
+    CHECK(attn_stored_bytes(5, ATTN_F32) == 20 && attn_stored_bytes(5, ATTN_F16) == 10);
+    CHECK(attn_stored_bytes(5, ATTN_BF16) == 10 && attn_stored_bytes(0, ATTN_F16) == 0);
+    CHECK(attn_stored_bytes(5, (attn_storage)3) == SIZE_MAX && attn_stored_bytes(5, (attn_storage)-1) == SIZE_MAX);
+    CHECK(attn_stored_bytes(SIZE_MAX / 2, ATTN_F16) == SIZE_MAX);
 }
 
 /* ---- linears ----------------------------------------------------------------------------------------------------- */
@@ -504,7 +509,7 @@ static void linear_refused(void)
     do { a = good; change; memset(&l, 0x55, sizeof l); \
          REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
          REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
-    REFUSES(a.storage = (attn_storage)4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w16 = h, ATTN_E_CONFLICT, "w and w16 are both set");
     REFUSES((a.w = NULL, a.w16 = h, a.storage = ATTN_F32), ATTN_E_CONFLICT, "w16 is set, but storage");
@@ -598,6 +603,51 @@ static void layers(void)
     }
 }
 
+/* ---- caches ------------------------------------------------------------------------------------------------------ */
+static void saved_again(unsigned char *bytes, size_t n)      /* the checksum of what was changed */
+{
+    const unsigned long long sum = attn__saved_sum(bytes, n);
+    for (int i = 0; i < 8; i++) bytes[56 + i] = (unsigned char)(sum >> 8 * i);
+}
+
+/* K and V of different storage are saved as version 2, which says so. */
+static void saved_apart(void)
+{
+    attn_kv_args size = {.batch = 1, .kv_heads = 1, .head_dim = 3, .capacity = 20, .k_storage = ATTN_BF16,
+                         .v_storage = ATTN_F16};
+    static const struct { int at; unsigned char byte; const char *words; } wrong[] = {
+        {8, 1, "the bytes have numbers where version 1 has zeros"},
+        {40, ATTN_BF16, "K and V are stored alike, which version 2 cannot say"}};
+    unsigned char bytes[400], again[400];
+    const float k[6] = {1.0f, -2.0f, 3.0f, 4.0f, 5.0f, 6.0f};
+    float back[6], v[6];
+    attn_kv c, d;
+    CHECK(attn_kv_init(&c, &size) == ATTN_OK && attn_kv_append(&c, k, k, 2, NULL, 0) == ATTN_OK);
+    const size_t n = attn_kv_saved(&c, 0);
+    CHECK(n == 64 + 2 * (6 + 6) && attn_kv_save(&c, 0, bytes, n) == ATTN_OK);
+    CHECK(bytes[8] == 2 && bytes[12] == ATTN_BF16 && bytes[40] == ATTN_F16);
+    CHECK(attn_kv_init(&d, &size) == ATTN_OK && attn_kv_load(&d, 0, bytes, n) == ATTN_OK);
+    CHECK(attn_kv_read(&d, 0, 0, 2, back, v) == ATTN_OK && same_bits(back, k, 6) && same_bits(v, k, 6));
+    attn_kv_free(&d);
+    size.v_storage = ATTN_F32;
+    CHECK(attn_kv_init(&d, &size) == ATTN_OK);
+    REFUSED(attn_kv_load(&d, 0, bytes, n), ATTN_E_SIZE, "attn_kv_load: v_storage is 1 in the bytes but 0 in the cache");
+    attn_kv_free(&d);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        memcpy(again, bytes, n);
+        again[wrong[i].at] = wrong[i].byte;
+        saved_again(again, n);
+        REFUSED(attn_kv_load(&c, 0, again, n), ATTN_E_BYTES, wrong[i].words);
+    }
+    for (int side = 0; side < 2; side++) {                   /* a storage that nobody knows, of K and of V */
+        memcpy(again, bytes, n);
+        again[side ? 40 : 12] = 3;
+        saved_again(again, n);
+        REFUSED(attn_kv_load(&c, 0, again, n), ATTN_E_SIZE, "storage is 3 in the bytes");
+    }
+    attn_kv_free(&c);
+}
+
 extern const test_case suite_storage[];
 SUITE(storage) = {
     {"widen all", widen_all,
@@ -614,4 +664,5 @@ SUITE(storage) = {
     {"refused", linear_refused,
      "settings of storage, w16 and in_place that exclude each other; a span of the wrong size"},
     {"layers", layers, "a layer in 16 bits that is not the float layer of the rounded weights, in any call or backend"},
+    {"saved apart", saved_apart, "K and V of one storage each, saved or loaded as another"},
     {0}};
