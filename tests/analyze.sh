@@ -79,6 +79,7 @@ core.UndefinedBinaryOperatorResult  attn__thick_values          the same
 core.CallAndMessage                 attn__chunk_run             each tile of the band has its panels by then
 core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
 core.NullDereference                attn__join_keep             the same
+core.NullDereference                attn__widen_sources         only values of a cache are widened
 core.NonNullParamChecker            attn__block_begin           a block that is worked on has a slot
 core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
 core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
