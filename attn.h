@@ -60,16 +60,16 @@
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
    belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
    size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
-       nothing is left out                                                       319 KB     9 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    276        7
+       nothing is left out                                                       291 KB     9 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    254        7
                               then all of x86 has the same bits
        ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     244        7
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                276        9
-       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       252        8
-       all four                                                                  134        4
-       ATTN_NO_SIMD           the scalar backend alone                           117        3
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                50        2
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     232        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                246        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       223        8
+       all four                                                                  127        4
+       ATTN_NO_SIMD           the scalar backend alone                           120        3
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                52        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
@@ -3252,6 +3252,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q));
     if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k));
     if (!contents) return ATTN_OK;                /* what follows looks into arrays */
+    if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
         int end = 0;
         ATTN__TRY(attn__check_entry(a, s, b, &end, why));
