@@ -595,9 +595,9 @@ static void layers(void)
         attn_mha_free(&stored);
         a.in_place = 1;
         REFUSED(attn_mha_init(&stored, &a), ATTN_E_CONFLICT, "attn_mha_init: in_place reads the weights as the floats");
-        a.storage = (attn_storage)4;
-        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 4");
-        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 4");
+        a.storage = (attn_storage)3;
+        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 3");
+        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 3");
         for (int k = 0; k < 4; k++) { free(w[k]); free(back[k]); }
         free(b); free(x); free(want); guard_free(y);
     }
