@@ -5617,6 +5617,13 @@ ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long wi
    a cache with v_in_k. */
 ATTN__INLINE int attn__k_in_panels(const attn_args *a) { return a->kv && !a->kv->shape.v_in_k; }
 
+/* Do so many rows of a K/V head read K where it lies? Then those of all heads of a block are one
+   band (attn__plan_thin), and K has no place in its slot. */
+ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
+{
+    return per_head <= ATTN__K_IN_PLACE && !attn__k_in_panels(a);
+}
+
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
    floats first. With v_in_k for any number: once for K and V. */
 static int attn__stored_rows(const attn_args *a)
@@ -5642,7 +5649,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)w->v_width;
-    const int widened = per_head > attn__stored_rows(a), panels = attn__k_in_panels(a);
+    const int widened = per_head > attn__stored_rows(a);
     attn__slot slot = { floats, 0 };
 
     block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
@@ -5665,7 +5672,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     if (widened)
         block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
             (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if (panels ? widened : per_head > ATTN__K_IN_PLACE)
+    if (attn__k_in_panels(a) ? widened : !attn__k_in_place(a, per_head))
         block->k = attn__reserve(&slot, keys, width < widest ? width : widest);
     block->k_head = (size_t)keys * (size_t)s->head_dim;
     block->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
@@ -5719,12 +5726,13 @@ static void attn__plan_thin(attn__work *w, int all, int threads)
     const attn__shape *s = w->s;
     attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int most = attn__clamp(w->block_rows / attn__min(all, ATTN__THIN), 1, sharing);
+    const int in_place = attn__k_in_place(a, all);
+    const int rows = in_place ? ATTN__BAND : w->block_rows;        /* of a block at most */
+    const int most = attn__clamp(rows / attn__min(all, ATTN__THIN), 1, sharing);
     int fit, split;
 
     if (all > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
-    else if (attn__k_in_panels(a)) fit = most;                     /* as they are */
-    else if (all <= ATTN__K_IN_PLACE) fit = ATTN__BAND / all;      /* heads share one band */
+    else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = attn__min(all, ATTN__THIN);
     /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
@@ -6048,8 +6056,8 @@ static void attn__block_way(attn__block *block)
 {
     block->way = attn__way_of(block->per_head);
     block->thin = block->way == attn__ways;
-    block->k_in_place = block->per_head <= ATTN__K_IN_PLACE && block->rows <= ATTN__BAND &&
-                    !attn__k_in_panels(block->w->a);
+    block->k_in_place = attn__k_in_place(block->w->a, block->per_head) &&
+                        block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
                     block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
     /* thin: whole K/V heads; thick: four tiles (attn__band_cut) */
@@ -6423,6 +6431,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
     int local;
+    ATTN_ASSERT(block->k != block->chains);       /* the slot has a place for it */
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
         const float *k = (const float *)source->k;

@@ -24,6 +24,12 @@ static void pair_make(pair *p, rng *r)
     a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 8)] : 0;
     a.capacity = capacity[rng_int(r, 0, 6)];
     a.storage = (attn_storage)rng_int(r, 1, 2);
+    /* many narrow heads: more rows in a block than go through it at once */
+    if (rng_int(r, 0, 3) == 0) {
+        a.kv_heads = rng_int(r, 4, 40);
+        a.head_dim = rng_int(r, 1, 8);
+        a.v_head_dim = 0;
+    }
     if (rng_int(r, 0, 2) == 0) a.k_storage = (attn_storage)rng_int(r, 0, 2);
     if (rng_int(r, 0, 2) == 0) a.v_storage = (attn_storage)rng_int(r, 0, 2);
     if (rng_int(r, 0, 2) == 0) {
@@ -346,6 +352,44 @@ static void v_in_k(void)
     free(k); free(v); free(q); free(got); free(want);
 }
 
+/* Many narrow K/V heads: blocks of more rows than go through a chunk at once. K that is read where it lies has no
+ * place in the work memory; such a block once packed it all the same, and wrote over what lay behind. */
+static void many_heads(void)
+{
+    enum { MOST = 40, DIM = 8, N = 128, ROWS = 5 };
+    static const int heads[] = {12, 13, 16, 24, 25, 32, 33, MOST};
+    rng r = rng_make(test_seed);
+    float *k = room(N * MOST * DIM), *q = room(ROWS * MOST * DIM);
+    float *got = room(ROWS * MOST * DIM), *want = room(ROWS * MOST * DIM);
+    rng_fill(&r, k, N * MOST * DIM);
+    rng_fill(&r, q, ROWS * MOST * DIM);
+    for (int storage = 0; storage < 3; storage++)
+        for (int dim = 1; dim <= DIM; dim++)
+            for (size_t x = 0; x < sizeof heads / sizeof *heads; x++) {
+                attn_kv_args shape = {.batch = 1, .kv_heads = heads[x], .head_dim = dim, .capacity = N, .v_in_k = 1};
+                attn_kv one, two;
+                shape.storage = (attn_storage)storage;
+                CHECK(attn_kv_init(&one, &shape) == ATTN_OK && attn_kv_append(&one, k, NULL, N, NULL, 0) == ATTN_OK);
+                shape.v_in_k = 0;
+                CHECK(attn_kv_init(&two, &shape) == ATTN_OK && attn_kv_append(&two, k, k, N, NULL, 0) == ATTN_OK);
+                for (int rows = 1; rows <= ROWS; rows++) {
+                    attn_args a = attn_args_for(1, rows, 0, heads[x], dim);
+                    a.q = q;
+                    a.kv = &two;
+                    a.out = want;
+                    CHECK(attn_sdpa(&a) == ATTN_OK);
+                    a.kv = &one;
+                    a.out = got;
+                    CHECK(attn_sdpa(&a) == ATTN_OK);
+                    CHECKF(same_bits(got, want, (size_t)(rows * heads[x] * dim)),
+                           "storage %d, head_dim %d, %d heads, %d rows", storage, dim, heads[x], rows);
+                }
+                attn_kv_free(&one);
+                attn_kv_free(&two);
+            }
+    free(k); free(q); free(got); free(want);
+}
+
 static void v_in_k_refused(void)
 {
     attn_kv_args s = {.batch = 1, .kv_heads = 1, .head_dim = 48, .v_head_dim = 33, .capacity = 4, .v_in_k = 2};
@@ -387,5 +431,6 @@ SUITE(stored) = {
     {"saved", saved, "values or scales that are saved or loaded in another order, or as floats"},
     {"refused", refused, "a storage that does not exist; 16 bits that take the memory of 32"},
     {"v in k", v_in_k, "values that are not the front of their keys, or take memory of their own"},
+    {"many heads", many_heads, "K that is packed where its block has no place for it"},
     {"v in k refused", v_in_k_refused, "values beside a cache that has none; a front that its storage cannot share"},
     {0}};
