@@ -115,6 +115,10 @@ bench-peers: ## install the libraries to compare with (apt-get when root, pip), 
 sweep: build/bench/bench ## 1,000 random calls, hot and cold: is the plain loop ever faster? (ARGS=-f: features; -h)
 	@build/bench/sweep $(ARGS)
 
+turns: ## this attn.h and another one in turns, over the benchmark's shapes (OLD=commit or file; ARGS='--cold S6')
+	@sh tests/bench/turns.sh $(OLD)
+	@build/bench/turns $(ARGS)
+
 coverage: ## every line and branch of attn.h, lines and functions of its kernels; coverage.txt excuses (QUICK=1: a part)
 
 cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 4 minutes)
@@ -177,5 +181,5 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size
-.PHONY: sweep cross embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test
+.PHONY: sweep turns cross embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test
 .PHONY: clean FORCE lib install uninstall library-test python small
