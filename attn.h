@@ -534,8 +534,8 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 /* Attention. ATTN_OK, or a status and nothing written: everything is checked first, and
    ATTN_REFUSED is told which argument is wrong and why. out, weights, lse, masked_rows and work may
    not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows
-   of one stride) do not. Every pointer is aligned as its type is; work need not be. Thread safe:
-   reads its inputs, writes only its outputs and work. */
+   of one stride, of which all larger strides are multiples) do not. Every pointer is aligned as its
+   type is; work need not be. Thread safe: reads its inputs, writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
 /* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
@@ -1065,9 +1065,11 @@ typedef struct attn_mha_opts {
     const int *rope_pos;                  /* [batch][n_q] NULL: rows stand where their keys do. Else
                                              the position of each row of x, for the rotation and
                                              q_factors alone: causal, windows and ALiBi go on
-                                             counting places. Negative: the row stays as it is;
-                                             rows behind q_lengths are not looked at. For trees of
-                                             guesses, and tables of attn_rope_sections */
+                                             counting places. Negative: the row stays as it is.
+                                             Rows behind q_lengths are not looked at, but those that
+                                             attn_mha_self takes as keys (no k_lengths, or longer
+                                             ones) are. For trees of guesses, and tables of
+                                             attn_rope_sections */
 } attn_mha_opts;
 
 /* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong. */
@@ -1143,8 +1145,8 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
    n_q  n of self, self_step and self_look; not used by CROSS_FILL
    n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length where
         forgotten keys make that more; not used by SELF
-   Depends on sizes and on which options are set, and never shrinks as sizes grow: ask once with the
-   largest. */
+   Depends on sizes and on which options are set (and on q_cum, k_cum where a size of 0 leaves the
+   longest entry to them), and never shrinks as sizes grow: ask once with the largest. */
 typedef enum attn_mha_call {
     ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP,
     ATTN_MHA_SELF_LOOK
@@ -8367,7 +8369,7 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
        4096 weights lie between; as far as there are whole panels of them. From memory a prefetch is
        worth 1.2 to 1.5 on Zen 4 and costs 1.0 to 1.15 on Zen 3, from cache nothing there and 1.1 to
        1.2 here. */
-    const int rows = (int)attn__up((size_t)(4095 + l->n_in) / (size_t)l->n_in, ATTN__PANEL);
+    const int rows = (int)attn__up(((size_t)l->n_in + 4095) / (size_t)l->n_in, ATTN__PANEL);
     attn__gemm g;
     memset(&g, 0, sizeof g);
     g.a = job->x + at;
@@ -9130,13 +9132,13 @@ static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, at
 }
 
 /* Does a table of `most` rows reach as far as the positions that the caller gives? Of entry b those
-   of the first to[b] rows count (to NULL: all). */
+   of the rows from[b] .. to[b] - 1 count; NULL: from the first, or to the last. */
 static attn_status attn__check_rope_pos(attn__why *why, const char *name, int most, const int *pos,
-                                        int batch, int n, const int *to)
+                                        int batch, int n, const int *from, const int *to)
 {
     int b, i;
     for (b = 0; b < batch; b++)
-        for (i = 0; i < (to ? to[b] : n); i++) {
+        for (i = from ? from[b] : 0; i < (to ? to[b] : n); i++) {
             const ptrdiff_t at = (ptrdiff_t)b * n + i;
             if (pos[at] < most) continue;
             attn__say(why, "$ is # but ", name, most, 0, 0);
@@ -9185,7 +9187,7 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
-                                       NULL));
+                                       NULL, NULL));
     else ATTN__TRY(attn__rope_reach(a, why));
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
@@ -9586,6 +9588,7 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
 static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
                                  const char *width, int *n)
 {
+    ATTN__TRY(attn__check_align(why, name, cum, ATTN__CELL_ALIGN));
     if (batch > 0 && cum[0] != 0)
         return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but must be 0 in a layer", name, cum[0],
                           0, 0);
@@ -9603,11 +9606,11 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     r->batch = r->q_batch = r->k_batch = r->given->batch;
     if (a->k_batch && r->kind->makes) r->k_batch = a->k_batch;
     /* Without padding a projection takes the rows of all entries as one, so an int must count
-       them. */
-    if (r->q_batch > 0 && r->n_q > ATTN__SIZE_MAX / r->q_batch)
+       them; and the tasks of attn__head_run, up to three for each row. */
+    if (r->q_batch > 0 && r->n_q > ATTN__SIZE_MAX / 3 / r->q_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", r->batch,
                           r->n_q, 0);
-    if (r->k_batch > 0 && r->k_rows > ATTN__SIZE_MAX / r->k_batch)
+    if (r->k_batch > 0 && r->k_rows > ATTN__SIZE_MAX / 3 / r->k_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
                           r->k_batch, r->k_rows, 0);
     /* New rows of a self step are both queries and keys, so both have the same lengths. */
@@ -9641,7 +9644,8 @@ static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
 }
 
 /* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
-   before there are any arrays, so then none of these is looked at either. */
+   before there are any arrays, so then none of these is looked at either, but lists that have to
+   say the longest entry. */
 static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *given, int query,
                                    attn__why *why)
 {
@@ -9684,9 +9688,9 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != m->shape.heads)
         return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
                           r->o.gate_n, m->shape.heads, 0);
-    if (!query && a->q_cum)
+    if (a->q_cum && (!query || n_q == 0))
         ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, given->batch, n, &n_q));
-    if (!query && a->k_cum)
+    if (a->k_cum && (!query || (kind->own ? n_q : n_k) == 0))
         ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, given->batch, "n_k",
                                 kind->own ? &n_q : &n_k));
     r->kernels = attn__table(a->backend);
@@ -9890,7 +9894,8 @@ static ATTN__NOINLINE attn_status attn__mha_overlap(attn__mha_run *r, attn__why 
 
 /* Finds the rows of the memory that are somebody's keys, from the first to the last of each entry.
    The others are not projected: they may be uninitialised. With a k_map several entries of the
-   batch may read the same one of the memory, which then has the keys that any of them sees. */
+   batch may read the same one of the memory: it then has all rows from the first key that any of
+   them sees to the last. */
 static void attn__mha_keys(attn__mha_run *r)
 {
     const attn_args *a = &r->in;
@@ -9906,6 +9911,7 @@ static void attn__mha_keys(attn__mha_run *r)
         const int entry = a->k_map ? a->k_map[b] : b;
         const int start = a->k_starts ? a->k_starts[b] : 0;
         const int end = a->k_lengths ? start + a->k_lengths[b] : r->k_rows;
+        if (start >= end) continue;
         if (start < from[entry]) from[entry] = start;
         if (end > to[entry]) to[entry] = end;
     }
@@ -9991,11 +9997,12 @@ static void attn__head_row(const attn__head_job *job, ptrdiff_t row, int pos)
 static void attn__head_task(void *arg, int i)
 {
     const attn__head_job *job = (const attn__head_job *)arg;
-    const int *each = job->r->o.rope_pos;
+    const int *each;                      /* positions, where they matter */
     int b, row, last, pos;
     ptrdiff_t first;
     /* The tasks of the second job are numbered behind those of the first. */
     for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
+    each = job->table || job->factors ? job->r->o.rope_pos : NULL;
     b = i / job->blocks;
     row = i % job->blocks * ATTN__HEAD_ROWS;
     last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
@@ -10153,9 +10160,6 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     if (!r->fills && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
     for (i = 0; i < 6; i++)
         ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
-    if (r->o.rope_pos && attn__mha_placed(s))
-        ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
-                                       r->q_batch, r->q_rows, r->q_to));
     /* What has no rows may be NULL. */
     if (r->q_batch > 0 && r->q_rows > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
@@ -10240,7 +10244,13 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     }
     ATTN__TRY(attn__check(&r->in, &r->shape, why, ATTN__CALLS));
     attn__mha_keys(r);
-    return ATTN_OK;
+    /* Only now the lengths are known to be right. Rows of x are placed as queries, and as keys. */
+    if (!r->o.rope_pos || !attn__mha_placed(s)) return ATTN_OK;
+    ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
+                                   r->q_batch, r->q_rows, NULL, r->q_to));
+    if (!r->kind->own || !r->kind->makes || !s->rope_table) return ATTN_OK;
+    return attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
+                                r->k_batch, r->k_rows, r->k_from, r->k_to);
 }
 
 /* Can a layer use this cache? */

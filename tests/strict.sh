@@ -48,8 +48,12 @@ symbols() {
     nm -g --defined-only "$1" | awk '$NF !~ /^attn_[a-z0-9]/ { print "exported: " $NF }'
     nm -u "$1" | awk '$2 !~ /^(mem(cpy|set|move|cmp)|strlen|malloc|free|stdout|fwrite|fputc|__assert_fail|__stack_chk_fail)$/ &&
         $2 != "_GLOBAL_OFFSET_TABLE_" { print "needs: " $2 }'
-    # the only state: one cached word of CPU features
-    nm -S "$1" | awk '$3 ~ /^[bBdDC]$/ && !($4 == "attn__cpu_word" && $2 + 0 <= 8) { print "writable: " $4 }'
+    state "$1"
+}
+# state OBJECT [NAME]: the only state is one cached word of CPU features, and what else is named
+state() {
+    nm -S "$1" | awk -v more="${2:-}" '$3 ~ /^[bBdDCsSgGuvV]$/ && !($4 == "attn__cpu_word" && $2 + 0 <= 8) &&
+        !($4 == more && $2 + 0 <= 4) { print "writable: " $4 }'
 }
 # slow_calls OBJECT: where a kernel with wide registers calls scalar code. gcc may forget vzeroupper there (it knows which few
 # registers the callee takes), and scalar code then takes 100 ns. The first asks in integers; the others come before any vector.
@@ -414,6 +418,17 @@ need gcc nm
 implementation > impl.c
 gcc -O${QUICK:-2} $HARSH_C -DATTN_NO_STDIO -DNDEBUG -I"$ROOT" -c impl.c -o impl.o
 nm -u impl.o | grep -wE 'stdout|fwrite|printf|puts|putchar|fputs|fputc|__assert_fail' || :
+SH
+check 'symbols: state' <<'SH'
+need gcc nm
+implementation > impl.c
+for threads in '' -DATTN_THREADS; do                  # with threads: is this one of a pool that is busy?
+    gcc -std=c99 -O${QUICK:-2} -fno-pie $threads -I"$ROOT" -c impl.c -o impl.o
+    state impl.o ${threads:+attn__in_task}
+done
+echo 'int attn__forgotten[64];' > more.c              # would it be noticed?
+gcc -fno-pie -c more.c -o more.o
+[ "$(state more.o)" = 'writable: attn__forgotten' ] || echo 'state that nobody notices'
 SH
 check 'ATTN_NO_SIMD: no vector instruction of its own' <<'SH'
 need gcc objdump

@@ -780,6 +780,121 @@ static void unread_memory(void)
     }
 }
 
+enum { SB = 2, SN = 3, SDM = 8, SHEADS = 2 };
+
+/* ---- positions of rows ---------------------------------------------------------------------------------------- */
+/* rope_pos is an array of the caller's whose numbers lead to rows of a table: all that are used are checked, nothing is
+ * read behind it, and lengths are right before they say how much of it there is. */
+static void rope_pos_ends(void)
+{
+    enum { N = 4, FAR = 1000000, LONG = 500 };
+    rng r = rng_make(test_seed + 61);
+    attn_mha_args args = {.d_model = SDM, .heads = SHEADS};
+    attn_kv_args shape = {.batch = 1, .kv_heads = SHEADS, .head_dim = SDM / SHEADS, .capacity = LONG};
+    attn_rope_freqs_args how = {.rotary_dim = SDM / SHEADS};
+    float table[N * SDM / SHEADS], norm[SDM / SHEADS], freqs[SDM / SHEADS / 2], out[N * SDM], want[N * SDM];
+    float *w = normal(&r, SDM * SDM, 0.3), *x = normal(&r, LONG * SDM, 1.0);
+    const int short_ = 2, whole = N, too_long = 150;
+    int *pos = guard_alloc(N * sizeof *pos);
+    attn_mha turning, normed;
+    attn_mha_opts o;
+    attn_kv c;
+    memset(norm, 0, sizeof norm);
+    CHECK(attn_rope_freqs(freqs, NULL, &how) == ATTN_OK);
+    CHECK(attn_rope_table(table, N, SDM / SHEADS, freqs, 0.0) == ATTN_OK && attn_kv_init(&c, &shape) == ATTN_OK);
+    CHECK(attn_kv_append(&c, x, x, LONG, NULL, 0) == ATTN_OK);
+    args.w_q = args.w_k = args.w_v = args.w_o = w;
+    args.k_norm = norm;
+    CHECK(attn_mha_init(&normed, &args) == ATTN_OK);
+    args.k_norm = NULL, args.rope_table = table, args.rope_positions = N;
+    CHECK(attn_mha_init(&turning, &args) == ATTN_OK);
+    memset(&o, 0, sizeof o);
+    o.rope_pos = pos;
+
+    /* rows behind q_lengths are keys all the same, and rotated, until k_lengths says otherwise */
+    pos[0] = 0, pos[1] = 1, pos[2] = FAR, pos[3] = FAR;
+    o.attn.q_lengths = &short_;
+    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "rope_positions is 4 but rope_pos[2] is 1000000");
+    o.attn.k_lengths = &whole;
+    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "rope_positions is 4 but rope_pos[2] is 1000000");
+    o.attn.k_lengths = &short_;
+    CHECK(attn_mha_self(&turning, out, x, 1, N, &o) == ATTN_OK);
+    pos[2] = pos[3] = -1;
+    CHECK(attn_mha_self(&turning, want, x, 1, N, &o) == ATTN_OK && same_bits(out, want, N * SDM));
+    pos[2] = pos[3] = FAR;
+    o.attn.k_lengths = NULL;
+    CHECK(attn_mha_self_look(&turning, out, x, 1, N, &c, &o) == ATTN_OK);
+    CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_OK);
+    CHECKF(attn_mha_self_step(&turning, out, x, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
+    CHECK(attn_kv_append(&c, x, x, LONG - 2, NULL, 0) == ATTN_OK);
+
+    /* more rows than there are */
+    pos[2] = pos[3] = 0;
+    o.attn.q_lengths = &too_long;
+    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150 but n is 4");
+    REFUSED(attn_mha_self_look(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");
+    REFUSED(attn_mha_cross_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");
+    o.attn.q_lengths = NULL;
+
+    /* memory that is only normed: it has more rows than positions are given */
+    CHECK(attn_mha_cross(&normed, out, x, 1, N, x, LONG, &o) == ATTN_OK);
+    o.rope_pos = NULL;
+    CHECK(attn_mha_cross(&normed, want, x, 1, N, x, LONG, &o) == ATTN_OK && same_bits(out, want, N * SDM));
+    attn_mha_free(&turning);
+    attn_mha_free(&normed);
+    attn_kv_free(&c);
+    guard_free(pos);
+    free(w), free(x);
+}
+
+/* A reader without keys does not widen what others read; and the longest entry of a ragged call is found for its
+ * workspace, too. */
+static void unread_between(void)
+{
+    enum { B = 2, N_K = 20, FIRST = 15, LONGEST = 6 };
+    rng r = rng_make(test_seed + 62);
+    attn_mha_args args = {.d_model = SDM, .heads = SHEADS};
+    const int map[B] = {0, 0}, starts[B] = {2, FIRST}, lengths[B] = {0, N_K - FIRST}, cum[B + 1] = {0, 3, 3 + LONGEST};
+    float *w = normal(&r, SDM * SDM, 0.3), *x = normal(&r, (3 + LONGEST) * SDM, 1.0), *memory = normal(&r, N_K * SDM, 1.0);
+    float out[(3 + LONGEST) * SDM], want[B * SDM];
+    attn_mha_opts o;
+    attn_mha m;
+    size_t need;
+    void *work;
+    args.w_q = args.w_k = args.w_v = args.w_o = w;
+    CHECK(attn_mha_init(&m, &args) == ATTN_OK);
+    memset(&o, 0, sizeof o);
+    o.attn.k_map = map, o.attn.k_batch = 1, o.attn.k_starts = starts, o.attn.k_lengths = lengths;
+    CHECK(attn_mha_cross(&m, want, x, B, 1, memory, N_K, &o) == ATTN_OK);
+    need = attn_mha_workspace(&m, ATTN_MHA_CROSS, B, 1, N_K, &o);
+    work = guard_alloc(need);
+    memset(work, 0x77, need);
+    o.attn.work = work, o.attn.work_size = need;
+    for (int i = 0; i < FIRST * SDM; i++) memory[i] = NAN;
+    CHECK(attn_mha_cross(&m, out, x, B, 1, memory, N_K, &o) == ATTN_OK && same_bits(out, want, B * SDM));
+    {   /* no row of them was projected: K and V there would be NaN */
+        const size_t skip = (64 - (uintptr_t)work % 64) % 64;
+        const float *floats_of = (const float *)(const void *)((const char *)work + skip);
+        int nans = 0;
+        for (size_t i = 0; i < need / sizeof(float) - 16; i++) nans += (float_bits(floats_of[i]) & 0x7FFFFFFFu) == 0x7FC00000u;
+        CHECKF(nans == 0, "%d numbers of the workspace are NaN", nans);
+    }
+    guard_free(work);
+
+    memset(&o, 0, sizeof o);
+    o.attn.q_cum = cum;
+    need = attn_mha_workspace(&m, ATTN_MHA_SELF, B, 0, 0, &o);
+    CHECK(need == attn_mha_workspace(&m, ATTN_MHA_SELF, B, LONGEST, 0, &o));
+    work = guard_alloc(need);
+    o.attn.work = work, o.attn.work_size = need;
+    CHECKF(attn_mha_self(&m, out, x, B, 0, &o) == ATTN_OK, "%s", refusal_text());
+    guard_free(work);
+    o.attn.q_cum = (const int *)(uintptr_t)1;               /* with a size it is not looked at */
+    CHECK(attn_mha_workspace(&m, ATTN_MHA_SELF, B, LONGEST, 0, &o) == need);
+    attn_mha_free(&m);
+    free(w), free(x), free(memory);
+}
+
 /* ---- overlaps ----------------------------------------------------------------------------------------------- */
 /* Everything of a call, to be laid over each other. */
 typedef struct stage {
@@ -790,7 +905,6 @@ typedef struct stage {
     const float *x, *memory;
     const int *source_lengths;
 } stage;
-enum { SB = 2, SN = 3, SDM = 8, SHEADS = 2 };
 
 static attn_status stage_call(stage *s, attn_mha_call call)
 {
@@ -1374,7 +1488,7 @@ static void wrong_calls(void)
     REFUSES((o.rope_pos = behind(places, 1), attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_ALIGN,
             "rope_pos is not aligned");
     REFUSES((o.attn.q_lengths = over, o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)),
-            ATTN_E_SIZE, "rope_pos[4] is 7");                             /* looks no further than the rows */
+            ATTN_E_LENGTHS, "q_lengths[1] is 4 but n is 3");               /* before they say where positions end */
     REFUSES(attn_mha_cross(&factored, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
     REFUSES((o.rope_pos = places, attn_mha_cross(&turning, out, x, B, N, x, N, &o)), ATTN_E_CONFLICT, "rope_table");
     REFUSES(attn_mha_cross_step(&factored, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
@@ -1577,6 +1691,8 @@ SUITE(mha) = {
     {"backends and threads", backends_and_threads, "bits of a layer that depend on instruction set or threads"},
     {"unread padding", unread_padding,
      "rows of x or memory read although they do not exist: they may never have been written"},
+    {"rope_pos ends", rope_pos_ends, "positions that are used and not checked, or read where there are none"},
+    {"unread between", unread_between, "rows that a reader without keys names; the longest of a ragged call not found"},
     {"unread memory", unread_memory,
      "an entry or key that no row sees read all the same, or another one left out for it"},
     {"workspace grows", workspace_grows,

@@ -578,7 +578,7 @@ static void denormals(void) { test_skip("no way to flush denormals is known for 
 
 #ifdef HAVE_CONTROL
 /* What the calls write, one hash each. Between ENTER and LEAVE stands one call and no arithmetic of this test. */
-enum { MOST_CALLS = 192 };
+enum { MOST_CALLS = 256 };
 typedef struct record {
     control_word word;
     const attn_exec *exec;
@@ -743,6 +743,64 @@ static void every_call(record *r)
     attn_kv_free(&c);
 }
 
+#define FINE(call, bytes, size) do { CALL(done = (call), bytes, size); CHECK(done == ATTN_OK); } while (0)
+
+/* What makes tables, moves keys or answers with a number. */
+static void every_other_call(record *r)
+{
+    static const attn_rope_kind kinds[] = {ATTN_ROPE_DEFAULT, ATTN_ROPE_LINEAR, ATTN_ROPE_LLAMA3, ATTN_ROPE_YARN,
+                                           ATTN_ROPE_LONGROPE, ATTN_ROPE_PROPORTIONAL};
+    static const float factors[ED / 2] = {1.0f, 1.5f, 2.0f, 3.1f, 4.7f, 8.3f};
+    static const int at[4] = {0, 3, 1, 7}, axis[ED / 2] = {0, 1, 0, 1, 1, 0}, kept[3] = {2, 4, 7};
+    static float out[EN * EM], freqs[ED / 2 + 1], table[200 * ED];
+    attn_rope_freqs_args rope = {0};
+    attn_linear_args la = {0};
+    attn_mha_args args = {0};
+    attn_kv_args shape = {0};
+    attn_mha_opts o = {0};
+    attn_status done = ATTN_OK;
+    attn_args a = {0};
+    attn_mha m;
+    attn_kv c;
+    size_t n = 0;
+
+    rope.rotary_dim = ED, rope.factor = 7.3, rope.original = 1000, rope.factors = factors, rope.rotated = ED - 2;
+    for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++) {
+        rope.kind = kinds[i];
+        for (int base = 0; base < 2; base++) {
+            rope.base = base ? 12345.678 : 0.0;
+            memset(freqs, 0, sizeof freqs);
+            FINE(attn_rope_freqs(freqs, freqs + ED / 2, &rope), freqs, sizeof freqs);
+        }
+    }
+    FINE(attn_rope_sections(out, 2, at, 2, axis, given.table, 2 * EN, ED), out, 2 * ED * sizeof *out);
+    FINE(attn_bias_shift(out, given.x, 2 * EN - 1, EN - 1, 2, EN, EN, 0), out, 2 * EN * EN * sizeof *out);
+
+    shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = 300;
+    CALL((n = attn_kv_size(&shape), done), &n, sizeof n);
+    CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+    for (int i = 0; i < 15; i++) CHECK(attn_kv_append(&c, given.x, given.x + EM, EN / 2, NULL, 0) == ATTN_OK);
+    FINE(attn_kv_keep(&c, 0, 1, kept, 3), c.lengths, 2 * sizeof(int));
+    FINE(attn_kv_read(&c, 0, 0, 4, out, NULL), out, 4 * EM * sizeof *out);
+    FINE(attn_kv_forget(&c, 1, 0, 150), c.lengths, 2 * sizeof(int));
+    CALL((n = attn_kv_saved(&c, 1), done), &n, sizeof n);
+
+    la.n_in = la.n_out = EM, la.w = given.w;
+    CALL((n = attn_linear_size(&la), done), &n, sizeof n);
+    CALL((n = attn_stored_bytes(EM, ATTN_BF16), done), &n, sizeof n);
+    args.d_model = EM, args.heads = EH, args.w_q = args.w_o = given.w, args.q_only = 1;
+    CHECK(attn_rope_table(table, 200, ED, NULL, 0.0) == ATTN_OK);
+    args.rope_table = table, args.rope_positions = 200, args.q_norm = given.b;
+    CALL((n = attn_mha_size(&args), done), &n, sizeof n);
+    CHECK(attn_mha_init(&m, &args) == ATTN_OK);
+    o.attn.exec = r->exec, o.attn.backend = r->backend;
+    CALL((n = attn_mha_workspace(&m, ATTN_MHA_SELF_STEP, 2, 3, 8, &o) > 0, done), &n, sizeof n);
+    FINE(attn_mha_self_look(&m, out, given.x, 2, 3, &c, &o), out, 6 * EM * sizeof *out);
+    CALL((a = attn_args_for(1, 2, 3, EH, ED), done), &a, sizeof a);
+    attn_mha_free(&m);
+    attn_kv_free(&c);
+}
+
 /* ---- every float of the arguments as a denormal: it is no zero, and looking at it raises no flag -------------- */
 static float tiny[EH] = {1e-40f, 1e-45f};
 
@@ -863,6 +921,7 @@ static void hostile_host(void)
         memset(&usual, 0, sizeof usual);
         usual.word = before, usual.backend = backends[b];
         every_call(&usual);
+        every_other_call(&usual);
         every_number(&usual);
         for (int x = 0; x < 3 * CONTROL_HOSTILE; x++) {
             control_pool others;
@@ -878,6 +937,7 @@ static void hostile_host(void)
             memset(&now, 0, sizeof now);
             now.word = control_hostile[x / 3], now.backend = backends[b], now.exec = x % 3 ? &e : NULL;
             every_call(&now);
+            every_other_call(&now);
             every_number(&now);
             attn_pool_destroy(pool);
             CHECKF(!others.lost, "%d tasks did not put the control word back", others.lost);
