@@ -135,15 +135,17 @@
    a K of denormals alone takes 95 times as long as with usual numbers (a loop of a host that does
    not flush: 27 times). Data that may hold them, as after a long decay, is best set to 0 before.
 
-   PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp. On N(0,1) inputs the rms
-   error against exact arithmetic is 2.52e-8 (512 keys, head_dim 64), 1.31e-8 (2048 keys), 2.36e-8
-   (1024 keys, head_dim 128). Whatever the inputs: with u = 2^-24, n keys in C chunks, V the largest
-   |v[j][x]| of a visible one and S their largest sum of |scale * q[c] * k[j][c]| over c,
-       |error of out[x]| <= u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
-   while that is below V / 100, and 2 V in any case. Softcap adds 8 S to the bracket; ALiBi, bias
-   and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go either way: as
-   a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots. N(0,1), 512 keys,
-   head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is 1.5e-7.
+   PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp, and 0 where it would be
+   denormal. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
+   head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). Whatever the inputs, as
+   long as nothing overflows: with u = 2^-24, n keys in C chunks, V the largest |v[j][x]| of a
+   visible one and S their largest sum of |scale * q[c] * k[j][c]| over c,
+       |error of out[x]| <= 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
+                            + (n + 4) (1 + V) 2^-126
+   while the first line is below V / 100, and 2.01 V in any case. Softcap adds 8 S to the bracket;
+   ALiBi, bias and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go
+   either way: as a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots. N(0,1),
+   512 keys, head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is 1.5e-7.
    Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
    256 to 4096 inputs.
 
