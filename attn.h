@@ -10677,15 +10677,15 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 23 words, in the order of the list below, or nearly. The other words are made of these after the
- * blocks, for all that bring no better ones; there stands what is brought by whom.
+ * 23 words, in the order of the list below, or nearly; those of x86 share most of them. The other
+ * words are made of these after the blocks, for all that bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
  *      being a name for the enumerator's value (ATTN__ISA_...), and put its table into
  *      attn__tables, the best first.
- *   3. Here: copy a block with as many lanes, fill in the words.
+ *   3. Here: copy a block, that of NEON or WebAssembly, and fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
  * ATTN__LANES           floats of a vector: 4, 8 or 16
@@ -10735,6 +10735,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 
+#if ATTN__ISA <= ATTN__ISA_AVX512
+/* Of the three sets of x86 most words are the same intrinsics with another prefix: they are written
+   once, after the three blocks. ATTN__MM(op) and ATTN__SI(op) are operations of this width, ATTN__I
+   and ATTN__F take the bits of floats as integers and back. */
 #if ATTN__ISA == ATTN__ISA_SSE2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
 /* It has no fma, and so bits of its own. It also lets x86 machines test kernels with 4 lanes, which
@@ -10746,19 +10750,13 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 2
 #define ATTN__HAS_HALF 0
+#define ATTN__MM(op) _mm_##op
+#define ATTN__SI(op) _mm_##op##_si128
+#define ATTN__I(a) _mm_castps_si128(a)
+#define ATTN__F(a) _mm_castsi128_ps(a)
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
-/* A word that is one instruction needs no comment: the list above says what it means. */
-ATTN__V attn__vec attn__vset(float x) { return _mm_set1_ps(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return _mm_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { _mm_storeu_ps(p, a); }
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm_add_ps(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm_sub_ps(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm_mul_ps(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm_div_ps(a, b); }
-/* x86 gives b where one of them is NaN. */
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm_max_ps(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
+typedef __m128i ATTN__FN(ints);
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     attn__vec p = _mm_mul_ps(a, b);
@@ -10768,25 +10766,8 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 #endif
     return _mm_add_ps(p, c);
 }
-/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
-   its place, and pushes out what stood there. */
-ATTN__V attn__vec attn__vpow2(attn__vec t)
-{
-    return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(t), 23));
-}
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return _mm_cmplt_ps(a, b); }
-ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
-{
-    return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
-}
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm_cmpunord_ps(a, a); }
-/* One instruction would do it, but that is of SSE4.1. */
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
-    return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
-}
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm_andnot_ps(m, a); }
-ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm_or_ps(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m128i zero = _mm_setzero_si128();
@@ -10797,50 +10778,21 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
-/* movemask gathers the sign bits of the lanes. */
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm_movemask_ps(m); }
-/* half in integers, from 16 bits in each lane */
-ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
-{
-    const __m128i size = _mm_srli_epi32(_mm_slli_epi32(h, 17), 4);
-    const __m128i sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
-    const __m128i bias = _mm_set1_epi32(112 << 23), quiet = _mm_set1_epi32(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const __m128i tiny = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
-    const __m128i large = _mm_cmpgt_epi32(size, _mm_set1_epi32((31 << 23) - 1));
-    const __m128i nan = _mm_cmpgt_epi32(size, _mm_set1_epi32(31 << 23));
-    const __m128i units = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(_mm_srli_epi32(size, 13)),
-                                         _mm_set1_ps(5.9604644775390625e-8f)));
-    __m128i bits = _mm_add_epi32(_mm_add_epi32(size, bias), _mm_and_si128(large, bias));
-    bits = _mm_or_si128(bits, _mm_and_si128(nan, quiet));
-    bits = _mm_or_si128(_mm_and_si128(tiny, units), _mm_andnot_si128(tiny, bits));
-    return _mm_or_si128(bits, sign);
-}
+ATTN__V __m128i ATTN__FN(half_bits)(__m128i h);
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
     const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
-/* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
-    /* r0..r3: four components of keys 0..3; t0..t3: components 0, 1 or 2, 3 of two keys */
-    const __m128 r0 = _mm_loadu_ps(from);
-    const __m128 r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
-    const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row);
-    const __m128 r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
-    const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
-    const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
-    x[0] = _mm_movelh_ps(t0, t2);
-    x[1] = _mm_movehl_ps(t2, t0);
-    x[2] = _mm_movelh_ps(t1, t3);
-    x[3] = _mm_movehl_ps(t3, t1);
+    return _mm_loadu_ps(p + attn__min(i, last) * row);
 }
-
-#elif ATTN__ISA == ATTN__ISA_AVX2
+#endif
+#if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
 #ifndef ATTN__EDITOR
 #define ATTN__FN(name) attn__##name##_avx2
@@ -10854,11 +10806,13 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__WIDEN_COST 1
 /* F16C is an extension of its own: hypervisors hide it. */
 #define ATTN__HAS_HALF (attn__cpu() >> ATTN__CPU_F16C & 1u)
+#define ATTN__MM(op) _mm256_##op
+#define ATTN__SI(op) _mm256_##op##_si256
+#define ATTN__I(a) _mm256_castps_si256(a)
+#define ATTN__F(a) _mm256_castsi256_ps(a)
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
-ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
+typedef __m256i ATTN__FN(ints);
 #define ATTN__LOADS_SOME
 typedef __m256i attn__vpart;
 ATTN__V attn__vpart attn__first(int n)
@@ -10873,68 +10827,24 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm256_maskload_ps(p, some);
 }
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm256_add_ps(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm256_sub_ps(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm256_mul_ps(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm256_div_ps(a, b); }
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm256_max_ps(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
 /* Compilers know three forms of this instruction, choose now one, now another, and then run out of
    registers in the tile. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
 #define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
-ATTN__V attn__vec attn__vpow2(attn__vec t)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
-}
 /* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
 }
-ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
-{
-    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
-}
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
-#ifdef ATTN__MSAN                         /* the sanitizer takes blendv for a use of both */
-    return _mm256_or_ps(_mm256_and_ps(m, a), _mm256_andnot_ps(m, b));
-#else
-    return _mm256_blendv_ps(b, a, m);
-#endif
-}
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
-ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
 /* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
 }
-/* half in integers, from 16 bits in each lane */
-ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
-{
-    const __m256i size = _mm256_srli_epi32(_mm256_slli_epi32(h, 17), 4);
-    const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
-    const __m256i bias = _mm256_set1_epi32(112 << 23), quiet = _mm256_set1_epi32(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
-    const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32((31 << 23) - 1));
-    const __m256i nan = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(31 << 23));
-    const __m256i units = _mm256_castps_si256(_mm256_mul_ps(
-        _mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)), _mm256_set1_ps(5.9604644775390625e-8f)));
-    __m256i bits = _mm256_add_epi32(_mm256_add_epi32(size, bias), _mm256_and_si256(large, bias));
-    bits = _mm256_or_si256(bits, _mm256_and_si256(nan, quiet));
-    bits = _mm256_or_si256(_mm256_and_si256(tiny, units), _mm256_andnot_si256(tiny, bits));
-    return _mm256_or_si256(bits, sign);
-}
+ATTN__V __m256i ATTN__FN(half_bits)(__m256i h);
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
     const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -10943,21 +10853,15 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
     return _mm256_castsi256_ps(ATTN__FN(half_bits)(_mm256_cvtepu16_epi32(x)));
 }
+ATTN__V __m256i ATTN__FN(bf16_bits)(attn__vec a);
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
-    const __m256i u = _mm256_castps_si256(a), upper = _mm256_srli_epi32(u, 16);
-    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const __m256i round = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
-    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    const __m256i nan = _mm256_castps_si256(attn__is_nan(a));
-    const __m256i x = _mm256_blendv_epi8(round, quiet, nan);
+    const __m256i x = ATTN__FN(bf16_bits)(a);
     __m128i *to = (__m128i *)(void *)p;
     if (how == ATTN_F16) _mm_storeu_si128(to, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
 {
     return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -10966,33 +10870,14 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 }
-/* x[c]: floats c of r0..r3, in each quarter */
-ATTN__V void ATTN__FN(transpose4)(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2,
-                                  attn__vec r3)
-{
-    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
-    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
-    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
-    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
-    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
-    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
-}
-/* four floats of row i in the low half, of row i + 4 in the high one */
-ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
+/* keys 0..3 below, keys 4..7 above */
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
                                 _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
-    ATTN__FN(transpose4)(x, ATTN__FN(two_rows)(from, 0, row, last),
-                     ATTN__FN(two_rows)(from, 1, row, last),
-               ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
-}
-
-#elif ATTN__ISA == ATTN__ISA_AVX512
+#endif
+#if ATTN__ISA == ATTN__ISA_AVX512
 /* ---- AVX-512 --------------------------------------------------------------------------------- */
 /* AVX-512F alone: every processor with AVX-512 has it, DQ and VL came later. */
 #define ATTN__FN(name) attn__##name##_avx512
@@ -11002,11 +10887,13 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__TRANSPOSED 8
 #define ATTN__WIDEN_COST 0
 #define ATTN__HAS_HALF 1
+#define ATTN__MM(op) _mm512_##op
+#define ATTN__SI(op) _mm512_##op##_si512
+#define ATTN__I(a) _mm512_castps_si512(a)
+#define ATTN__F(a) _mm512_castsi512_ps(a)
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
-ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+typedef __m512i ATTN__FN(ints);
 #define ATTN__LOADS_SOME
 typedef __mmask16 attn__vpart;
 /* A mask with the lowest n bits set. Lanes that are not loaded cannot fault. */
@@ -11017,25 +10904,6 @@ ATTN__V attn__vpart attn__first(int n)
 ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm512_maskz_loadu_ps(some, p);
-}
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm512_add_ps(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm512_sub_ps(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm512_mul_ps(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm512_div_ps(a, b); }
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm512_max_ps(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a)
-{
-    /* As integers: the operation on floats needs AVX-512DQ. */
-    return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(a),
-                                                _mm512_set1_epi32(0x7fffffff)));
-}
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-ATTN__V attn__vec attn__vpow2(attn__vec t)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));
 }
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
@@ -11056,6 +10924,7 @@ ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
     return _mm512_maskz_mov_ps((__mmask16)~m, a);
 }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return (__mmask16)(a | b); }
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -11067,18 +10936,13 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_F16) return _mm512_cvtph_ps(x);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
+ATTN__V __m512i ATTN__FN(bf16_bits)(attn__vec a);
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
-    const __m512i u = _mm512_castps_si512(a), upper = _mm512_srli_epi32(u, 16);
-    const __m512i odd = _mm512_and_epi32(upper, _mm512_set1_epi32(1));
-    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-    const __m512i round = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
-    const __m512i x = _mm512_mask_or_epi32(round, attn__is_nan(a), upper, _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
-                        : _mm512_cvtepi32_epi16(x));
+                        : _mm512_cvtepi32_epi16(ATTN__FN(bf16_bits)(a)));
 }
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
 ATTN__V __m256 ATTN__FN(low)(attn__vec a)
 {
@@ -11100,48 +10964,133 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 }
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
-ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
     const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
     const double *high = (const double *)(const void *)(p + attn__min(i + 4, last) * row);
     return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
                                                _mm256_loadu_pd(high), 1));
 }
-/* x[c]: floats c of r0..r3, in each quarter */
-ATTN__V void ATTN__FN(transpose4)(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2,
-                                  attn__vec r3)
+#endif
+/* ---- the words of x86 ------------------------------------------------------------------------ */
+/* A word that is one instruction needs no comment: the list above says what it means. */
+ATTN__V attn__vec attn__vset(float x) { return ATTN__MM(set1_ps)(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return ATTN__MM(loadu_ps)(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { ATTN__MM(storeu_ps)(p, a); }
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return ATTN__MM(add_ps)(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return ATTN__MM(sub_ps)(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
+/* x86 gives b where one of them is NaN. */
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
+/* As integers: with AVX-512 the operation on floats needs DQ. */
+ATTN__V attn__vec attn__vabs(attn__vec a)
 {
-    const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
-    const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
-    x[0] = _mm512_shuffle_ps(t0, t2, 0x44);
-    x[1] = _mm512_shuffle_ps(t0, t2, 0xee);
-    x[2] = _mm512_shuffle_ps(t1, t3, 0x44);
-    x[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+    return ATTN__F(ATTN__SI(and)(ATTN__I(a), ATTN__MM(set1_epi32)(0x7fffffff)));
 }
-/* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
- * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
- * of rows i + 4 .. i + 7. */
-ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
+   its place, and pushes out what stood there. */
+ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
+#if ATTN__ISA != ATTN__ISA_AVX512         /* the masks of SSE2 and AVX2 are vectors */
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
-    ATTN__FN(transpose4)(y, ATTN__FN(two_rows)(p, i, row, last),
-                     ATTN__FN(two_rows)(p, i + 1, row, last),
-               ATTN__FN(two_rows)(p, i + 2, row, last), ATTN__FN(two_rows)(p, i + 3, row, last));
+    return ATTN__F(ATTN__MM(cmpeq_epi32)(ATTN__I(a), ATTN__I(b)));
+}
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
+{
+#if ATTN__ISA == ATTN__ISA_AVX2 && !defined(ATTN__MSAN)
+    return _mm256_blendv_ps(b, a, m);
+#else                                     /* SSE2 has none; msan takes it for a use of both */
+    return ATTN__MM(or_ps)(ATTN__MM(and_ps)(m, a), ATTN__MM(andnot_ps)(m, b));
+#endif
+}
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return ATTN__MM(andnot_ps)(m, a); }
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return ATTN__MM(or_ps)(a, b); }
+/* movemask gathers the sign bits of the lanes. */
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)ATTN__MM(movemask_ps)(m); }
+/* half in integers, from 16 bits in each lane */
+ATTN__V ATTN__FN(ints) ATTN__FN(half_bits)(ATTN__FN(ints) h)
+{
+    const ATTN__FN(ints) size = ATTN__MM(srli_epi32)(ATTN__MM(slli_epi32)(h, 17), 4);
+    const ATTN__FN(ints) sign = ATTN__MM(slli_epi32)(ATTN__MM(srli_epi32)(h, 15), 31);
+    const ATTN__FN(ints) bias = ATTN__MM(set1_epi32)(112 << 23);
+    const ATTN__FN(ints) quiet = ATTN__MM(set1_epi32)(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const ATTN__FN(ints) tiny = ATTN__MM(cmpgt_epi32)(ATTN__MM(set1_epi32)(1 << 23), size);
+    const ATTN__FN(ints) large = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)((31 << 23) - 1));
+    const ATTN__FN(ints) nan = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)(31 << 23));
+    const attn__vec units = ATTN__MM(mul_ps)(ATTN__MM(cvtepi32_ps)(ATTN__MM(srli_epi32)(size, 13)),
+                                             attn__vset(5.9604644775390625e-8f));
+    ATTN__FN(ints) bits = ATTN__MM(add_epi32)(size, bias);
+    bits = ATTN__MM(add_epi32)(bits, ATTN__SI(and)(large, bias));
+    bits = ATTN__SI(or)(bits, ATTN__SI(and)(nan, quiet));
+    bits = ATTN__SI(or)(ATTN__SI(and)(tiny, ATTN__I(units)), ATTN__SI(andnot)(tiny, bits));
+    return ATTN__SI(or)(bits, sign);
+}
+#endif
+#if ATTN__ISA != ATTN__ISA_SSE2           /* which has no fma, and narrows by way of memory */
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return ATTN__MM(fmadd_ps)(a, b, c);
+}
+/* bfloat16, to nearest even, in the low 16 bits of each lane */
+ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
+{
+    const ATTN__FN(ints) u = ATTN__I(a), upper = ATTN__MM(srli_epi32)(u, 16);
+    const ATTN__FN(ints) odd = ATTN__SI(and)(upper, ATTN__MM(set1_epi32)(1));
+    const ATTN__FN(ints) half = ATTN__MM(add_epi32)(odd, ATTN__MM(set1_epi32)(0x7fff));
+    const ATTN__FN(ints) round = ATTN__MM(srli_epi32)(ATTN__MM(add_epi32)(u, half), 16);
+    const ATTN__FN(ints) quiet = ATTN__SI(or)(upper, ATTN__MM(set1_epi32)(0x40));
+    return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
+}
+#endif
+/* Sums, and maxima: lanes 4 apart are one already; movehl brings the upper two of four down. */
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+ATTN__V float attn__max_lane(attn__vec a)
+{
+    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+/* x[c]: floats c of rows i .. i + 3 (and of what rows_at puts beside them), in each quarter */
+ATTN__V void ATTN__FN(transpose4)(attn__vec *x, const float *p, int i, ptrdiff_t row, int last)
+{
+    const attn__vec r0 = ATTN__FN(rows_at)(p, i, row, last);
+    const attn__vec r1 = ATTN__FN(rows_at)(p, i + 1, row, last);
+    const attn__vec r2 = ATTN__FN(rows_at)(p, i + 2, row, last);
+    const attn__vec r3 = ATTN__FN(rows_at)(p, i + 3, row, last);
+    const attn__vec t0 = ATTN__MM(unpacklo_ps)(r0, r1), t1 = ATTN__MM(unpackhi_ps)(r0, r1);
+    const attn__vec t2 = ATTN__MM(unpacklo_ps)(r2, r3), t3 = ATTN__MM(unpackhi_ps)(r2, r3);
+    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each quarter. */
+    x[0] = ATTN__MM(shuffle_ps)(t0, t2, 0x44);
+    x[1] = ATTN__MM(shuffle_ps)(t0, t2, 0xee);
+    x[2] = ATTN__MM(shuffle_ps)(t1, t3, 0x44);
+    x[3] = ATTN__MM(shuffle_ps)(t1, t3, 0xee);
 }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
-    /* quarters 0 and 2 of both halves are component c, quarters 1 and 3 are component c + 4 */
+#if ATTN__ISA != ATTN__ISA_AVX512
+    ATTN__FN(transpose4)(x, from, 0, row, last);
+#else
+    /* Quarters of y[c]: component c of keys 0..3, component c + 4 of these, then the same two of
+       keys 4..7; z has keys 8..15. So quarters 0 and 2 of both are component c, 1 and 3 c + 4. */
     attn__vec y[4], z[4];
-    ATTN__FN(transpose_half)(y, from, 0, row, last);
-    ATTN__FN(transpose_half)(z, from, 8, row, last);
-    x[0] = _mm512_shuffle_f32x4(y[0], z[0], 0x88);
-    x[1] = _mm512_shuffle_f32x4(y[1], z[1], 0x88);
-    x[2] = _mm512_shuffle_f32x4(y[2], z[2], 0x88);
-    x[3] = _mm512_shuffle_f32x4(y[3], z[3], 0x88);
-    x[4] = _mm512_shuffle_f32x4(y[0], z[0], 0xdd);
-    x[5] = _mm512_shuffle_f32x4(y[1], z[1], 0xdd);
-    x[6] = _mm512_shuffle_f32x4(y[2], z[2], 0xdd);
-    x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
+    int c;
+    ATTN__FN(transpose4)(y, from, 0, row, last);
+    ATTN__FN(transpose4)(z, from, 8, row, last);
+    for (c = 0; c < 4; c++) {
+        x[c] = _mm512_shuffle_f32x4(y[c], z[c], 0x88);
+        x[c + 4] = _mm512_shuffle_f32x4(y[c], z[c], 0xdd);
+    }
+#endif
 }
+#undef ATTN__MM
+#undef ATTN__SI
+#undef ATTN__I
+#undef ATTN__F
 
 #elif ATTN__ISA == ATTN__ISA_NEON
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
@@ -11480,20 +11429,6 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     float part[ATTN__LANES];
     attn__vstore(part, a);
     attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
-}
-#endif
-#if ATTN__ISA <= ATTN__ISA_AVX512
-/* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down.
-   Others bring sums and maxima. */
-ATTN__V float attn__sum_lanes(attn__vec a)
-{
-    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
-}
-ATTN__V float attn__max_lane(attn__vec a)
-{
-    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #endif
 #ifndef ATTN__LOADS_SOME
