@@ -10677,7 +10677,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 23 words, in the order of the list below, or nearly; those of x86 share most of them. The other
+ * 22 words, in the order of the list below, or nearly; those of x86 share most of them. The other
  * words are made of these after the blocks, for all that bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
@@ -10699,7 +10699,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 23 words that every block has: what they mean lane by lane */
+/* 22 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -10723,9 +10723,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
 /* and across lanes */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
-/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last` */
-#define attn__transpose   ATTN__FN(transpose)
 /* and those that may be left to what stands after the blocks */
+/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last`:
+   where there is ATTN__ZIP_LOW, else the block brings it */
+#define attn__transpose   ATTN__FN(transpose)
 #define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
@@ -10787,10 +10788,6 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
-ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
-{
-    return _mm_loadu_ps(p + attn__min(i, last) * row);
-}
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
@@ -11055,42 +11052,8 @@ ATTN__V float attn__max_lane(attn__vec a)
     const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
-/* x[c]: floats c of rows i .. i + 3 (and of what rows_at puts beside them), in each quarter */
-ATTN__V void ATTN__FN(transpose4)(attn__vec *x, const float *p, int i, ptrdiff_t row, int last)
-{
-    const attn__vec r0 = ATTN__FN(rows_at)(p, i, row, last);
-    const attn__vec r1 = ATTN__FN(rows_at)(p, i + 1, row, last);
-    const attn__vec r2 = ATTN__FN(rows_at)(p, i + 2, row, last);
-    const attn__vec r3 = ATTN__FN(rows_at)(p, i + 3, row, last);
-    const attn__vec t0 = ATTN__MM(unpacklo_ps)(r0, r1), t1 = ATTN__MM(unpackhi_ps)(r0, r1);
-    const attn__vec t2 = ATTN__MM(unpacklo_ps)(r2, r3), t3 = ATTN__MM(unpackhi_ps)(r2, r3);
-    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each quarter. */
-    x[0] = ATTN__MM(shuffle_ps)(t0, t2, 0x44);
-    x[1] = ATTN__MM(shuffle_ps)(t0, t2, 0xee);
-    x[2] = ATTN__MM(shuffle_ps)(t1, t3, 0x44);
-    x[3] = ATTN__MM(shuffle_ps)(t1, t3, 0xee);
-}
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-#if ATTN__ISA != ATTN__ISA_AVX512
-    ATTN__FN(transpose4)(x, from, 0, row, last);
-#else
-    /* Quarters of y[c]: component c of keys 0..3, component c + 4 of these, then the same two of
-       keys 4..7; z has keys 8..15. So quarters 0 and 2 of both are component c, 1 and 3 c + 4. */
-    attn__vec y[4], z[4];
-    int c;
-    ATTN__FN(transpose4)(y, from, 0, row, last);
-    ATTN__FN(transpose4)(z, from, 8, row, last);
-    for (c = 0; c < 4; c++) {
-        x[c] = _mm512_shuffle_f32x4(y[c], z[c], 0x88);
-        x[c + 4] = _mm512_shuffle_f32x4(y[c], z[c], 0xdd);
-    }
-#endif
-}
-#undef ATTN__MM
-#undef ATTN__SI
-#undef ATTN__I
-#undef ATTN__F
+#define ATTN__ZIP_LOW(a, b) ATTN__MM(unpacklo_ps)(a, b)
+#define ATTN__ZIP_HIGH(a, b) ATTN__MM(unpackhi_ps)(a, b)
 
 #elif ATTN__ISA == ATTN__ISA_NEON
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
@@ -11169,17 +11132,8 @@ ATTN__V float attn__sum_lanes(attn__vec a)
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
 ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* a: components 0, 2 and 1, 3 of keys 0 and 1; b: of keys 2 and 3 */
-    const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
-    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row),
-                                      vld1q_f32(from + attn__min(3, last) * row));
-    x[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
-    x[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
-    x[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
-    x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
-}
+#define ATTN__ZIP_LOW(a, b) vzip1q_f32(a, b)
+#define ATTN__ZIP_HIGH(a, b) vzip2q_f32(a, b)
 
 #elif ATTN__ISA == ATTN__ISA_WASM || ATTN__ISA == ATTN__ISA_WASM_FMA
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
@@ -11268,23 +11222,9 @@ ATTN__V float attn__max_lane(attn__vec a)
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(a, 0);
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* r0..r3: four components of keys 0..3; t0..t3: components 0, 1 or 2, 3 of two keys */
-    const v128_t r0 = wasm_v128_load(from);
-    const v128_t r1 = wasm_v128_load(from + attn__min(1, last) * row);
-    const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
-    const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
-    /* In a shuffle numbers from 4 on are lanes of the second vector. */
-    const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5);
-    const v128_t t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
-    const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);
-    const v128_t t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
-    x[0] = wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5);
-    x[1] = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
-    x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
-    x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
-}
+/* In a shuffle numbers from 4 on are lanes of the second vector. */
+#define ATTN__ZIP_LOW(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
+#define ATTN__ZIP_HIGH(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
 
 #elif ATTN__ISA == ATTN__ISA_RVV
 /* ---- RISC-V V -------------------------------------------------------------------------------- */
@@ -11429,6 +11369,49 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     float part[ATTN__LANES];
     attn__vstore(part, a);
     attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
+}
+#endif
+#ifdef ATTN__ZIP_LOW
+/* ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1 in each four lanes, ATTN__ZIP_HIGH(a, b) a2 b2 a3 b3. */
+#if ATTN__LANES == 4
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
+{
+    return attn__vload(p + attn__min(i, last) * row);
+}
+#endif
+/* y[c]: component c of rows i .. i + 3, and of what rows_at puts beside them, in each four lanes */
+ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+{
+    const attn__vec r0 = ATTN__FN(rows_at)(p, i, row, last);
+    const attn__vec r1 = ATTN__FN(rows_at)(p, i + 1, row, last);
+    const attn__vec r2 = ATTN__FN(rows_at)(p, i + 2, row, last);
+    const attn__vec r3 = ATTN__FN(rows_at)(p, i + 3, row, last);
+    const attn__vec t0 = ATTN__ZIP_LOW(r0, r2), t1 = ATTN__ZIP_HIGH(r0, r2);
+    const attn__vec t2 = ATTN__ZIP_LOW(r1, r3), t3 = ATTN__ZIP_HIGH(r1, r3);
+    y[0] = ATTN__ZIP_LOW(t0, t2);
+    y[1] = ATTN__ZIP_HIGH(t0, t2);
+    y[2] = ATTN__ZIP_LOW(t1, t3);
+    y[3] = ATTN__ZIP_HIGH(t1, t3);
+}
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+{
+#if ATTN__ISA != ATTN__ISA_AVX512
+    ATTN__FN(transpose4)(x, from, 0, row, last);
+#else
+    /* Quarters of y[c]: component c of keys 0..3, component c + 4 of these, then the same two of
+       keys 4..7; z has keys 8..15. So quarters 0 and 2 of both are component c, 1 and 3 c + 4. */
+    attn__vec y[4], z[4];
+    ATTN__FN(transpose4)(y, from, 0, row, last);
+    ATTN__FN(transpose4)(z, from, 8, row, last);
+    x[0] = _mm512_shuffle_f32x4(y[0], z[0], 0x88);
+    x[1] = _mm512_shuffle_f32x4(y[1], z[1], 0x88);
+    x[2] = _mm512_shuffle_f32x4(y[2], z[2], 0x88);
+    x[3] = _mm512_shuffle_f32x4(y[3], z[3], 0x88);
+    x[4] = _mm512_shuffle_f32x4(y[0], z[0], 0xdd);
+    x[5] = _mm512_shuffle_f32x4(y[1], z[1], 0xdd);
+    x[6] = _mm512_shuffle_f32x4(y[2], z[2], 0xdd);
+    x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
+#endif
 }
 #endif
 #ifndef ATTN__LOADS_SOME
@@ -12973,6 +12956,12 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__WIDEN_COST
 #undef ATTN__HAS_HALF
 #undef ATTN__LOADS_SOME
+#undef ATTN__MM
+#undef ATTN__SI
+#undef ATTN__I
+#undef ATTN__F
+#undef ATTN__ZIP_LOW
+#undef ATTN__ZIP_HIGH
 #undef ATTN__PIECES
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__ISA
