@@ -7905,13 +7905,13 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
-/* An attn_narrow or attn_widen. A task, because some of it is float arithmetic. */
+/* An attn_narrow or attn_widen: one of the two arrays has floats. A task, because some of it is
+   float arithmetic. */
 typedef struct attn__convert {
     void *to;
     const void *from;
     size_t n;
-    attn_storage storage;
-    int widen;                            /* 0: from floats; 1: to floats */
+    attn_storage to_storage, from_storage;
 } attn__convert;
 
 static void attn__convert_task(void *arg, int i)
@@ -7919,9 +7919,11 @@ static void attn__convert_task(void *arg, int i)
     const attn__convert *c = (const attn__convert *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     (void)i;
-    if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
-    else if (c->widen) kernels->widen((float *)c->to, c->from, c->n, c->storage);
-    else kernels->narrow(c->to, (const float *)c->from, c->n, c->storage);
+    if (c->to_storage != ATTN_F32)
+        kernels->narrow(c->to, (const float *)c->from, c->n, c->to_storage);
+    else if (c->from_storage != ATTN_F32)
+        kernels->widen((float *)c->to, c->from, c->n, c->from_storage);
+    else memmove(c->to, c->from, c->n * sizeof(float));
 }
 
 /* An array of n values: is it there, and aligned? */
@@ -7933,22 +7935,21 @@ static attn_status attn__check_values(attn__why *why, const char *name, const vo
                                                                 : ATTN__HALF_ALIGN);
 }
 
-static attn_status attn__convert_run(attn__convert *c, attn__why *why)
+static attn_status attn__convert_run(const char *function, attn__convert c)
 {
-    size_t wide, stored, to, from;
-    ATTN__TRY(attn__check_storage(why, "storage", c->storage));
-    if (c->n > ATTN__BYTES_MAX / sizeof(float))
-        return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
-    if (c->n == 0) return ATTN_OK;
-    wide = c->n * sizeof(float);
-    stored = attn__row_bytes(c->n, c->storage);
-    to = c->widen ? wide : stored;
-    from = c->widen ? stored : wide;
-    ATTN__TRY(attn__check_values(why, "to", c->to, c->widen ? ATTN_F32 : c->storage));
-    ATTN__TRY(attn__check_values(why, "from", c->from, c->widen ? c->storage : ATTN_F32));
-    if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
-    ATTN__TRY(attn__check_apart(why, "to", c->to, to, "from", c->from, from));
-    attn__run(NULL, 1, attn__convert_task, c);
+    attn__why why;
+    attn__why_open(&why, function, NULL);
+    ATTN__TRY(attn__check_storage(&why, "storage", c.to_storage));
+    ATTN__TRY(attn__check_storage(&why, "storage", c.from_storage));
+    if (c.n > ATTN__BYTES_MAX / sizeof(float))
+        return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
+    if (c.n == 0) return ATTN_OK;
+    ATTN__TRY(attn__check_values(&why, "to", c.to, c.to_storage));
+    ATTN__TRY(attn__check_values(&why, "from", c.from, c.from_storage));
+    if (c.to_storage == c.from_storage && c.to == c.from) return ATTN_OK;
+    ATTN__TRY(attn__check_apart(&why, "to", c.to, attn__row_bytes(c.n, c.to_storage), "from",
+                                c.from, attn__row_bytes(c.n, c.from_storage)));
+    attn__run(NULL, 1, attn__convert_task, &c);
     return ATTN_OK;
 }
 
@@ -7961,18 +7962,14 @@ ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
 
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
 {
-    attn__convert c = { to, from, n, storage, 0 };
-    attn__why why;
-    attn__why_open(&why, "attn_narrow", NULL);
-    return attn__convert_run(&c, &why);
+    const attn__convert c = { to, from, n, storage, ATTN_F32 };
+    return attn__convert_run("attn_narrow", c);
 }
 
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage)
 {
-    attn__convert c = { to, from, n, storage, 1 };
-    attn__why why;
-    attn__why_open(&why, "attn_widen", NULL);
-    return attn__convert_run(&c, &why);
+    const attn__convert c = { to, from, n, ATTN_F32, storage };
+    return attn__convert_run("attn_widen", c);
 }
 
 #ifndef ATTN_NO_LAYERS                    /* to the end of this section */
@@ -8121,7 +8118,7 @@ static attn_status attn__layer_memory(attn__why *why, const char *size, const ch
 /* Sizes, and the bytes of memory they need: none in place. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
     ATTN__TRY(attn__check_storage(why, "storage", a->storage));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
@@ -8167,7 +8164,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
-    if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
+    if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
     /* Zeroed before anything can fail: a linear that was refused has no weights, and every call
        refuses it. */
     memset(l, 0, sizeof *l);
@@ -8537,7 +8534,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
 
 static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
-    if (exec && !exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+    if (exec && !exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
     if (exec && exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           exec->width, 0, 0);
@@ -8554,8 +8551,7 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     size_t x_bytes, y_bytes;
     attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
     if (!l || !l->w)
-        return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "",
-                          0, 0, 0);
+        return attn__refuse(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
     ATTN__TRY(attn__check_size(&why, "rows", rows, 0));
     ATTN__TRY(attn__check_exec(exec, &why));
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
@@ -8999,7 +8995,7 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
     attn__why why;
     attn__freqs_job job;
     attn__why_open(&why, "attn_rope_freqs", NULL);
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL");
     memset(&job, 0, sizeof job);
     job.a = a;
     job.freqs = freqs;
@@ -9182,7 +9178,7 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
                           a->positions, job->rotary_dim, 0);
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
-    if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
                                        NULL));
@@ -9199,7 +9195,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     attn__why why;
     attn__rope_job job;
     attn__why_open(&why, "attn_rope", NULL);
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_args are NULL");
     job.a = a;
     ATTN__TRY(attn__rope_sizes(a, &job.rotary_dim, &why));
     ATTN__TRY(attn__rope_places(&job, &why));
