@@ -9296,33 +9296,37 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     return ATTN_OK;
 }
 
-/* Sizes of the linears, in the order q, k, v, o, gate, and which of them there are. */
-enum { ATTN__LINEARS = 5 };
+/* The linears of a layer in the order in which they are packed, each once, for sizes *s that are
+   resolved: X(its name in attn_mha, w_ and b_ before it in attn_mha_args; inputs, outputs, is it
+   there?). Memory, packing, alignment and overlap are made of this list. */
+#define ATTN__LINEARS(X) \
+    X(q, s->d_model, s->heads * s->head_dim, 1) \
+    X(k, s->d_key, s->kv_heads * s->head_dim, !s->q_only) \
+    X(v, s->d_value, s->kv_heads * s->head_dim, !s->q_only) \
+    X(o, s->heads * s->head_dim, s->d_model, 1) \
+    X(gate, s->d_model, s->gate_rows, s->w_gate != NULL)
+#define ATTN__LINEAR_MISFIT(name, in, out, there) \
+    || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
+                    (*bytes += part) > ATTN__BYTES_MAX))
+#define ATTN__LINEAR_ALIGNED(name, in, out, there) \
+    ATTN__TRY(attn__check_align(why, "w_" #name, s->w_##name, ATTN__CELL_ALIGN)); \
+    ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
+/* what m->shape says of weights is forgotten: the caller may free them */
+#define ATTN__LINEAR_MADE(name, in, out, there) \
+    if (there) at = attn__mha_linear(&m->name, s, s->w_##name, s->b_##name, in, out, at); \
+    s->w_##name = s->b_##name = NULL;
+#define ATTN__LINEAR_NOTED(name, in, out, there) \
+    attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
 
-static void attn__mha_widths(const attn_mha_args *s, int *in, int *out, int *have)
-{
-    in[0] = in[4] = s->d_model;
-    in[1] = s->d_key;
-    in[2] = s->d_value;
-    in[3] = out[0] = s->heads * s->head_dim;
-    out[1] = out[2] = s->kv_heads * s->head_dim;
-    out[3] = s->d_model;
-    out[4] = s->gate_rows;
-    have[0] = have[3] = 1;
-    have[1] = have[2] = !s->q_only;
-    have[4] = s->w_gate != NULL;
-}
-
-/* Weights of a norm of so many heads. */
-static int attn__mha_norm_width(const attn_mha_args *s, int heads)
-{
-    return s->norm_row ? heads * s->head_dim : s->head_dim;
-}
-
-/* Bytes of their copy. */
+/* Bytes of the weights of a norm of so many heads, and of their copy. */
 static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
 {
-    return attn__up((size_t)attn__mha_norm_width(s, heads), ATTN__PANEL) * sizeof(float);
+    return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
+}
+
+static size_t attn__mha_norm_copy(const attn_mha_args *s, const float *weights, int heads)
+{
+    return weights ? attn__up(attn__mha_norm_bytes(s, heads), 64) : 0;
 }
 
 /* Resolves every default into *s and says how much memory the copies of the weights take. */
@@ -9330,20 +9334,16 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
                                    attn__why *why)
 {
     size_t part;
-    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
-    attn__mha_widths(s, in, out, have);
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
-    *bytes = 63 + (s->q_norm ? attn__mha_norm_bytes(s, s->heads) : 0)
-           + (s->k_norm ? attn__mha_norm_bytes(s, s->kv_heads) : 0);
-    for (i = 0; i < ATTN__LINEARS; i++)
-        if (have[i] && (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
-                        (*bytes += part) > ATTN__BYTES_MAX))
-            return attn__fail(why, ATTN_E_OVERFLOW,
-                              "the weights of d_model #, heads # and head_dim # are too large for "
-                              "the address space", "", s->d_model, s->heads, s->head_dim);
+    *bytes = 63 + attn__mha_norm_copy(s, s->q_norm, s->heads)
+           + attn__mha_norm_copy(s, s->k_norm, s->kv_heads);
+    if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
+        return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
+                          "are too large for the address space", "", s->d_model, s->heads,
+                          s->head_dim);
     if (s->in_place) *bytes = 0;
     return ATTN_OK;
 }
@@ -9369,11 +9369,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
                        s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const struct { const char *name; const float *at; } pointer[] = {
-        { "w_in", s->w_in }, { "w_q", s->w_q }, { "w_k", s->w_k }, { "w_v", s->w_v },
-        { "w_o", s->w_o }, { "b_in", s->b_in }, { "b_q", s->b_q }, { "b_k", s->b_k },
-        { "b_v", s->b_v }, { "b_o", s->b_o }, { "q_norm", s->q_norm }, { "k_norm", s->k_norm },
-        { "rope_table", s->rope_table }, { "q_factors", s->q_factors }, { "w_gate", s->w_gate },
-        { "b_gate", s->b_gate }
+        { "w_in", s->w_in }, { "b_in", s->b_in }, { "q_norm", s->q_norm },
+        { "k_norm", s->k_norm }, { "rope_table", s->rope_table }, { "q_factors", s->q_factors }
     };
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     int i;
@@ -9382,7 +9379,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (s->b_gate && !s->w_gate)
-        return attn__fail(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
     if (s->w_in && w)
         return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
     if (s->b_in && b)
@@ -9393,6 +9390,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
                           s->d_model, s->d_key, s->d_value);
     for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
         ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
+    ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
     /* From here on there are separate weights and biases only. */
     if (s->w_in) {
         s->w_q = s->w_in;
@@ -9412,9 +9410,9 @@ static const float *attn__mha_norm(const attn_mha_args *s, const float *weights,
                                    char **at)
 {
     float *copy = (float *)(void *)*at;
-    if (!weights || !*at) return weights;
-    memcpy(copy, weights, (size_t)attn__mha_norm_width(s, heads) * sizeof(float));
-    *at += attn__mha_norm_bytes(s, heads);
+    if (!weights || !copy) return weights;
+    memcpy(copy, weights, attn__mha_norm_bytes(s, heads));
+    *at += attn__mha_norm_copy(s, weights, heads);
     return copy;
 }
 
@@ -9435,40 +9433,30 @@ static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const floa
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
-    attn_mha_args s;
+    attn_mha_args shape, *s = &shape;
     attn_status status;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
-    if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    status = attn__mha_shape(a, &s, &bytes, &why);
+    if (!m) return attn__refuse(&why, ATTN_E_NULL, "the attn_mha is NULL");
+    status = attn__mha_shape(a, s, &bytes, &why);
     /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
        so that every call refuses a layer that was refused here. */
     memset(m, 0, sizeof *m);
     ATTN__TRY(status);
-    ATTN__TRY(attn__mha_weights(&s, &why));
+    ATTN__TRY(attn__mha_weights(s, &why));
     if (bytes > 0)
-        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem, s.mem_size, bytes,
+        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
                                      &own, &at));
-    attn__mha_widths(&s, in, out, have);
-    m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
-    for (i = 0; i < ATTN__LINEARS; i++) {
-        attn_linear *const l[ATTN__LINEARS] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
-        const float *const w[ATTN__LINEARS] = { s.w_q, s.w_k, s.w_v, s.w_o, s.w_gate };
-        const float *const b[ATTN__LINEARS] = { s.b_q, s.b_k, s.b_v, s.b_o, s.b_gate };
-        if (have[i]) at = attn__mha_linear(l[i], &s, w[i], b[i], in[i], out[i], at);
-    }
-    m->q_norm = attn__mha_norm(&s, s.q_norm, s.heads, &at);
-    m->k_norm = attn__mha_norm(&s, s.k_norm, s.kv_heads, &at);
-    /* m->shape forgets where the weights were: the caller may free them now. */
-    m->shape = s;
-    m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
-    m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
-    m->shape.q_norm = m->shape.k_norm = m->shape.w_gate = m->shape.b_gate = NULL;
-    if (!attn__given(s.norm_eps)) m->shape.norm_eps = 1e-6f;
+    ATTN__LINEARS(ATTN__LINEAR_MADE)
+    m->q_norm = attn__mha_norm(s, s->q_norm, s->heads, &at);
+    m->k_norm = attn__mha_norm(s, s->k_norm, s->kv_heads, &at);
+    s->w_in = s->b_in = s->q_norm = s->k_norm = NULL;
+    if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
+    m->shape = *s;
+    m->own = own;
     return ATTN_OK;
 }
 
@@ -9551,14 +9539,12 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
                           0, 0, 0);
     /* The cache is an argument of its own. Naming the same one here does no harm. */
     if (a->kv && a->kv != r->given->cache)
-        return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
     if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->o.rope_pos))
         return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
                           r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
     if (r->m->shape.q_only && r->kind->makes)
-        return attn__fail(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys");
     /* What is left concerns self-attention only, and then its steps. */
     if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
@@ -9572,8 +9558,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_CONFLICT,
                           "attn.$ is set, but a step attends to all that is there", set, 0, 0, 0);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "attn.causal is top-left, but a step is bottom-right", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "attn.causal is top-left, but a step is bottom-right");
     return ATTN_OK;
 }
 
@@ -9649,8 +9635,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     attn_args *a = &r->in;
     memset(r, 0, sizeof *r);
     if (!m || !m->o.w)
-        return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
-                          0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made");
     r->given = given;
     r->m = m;
     r->kind = kind;
@@ -9825,15 +9810,9 @@ static attn_status attn__mha_inputs(attn__mha_run *r, attn__spans *all, attn__te
     ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, all, masks));
     attn__add_arrays(&r->in, &r->shape, why, all, ATTN__APPENDS);    /* all but the cache */
     attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
-    attn__span_linear(all, "w_q", "b_q", &m->q);
-    attn__span_linear(all, "w_k", "b_k", &m->k);
-    attn__span_linear(all, "w_v", "b_v", &m->v);
-    attn__span_linear(all, "w_o", "b_o", &m->o);
-    attn__span_linear(all, "w_gate", "b_gate", &m->gate);
-    attn__span_add(all, "q_norm", m->q_norm,
-                   (size_t)attn__mha_norm_width(s, s->heads) * sizeof(float));
-    attn__span_add(all, "k_norm", m->k_norm,
-                   (size_t)attn__mha_norm_width(s, s->kv_heads) * sizeof(float));
+    ATTN__LINEARS(ATTN__LINEAR_NOTED)
+    attn__span_add(all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
+    attn__span_add(all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
     attn__span_add(all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
     attn__span_add(all, "rope_pos", r->o.rope_pos,
                    (size_t)r->q_batch * (size_t)r->q_rows * sizeof(int));
@@ -10156,7 +10135,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     if (r->q_batch > 0 && r->q_rows > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
     if (r->k_rows > 0 && !given->memory)
-        return attn__fail(why, ATTN_E_NULL, "memory is NULL", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
     if (r->k_rows > 0 && !r->o.memory_v && s->d_value != s->d_key)
         return attn__fail(why, ATTN_E_NULL,
                           "memory_v is NULL but d_key is # and d_value is #: values need a source",
@@ -10243,11 +10222,10 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
 {
     if (!attn__kv_live(c))
-        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
     if (c->shape.v_in_k)
-        return attn__fail(why, ATTN_E_CONFLICT, "c has v_in_k, but a layer makes values of its "
-                          "own", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "c has v_in_k, but a layer makes values of its own");
     return ATTN_OK;
 }
 
