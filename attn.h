@@ -5029,30 +5029,14 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 
 /* ---- rows read back -------------------------------------------------------------------------- */
 
-/* The key at `key` of entry b as rows of floats; k and v have room for all heads, or are NULL. */
-static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
-{
-    const attn_kv_args *s = &c->shape;
-    const int page = attn__kv_page(c, b, key), j = key % ATTN__CHUNK;
-    int head, i;
-    for (head = 0; head < s->kv_heads; head++) {
-        int lane;
-        const void *from = attn__page_key(c, page, head, j, &lane);
-        for (i = 0; k && i < s->head_dim; i++)
-            *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
-        from = attn__page_value(c, page, head, j);
-        for (i = 0; v && i < s->v_head_dim; i++)
-            *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
-    }
-}
-
 ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v)
 {
+    const attn_kv_args *s;
     attn__why why;
     attn__spans spans;
-    size_t k_row, v_row;
+    size_t heads;
     const int *gap;
-    int i;
+    int key, head, lane, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (n < 0)
@@ -5066,17 +5050,24 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
                           gap[1] - 1, 0);
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
-    k_row = (size_t)c->shape.kv_heads * (size_t)c->shape.head_dim;
-    v_row = (size_t)c->shape.kv_heads * (size_t)c->shape.v_head_dim;
+    s = &c->shape;
+    heads = (size_t)n * (size_t)s->kv_heads * sizeof(float);
     spans.n = 0;                          /* n rows were in memory once: products cannot wrap */
-    attn__span_add(&spans, "k", k, (size_t)n * k_row * sizeof(float));
-    attn__span_add(&spans, "v", v, (size_t)n * v_row * sizeof(float));
+    attn__span_add(&spans, "k", k, heads * (size_t)s->head_dim);
+    attn__span_add(&spans, "v", v, heads * (size_t)s->v_head_dim);
     spans.outputs = spans.n;
     attn__span_add(&spans, "the memory of c", c->memory, c->bytes);
     ATTN__TRY(attn__check_overlap(&why, &spans));
-    for (i = 0; i < n; i++)
-        attn__kv_get(c, entry, first + i, k ? k + (size_t)i * k_row : NULL,
-                     v ? v + (size_t)i * v_row : NULL);
+    for (key = first; key < first + n; key++)
+        for (head = 0; head < s->kv_heads; head++) {
+            const int page = attn__kv_page(c, entry, key), j = key % ATTN__CHUNK;
+            const void *from = attn__page_key(c, page, head, j, &lane);
+            for (i = 0; k && i < s->head_dim; i++)
+                *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
+            from = attn__page_value(c, page, head, j);
+            for (i = 0; v && i < s->v_head_dim; i++)
+                *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
+        }
     return ATTN_OK;
 }
 
@@ -5090,12 +5081,6 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
    The checksum is of all other words in their order. Version 2 is for V that is not stored as K is:
    12 is the storage of K, and 40 that of V. Version 3 is for v_in_k: no V stands after K. */
 enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_V_IN_K = 3 };
-
-static void attn__put_word(unsigned char *to, unsigned word)
-{
-    int i;
-    for (i = 0; i < 4; i++) to[i] = (unsigned char)(word >> 8 * i & 255u);
-}
 
 static unsigned attn__get_word(const unsigned char *from)
 {
@@ -5116,20 +5101,36 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
     return sum;
 }
 
+/* A number of so many bytes in the order of the machine, to bytes or from them. Returns where they
+   end. */
+static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
+                                 const unsigned char *load, size_t at)
+{
+    const unsigned one = 1;
+    const int lowest_first = *(const unsigned char *)&one;
+    size_t i;
+    for (i = 0; i < size; i++) {
+        unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
+        if (save) save[at + i] = *byte;
+        else *byte = load[at + i];
+    }
+    return at + size;
+}
+
 /* The header of entry b without its checksum. */
 static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 {
     const attn_kv_args *s = &c->shape;
     const int *gap = attn__kv_gap(c, b), alike = s->k_storage == s->v_storage;
-    const int word[] = {
+    int word[] = {
         s->v_in_k ? (int)ATTN__SAVED_V_IN_K : alike ? 1 : 2, (int)s->k_storage, s->kv_heads,
         s->head_dim, s->v_head_dim, c->lengths[b], gap[0], gap[1], alike ? 0 : (int)s->v_storage
     };
-    int i;
+    size_t at = 8, i;
     memset(to, 0, ATTN__SAVED_HEADER);
-    memcpy(to, "attn.kv", 8);
-    for (i = 0; i < (int)(sizeof word / sizeof *word); i++)
-        attn__put_word(to + 8 + 4 * i, (unsigned)word[i]);
+    memcpy(to, "attn.kv", at);
+    for (i = 0; i < sizeof word / sizeof *word; i++)
+        at = attn__saved_number(&word[i], sizeof word[i], to, NULL, at);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -5153,22 +5154,6 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
         attn__check_kv_entry(&why, c, "entry", entry) != ATTN_OK)
         return (size_t)-1;
     return attn__saved_size(c, entry);
-}
-
-/* A number of so many bytes in the order of the machine, to bytes or from them. Returns where they
-   end. */
-static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
-                                 const unsigned char *load, size_t at)
-{
-    const unsigned one = 1;
-    const int lowest_first = *(const unsigned char *)&one;
-    size_t i;
-    for (i = 0; i < size; i++) {
-        unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
-        if (save) save[at + i] = *byte;
-        else *byte = load[at + i];
-    }
-    return at + size;
 }
 
 /* n values of a row, or of that lane of a panel: as a row by itself has them. */
@@ -5224,8 +5209,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
                               NULL, at);
     memset(to + at, 0, need - at);
     sum = attn__saved_sum(to, need);
-    attn__put_word(to + ATTN__SAVED_SUM, (unsigned)(sum & 0xffffffffu));
-    attn__put_word(to + ATTN__SAVED_SUM + 4, (unsigned)(sum >> 32));
+    (void)attn__saved_number(&sum, sizeof sum, to, NULL, ATTN__SAVED_SUM);
     return ATTN_OK;
 }
 
@@ -5237,24 +5221,38 @@ static int attn__saved_padding(const unsigned char *rows, size_t payload)
     return odd;
 }
 
+/* Are entries of c of the shape that these words of a header say? */
+static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, const unsigned *word)
+{
+    const attn_kv_args *s = &c->shape;
+    const struct { const char *name; unsigned saved; int here; } same[] = {
+        { "storage", word[3], (int)s->k_storage }, { "kv_heads", word[4], s->kv_heads },
+        { "head_dim", word[5], s->head_dim }, { "v_head_dim", word[6], s->v_head_dim },
+        { "v_storage", word[2] == 2 ? word[10] : word[3], (int)s->v_storage },
+        { "v_in_k", word[2] == ATTN__SAVED_V_IN_K, s->v_in_k }
+    };
+    int i;
+    for (i = 0; i < 6; i++)
+        if (same[i].saved != (unsigned)same[i].here)
+            return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
+                              same[i].name, same[i].saved, same[i].here, 0);
+    return ATTN_OK;
+}
+
 /* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
    forgotten. */
 static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const unsigned char *from,
                                      size_t size, unsigned saved[3])
 {
-    const attn_kv_args *s = &c->shape;
-    const struct { const char *name; int here; } same[4] = {
-        { "storage", (int)s->k_storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
-        { "v_head_dim", s->v_head_dim }
-    };
-    unsigned version, v_storage;
+    unsigned word[ATTN__SAVED_SUM / 4], version;
     size_t payload;
     unsigned long long sum;
     int i;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
-    version = attn__get_word(from + 8);
+    for (i = 0; i < ATTN__SAVED_SUM / 4; i++) word[i] = attn__get_word(from + 4 * i);
+    version = word[2];
     if (version < 1 || version > ATTN__SAVED_V_IN_K)
         return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but 1..# are known", "",
                           version, ATTN__SAVED_V_IN_K, 0);
@@ -5263,26 +5261,14 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
-    v_storage = attn__get_word(from + 40);
-    if ((version != 2 && v_storage) | attn__get_word(from + 44) | attn__get_word(from + 48) |
-        attn__get_word(from + 52))
+    if ((version != 2 && word[10]) | word[11] | word[12] | word[13])
         return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
                           version, 0, 0);
-    if (version != 2) v_storage = attn__get_word(from + 12);
-    else if (v_storage == attn__get_word(from + 12))
+    if (version == 2 && word[10] == word[3])
         return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version # cannot say",
                           "", version, 0, 0);
-    for (i = 0; i < 4; i++)
-        if (attn__get_word(from + 12 + 4 * i) != (unsigned)same[i].here)
-            return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
-                              same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
-    if (v_storage != (unsigned)s->v_storage)
-        return attn__fail(why, ATTN_E_SIZE, "v_storage is # in the bytes but # in the cache", "",
-                          v_storage, (int)s->v_storage, 0);
-    if ((version == ATTN__SAVED_V_IN_K) != s->v_in_k)
-        return attn__fail(why, ATTN_E_SIZE, "v_in_k is # in the bytes but # in the cache", "",
-                          version == ATTN__SAVED_V_IN_K, s->v_in_k, 0);
-    for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
+    ATTN__TRY(attn__check_saved_shape(why, c, word));
+    for (i = 0; i < 3; i++) saved[i] = word[7 + i];
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
         saved[1] + (saved[2] > 0) > saved[2] ||       /* from < to, or both are 0 */
@@ -8065,39 +8051,37 @@ static void attn__linear_store_task(void *arg, int i)
         }
 }
 
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns where they end. Of a only sizes, weights and storage matter. */
-static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
+/* Weights where the caller has them. */
+static attn_linear attn__linear_given(int n_in, int n_out, const void *w, attn_storage storage,
+                                      const float *b)
 {
-    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL);
-    attn_linear given;
-    attn__linear_store store;
+    const attn_linear l = { n_in, n_out, storage, 1, w, b, NULL, NULL };
+    return l;
+}
+
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
+   (`at` is NULL). Returns where they end. */
+static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage storage, char *at)
+{
+    const size_t padded = attn__up((size_t)given.n_out, ATTN__PANEL);
+    attn__linear_store store = { &given, at, storage };
     float *bias;
-    given.n_in = a->n_in;
-    given.n_out = a->n_out;
-    given.storage = a->w ? ATTN_F32 : a->storage;
-    given.in_place = 1;
-    given.w = a->w ? (const void *)a->w : a->w16;
-    given.b = a->b;
-    given.own = given.user = NULL;
     *l = given;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)a->n_in, a->storage));
+    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)given.n_in, storage));
     l->in_place = 0;
-    l->storage = a->storage;
+    l->storage = storage;
     l->w = at;
     l->b = bias;
-    store.given = &given;
-    store.to = at;
-    store.storage = a->storage;
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
-    if (l->storage == ATTN_F32)
-        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, a->w, a->n_in, a->n_out, a->n_in);
+    if (storage == ATTN_F32)
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)given.w, given.n_in,
+                                       given.n_out, given.n_in);
     else attn__run(NULL, 1, attn__linear_store_task, &store);
     /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
-    if (a->b) memcpy(bias, a->b, (size_t)a->n_out * sizeof(float));
+    if (given.b) memcpy(bias, given.b, (size_t)given.n_out * sizeof(float));
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
@@ -8174,7 +8158,10 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     if (bytes > 0)
         ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                      bytes, &own, &at));
-    (void)attn__linear_make(l, a, at);
+    (void)attn__linear_make(l, attn__linear_given(a->n_in, a->n_out,
+                                                  a->w ? (const void *)a->w : a->w16,
+                                                  a->w ? ATTN_F32 : a->storage, a->b),
+                            a->storage, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -8734,6 +8721,14 @@ static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
     return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs", name, dim, 0, 0);
 }
 
+/* The bytes of a table of rotations. */
+static attn_status attn__rope_bytes(attn__why *why, int positions, int rotary_dim, size_t *bytes)
+{
+    if (!attn__bytes(bytes, positions, rotary_dim, 1, 1, sizeof(float))) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address "
+                      "space", "", positions, rotary_dim, 0);
+}
+
 /* Are the bits of n floats, but for those of `sign`, between two others? */
 static attn_status attn__check_floats(attn__why *why, const char *name, const float *x, int n,
                                       unsigned sign, unsigned least, unsigned most,
@@ -8760,10 +8755,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
     size_t bytes;
     ATTN__TRY(attn__check_all(why, size, 2));
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", rotary_dim));
-    if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "positions # times rotary_dim # do not fit the address space", "",
-                          positions, rotary_dim, 0);
+    ATTN__TRY(attn__rope_bytes(why, positions, rotary_dim, &bytes));
     ATTN__TRY(attn__check_given(why, "table", table, bytes));
     ATTN__TRY(attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN));
     if (!freqs) return attn__check_base(why, base_bits);
@@ -9172,10 +9164,7 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
-    if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "positions # times rotary_dim # do not fit the address space", "",
-                          a->positions, job->rotary_dim, 0);
+    ATTN__TRY(attn__rope_bytes(why, a->positions, job->rotary_dim, &bytes));
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
@@ -9313,7 +9302,9 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
 /* what m->shape says of weights is forgotten: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
-    if (there) at = attn__mha_linear(&m->name, s, s->w_##name, s->b_##name, in, out, at); \
+    if (there) \
+        at = attn__linear_make(&m->name, attn__linear_given(in, out, s->w_##name, ATTN_F32, \
+                                                            s->b_##name), s->storage, at); \
     s->w_##name = s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
@@ -9414,20 +9405,6 @@ static const float *attn__mha_norm(const attn_mha_args *s, const float *weights,
     memcpy(copy, weights, attn__mha_norm_bytes(s, heads));
     *at += attn__mha_norm_copy(s, weights, heads);
     return copy;
-}
-
-/* One of the linears: packed to *at and after, or in place when that is NULL. */
-static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
-                              const float *b, int n_in, int n_out, char *at)
-{
-    attn_linear_args a;
-    memset(&a, 0, sizeof a);
-    a.n_in = n_in;
-    a.n_out = n_out;
-    a.w = w;
-    a.b = b;
-    a.storage = s->storage;
-    return attn__linear_make(l, &a, at);
 }
 
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
@@ -9729,29 +9706,6 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     return ATTN_OK;
 }
 
-/* The caller's workspace, or one allocation. */
-static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
-{
-    const attn_args *a = &r->o.attn;
-    size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
-    char *at = NULL;
-    ATTN__TRY(attn__mha_plan(r, &need, why));
-    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
-                                 need, &r->own, &at));
-    (void)attn__mha_lay_out(r, at, &total);
-    r->in.work = at + total;
-    return ATTN_OK;
-}
-
-/* Puts what has been checked into the workspace: the stack is free for the computation. */
-static attn__mha_run *attn__mha_keep(const attn__mha_run *r)
-{
-    attn__mha_run *kept = r->kept;
-    *kept = *r;
-    if (r->in.kv == &r->after) kept->in.kv = &kept->after;
-    return kept;
-}
-
 /* How many rows of entry b look at a cache that they are in. */
 static int attn__mha_looks(const attn__mha_run *r, int b)
 {
@@ -9821,11 +9775,6 @@ static attn_status attn__mha_inputs(attn__mha_run *r, attn__spans *all, attn__te
     return ATTN_OK;
 }
 
-static void attn__span_cache(attn__spans *all, const attn_kv *c)
-{
-    attn__span_add(all, "the memory of the cache", c->memory, c->bytes);
-}
-
 /* Is all that is written apart from all that is read? What is written is noted first, up to
    all.outputs. In a frame of its own: the attention inside is checked after it is gone. */
 static ATTN__NOINLINE attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
@@ -9851,14 +9800,16 @@ static ATTN__NOINLINE attn_status attn__mha_overlap(attn__mha_run *r, attn__why 
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);
-    if (given->to) attn__span_cache(&all, given->to);
+    if (given->to) attn__span_add(&all, "the memory of the cache", given->to->memory,
+                                  given->to->bytes);
     all.outputs = all.n;
     attn__span_add(&all, "x", given->x, x_bytes);
     /* memory may be x with more rows, so it is noted by itself. */
     if (!r->kind->own) attn__span_add(&all, "memory", given->memory, k_bytes);
     if (!r->kind->own) attn__span_add(&all, "memory_v", r->v_from, v_bytes);
     attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->batch * sizeof(int));
-    if (!given->to && r->in.kv) attn__span_cache(&all, r->in.kv);
+    if (!given->to && r->in.kv) attn__span_add(&all, "the memory of the cache", r->in.kv->memory,
+                                               r->in.kv->bytes);
     ATTN__TRY(attn__mha_inputs(r, &all, masks, why));
     return attn__check_overlap(why, &all);
 }
@@ -10166,17 +10117,18 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
         if (lengths[b] < 0 || lengths[b] > r->k_rows)
             return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
                               r->k_rows, b, lengths[b]);
-    for (b = 0; b < r->batch; b++)
-        if ((lengths ? lengths[b] : r->k_rows) > c->shape.capacity)
+    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->k_rows, lengths, NULL, 0);
+    for (b = 0; b < r->batch; b++) {
+        const int keys = attn__kv_count(&r->put, b);
+        if (keys > c->shape.capacity)
             return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
-                              lengths ? lengths[b] : r->k_rows, c->shape.capacity);
+                              keys, c->shape.capacity);
+        need += (keys + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    }
     /* c forgets what it holds: all of its pages are free then */
-    for (b = 0; b < r->batch; b++)
-        need += ((lengths ? lengths[b] : r->k_rows) + ATTN__CHUNK - 1) / ATTN__CHUNK;
     if (need > c->shape.pages)
         return attn__fail(why, ATTN_E_FULL, "the cache needs # pages but has #: # are missing", "",
                           need, c->shape.pages, need - c->shape.pages);
-    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->k_rows, lengths, NULL, 0);
     return ATTN_OK;
 }
 
@@ -10187,13 +10139,19 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
     const attn_kv *to = r->given->to;
+    size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
+    char *at = NULL;
     int b;
     if (r->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
     else if (attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
-    ATTN__TRY(attn__mha_memory(r, why));
+    ATTN__TRY(attn__mha_plan(r, &need, why));
+    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
+                                 r->o.attn.work_size, need, &r->own, &at));
+    (void)attn__mha_lay_out(r, at, &total);
+    r->in.work = at + total;
     ATTN__TRY(attn__mha_sources(r, why));
     ATTN__TRY(attn__mha_overlap(r, why));
     if (r->fills) return ATTN_OK;
@@ -10239,9 +10197,15 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
         ATTN__TRY(attn__mha_check_kv(why, given->to ? given->to : given->cache));
     ATTN__TRY(attn__mha_begin(&r, given, 0, why));
     status = attn__mha_checked(&r, why);
-    if (status == ATTN_OK) *run = attn__mha_keep(&r);
-    else if (r.own) ATTN_FREE(r.o.attn.user, r.own);
-    return status;
+    if (status != ATTN_OK) {
+        if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+        return status;
+    }
+    /* What has been checked goes into the workspace: the stack is free for the computation. */
+    *run = r.kept;
+    **run = r;
+    if (r.in.kv == &r.after) r.kept->in.kv = &r.kept->after;
+    return ATTN_OK;
 }
 
 /* All six calls. */
