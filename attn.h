@@ -10992,6 +10992,8 @@ ATTN__V float attn__max_lane(attn__vec a)
 }
 #define ATTN__ZIP_LOW(a, b) ATTN__MM(unpacklo_ps)(a, b)
 #define ATTN__ZIP_HIGH(a, b) ATTN__MM(unpackhi_ps)(a, b)
+#define ATTN__LOWER(a, b) ATTN__MM(shuffle_ps)(a, b, 0x44)
+#define ATTN__UPPER(a, b) ATTN__MM(shuffle_ps)(a, b, 0xee)
 
 #elif ATTN__ISA == ATTN__ISA_NEON
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
@@ -11072,6 +11074,8 @@ ATTN__V float attn__sum_lanes(attn__vec a)
 ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__ZIP_LOW(a, b) vzip1q_f32(a, b)
 #define ATTN__ZIP_HIGH(a, b) vzip2q_f32(a, b)
+#define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
+#define ATTN__UPPER(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
 
 #elif ATTN__ISA == ATTN__ISA_WASM || ATTN__ISA == ATTN__ISA_WASM_FMA
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
@@ -11163,6 +11167,8 @@ ATTN__V float attn__max_lane(attn__vec a)
 /* In a shuffle numbers from 4 on are lanes of the second vector. */
 #define ATTN__ZIP_LOW(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
 #define ATTN__ZIP_HIGH(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
+#define ATTN__LOWER(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
+#define ATTN__UPPER(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
 
 #elif ATTN__ISA == ATTN__ISA_RVV
 /* ---- RISC-V V -------------------------------------------------------------------------------- */
@@ -11310,7 +11316,9 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 #endif
 #ifdef ATTN__ZIP_LOW
-/* ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1 in each four lanes, ATTN__ZIP_HIGH(a, b) a2 b2 a3 b3. */
+/* In each four lanes ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1, ATTN__ZIP_HIGH a2 b2 a3 b3, ATTN__LOWER
+   a0 a1 b0 b1, ATTN__UPPER a2 a3 b2 b3. (Zips alone would do: 2 to 3 % more instructions of gcc for
+   one row over plain keys with AVX2.) */
 #if ATTN__LANES == 4
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -11324,12 +11332,12 @@ ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const float *p, int i, ptrdiff_t
     const attn__vec r1 = ATTN__FN(rows_at)(p, i + 1, row, last);
     const attn__vec r2 = ATTN__FN(rows_at)(p, i + 2, row, last);
     const attn__vec r3 = ATTN__FN(rows_at)(p, i + 3, row, last);
-    const attn__vec t0 = ATTN__ZIP_LOW(r0, r2), t1 = ATTN__ZIP_HIGH(r0, r2);
-    const attn__vec t2 = ATTN__ZIP_LOW(r1, r3), t3 = ATTN__ZIP_HIGH(r1, r3);
-    y[0] = ATTN__ZIP_LOW(t0, t2);
-    y[1] = ATTN__ZIP_HIGH(t0, t2);
-    y[2] = ATTN__ZIP_LOW(t1, t3);
-    y[3] = ATTN__ZIP_HIGH(t1, t3);
+    const attn__vec t0 = ATTN__ZIP_LOW(r0, r1), t1 = ATTN__ZIP_HIGH(r0, r1);
+    const attn__vec t2 = ATTN__ZIP_LOW(r2, r3), t3 = ATTN__ZIP_HIGH(r2, r3);
+    y[0] = ATTN__LOWER(t0, t2);
+    y[1] = ATTN__UPPER(t0, t2);
+    y[2] = ATTN__LOWER(t1, t3);
+    y[3] = ATTN__UPPER(t1, t3);
 }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
@@ -12900,6 +12908,8 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__F
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH
+#undef ATTN__LOWER
+#undef ATTN__UPPER
 #undef ATTN__PIECES
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__ISA
