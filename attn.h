@@ -5033,30 +5033,14 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 
 /* ---- rows read back -------------------------------------------------------------------------- */
 
-/* The key at `key` of entry b as rows of floats; k and v have room for all heads, or are NULL. */
-static void attn__kv_get(const attn_kv *c, int b, int key, float *k, float *v)
-{
-    const attn_kv_args *s = &c->shape;
-    const int page = attn__kv_page(c, b, key), j = key % ATTN__CHUNK;
-    int head, i;
-    for (head = 0; head < s->kv_heads; head++) {
-        int lane;
-        const void *from = attn__page_key(c, page, head, j, &lane);
-        for (i = 0; k && i < s->head_dim; i++)
-            *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
-        from = attn__page_value(c, page, head, j);
-        for (i = 0; v && i < s->v_head_dim; i++)
-            *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
-    }
-}
-
 ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v)
 {
+    const attn_kv_args *s;
     attn__why why;
     attn__spans spans;
-    size_t k_row, v_row;
+    size_t heads;
     const int *gap;
-    int i;
+    int key, head, lane, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (n < 0)
@@ -5070,17 +5054,24 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
                           gap[1] - 1, 0);
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
-    k_row = (size_t)c->shape.kv_heads * (size_t)c->shape.head_dim;
-    v_row = (size_t)c->shape.kv_heads * (size_t)c->shape.v_head_dim;
+    s = &c->shape;
+    heads = (size_t)n * (size_t)s->kv_heads * sizeof(float);
     spans.n = 0;                          /* n rows were in memory once: products cannot wrap */
-    attn__span_add(&spans, "k", k, (size_t)n * k_row * sizeof(float));
-    attn__span_add(&spans, "v", v, (size_t)n * v_row * sizeof(float));
+    attn__span_add(&spans, "k", k, heads * (size_t)s->head_dim);
+    attn__span_add(&spans, "v", v, heads * (size_t)s->v_head_dim);
     spans.outputs = spans.n;
     attn__span_add(&spans, "the memory of c", c->memory, c->bytes);
     ATTN__TRY(attn__check_overlap(&why, &spans));
-    for (i = 0; i < n; i++)
-        attn__kv_get(c, entry, first + i, k ? k + (size_t)i * k_row : NULL,
-                     v ? v + (size_t)i * v_row : NULL);
+    for (key = first; key < first + n; key++)
+        for (head = 0; head < s->kv_heads; head++) {
+            const int page = attn__kv_page(c, entry, key), j = key % ATTN__CHUNK;
+            const void *from = attn__page_key(c, page, head, j, &lane);
+            for (i = 0; k && i < s->head_dim; i++)
+                *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
+            from = attn__page_value(c, page, head, j);
+            for (i = 0; v && i < s->v_head_dim; i++)
+                *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
+        }
     return ATTN_OK;
 }
 
@@ -5094,12 +5085,6 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
    The checksum is of all other words in their order. Version 2 is for V that is not stored as K is:
    12 is the storage of K, and 40 that of V. Version 3 is for v_in_k: no V stands after K. */
 enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_V_IN_K = 3 };
-
-static void attn__put_word(unsigned char *to, unsigned word)
-{
-    int i;
-    for (i = 0; i < 4; i++) to[i] = (unsigned char)(word >> 8 * i & 255u);
-}
 
 static unsigned attn__get_word(const unsigned char *from)
 {
@@ -5120,20 +5105,36 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
     return sum;
 }
 
+/* A number of so many bytes in the order of the machine, to bytes or from them. Returns where they
+   end. */
+static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
+                                 const unsigned char *load, size_t at)
+{
+    const unsigned one = 1;
+    const int lowest_first = *(const unsigned char *)&one;
+    size_t i;
+    for (i = 0; i < size; i++) {
+        unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
+        if (save) save[at + i] = *byte;
+        else *byte = load[at + i];
+    }
+    return at + size;
+}
+
 /* The header of entry b without its checksum. */
 static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
 {
     const attn_kv_args *s = &c->shape;
     const int *gap = attn__kv_gap(c, b), alike = s->k_storage == s->v_storage;
-    const int word[] = {
+    int word[] = {
         s->v_in_k ? (int)ATTN__SAVED_V_IN_K : alike ? 1 : 2, (int)s->k_storage, s->kv_heads,
         s->head_dim, s->v_head_dim, c->lengths[b], gap[0], gap[1], alike ? 0 : (int)s->v_storage
     };
-    int i;
+    size_t at = 8, i;
     memset(to, 0, ATTN__SAVED_HEADER);
-    memcpy(to, "attn.kv", 8);
-    for (i = 0; i < (int)(sizeof word / sizeof *word); i++)
-        attn__put_word(to + 8 + 4 * i, (unsigned)word[i]);
+    memcpy(to, "attn.kv", at);
+    for (i = 0; i < sizeof word / sizeof *word; i++)
+        at = attn__saved_number(&word[i], sizeof word[i], to, NULL, at);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -5157,22 +5158,6 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
         attn__check_kv_entry(&why, c, "entry", entry) != ATTN_OK)
         return (size_t)-1;
     return attn__saved_size(c, entry);
-}
-
-/* A number of so many bytes in the order of the machine, to bytes or from them. Returns where they
-   end. */
-static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
-                                 const unsigned char *load, size_t at)
-{
-    const unsigned one = 1;
-    const int lowest_first = *(const unsigned char *)&one;
-    size_t i;
-    for (i = 0; i < size; i++) {
-        unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
-        if (save) save[at + i] = *byte;
-        else *byte = load[at + i];
-    }
-    return at + size;
 }
 
 /* n values of a row, or of that lane of a panel: as a row by itself has them. */
@@ -5228,8 +5213,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
                               NULL, at);
     memset(to + at, 0, need - at);
     sum = attn__saved_sum(to, need);
-    attn__put_word(to + ATTN__SAVED_SUM, (unsigned)(sum & 0xffffffffu));
-    attn__put_word(to + ATTN__SAVED_SUM + 4, (unsigned)(sum >> 32));
+    (void)attn__saved_number(&sum, sizeof sum, to, NULL, ATTN__SAVED_SUM);
     return ATTN_OK;
 }
 
@@ -5241,24 +5225,38 @@ static int attn__saved_padding(const unsigned char *rows, size_t payload)
     return odd;
 }
 
+/* Are entries of c of the shape that these words of a header say? */
+static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, const unsigned *word)
+{
+    const attn_kv_args *s = &c->shape;
+    const struct { const char *name; unsigned saved; int here; } same[] = {
+        { "storage", word[3], (int)s->k_storage }, { "kv_heads", word[4], s->kv_heads },
+        { "head_dim", word[5], s->head_dim }, { "v_head_dim", word[6], s->v_head_dim },
+        { "v_storage", word[2] == 2 ? word[10] : word[3], (int)s->v_storage },
+        { "v_in_k", word[2] == ATTN__SAVED_V_IN_K, s->v_in_k }
+    };
+    int i;
+    for (i = 0; i < 6; i++)
+        if (same[i].saved != (unsigned)same[i].here)
+            return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
+                              same[i].name, same[i].saved, same[i].here, 0);
+    return ATTN_OK;
+}
+
 /* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
    forgotten. */
 static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const unsigned char *from,
                                      size_t size, unsigned saved[3])
 {
-    const attn_kv_args *s = &c->shape;
-    const struct { const char *name; int here; } same[4] = {
-        { "storage", (int)s->k_storage }, { "kv_heads", s->kv_heads }, { "head_dim", s->head_dim },
-        { "v_head_dim", s->v_head_dim }
-    };
-    unsigned version, v_storage;
+    unsigned word[ATTN__SAVED_SUM / 4], version;
     size_t payload;
     unsigned long long sum;
     int i;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
-    version = attn__get_word(from + 8);
+    for (i = 0; i < ATTN__SAVED_SUM / 4; i++) word[i] = attn__get_word(from + 4 * i);
+    version = word[2];
     if (version < 1 || version > ATTN__SAVED_V_IN_K)
         return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but 1..# are known", "",
                           version, ATTN__SAVED_V_IN_K, 0);
@@ -5267,26 +5265,14 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
         return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
                           (long long)size, 0, 0);
-    v_storage = attn__get_word(from + 40);
-    if ((version != 2 && v_storage) | attn__get_word(from + 44) | attn__get_word(from + 48) |
-        attn__get_word(from + 52))
+    if ((version != 2 && word[10]) | word[11] | word[12] | word[13])
         return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
                           version, 0, 0);
-    if (version != 2) v_storage = attn__get_word(from + 12);
-    else if (v_storage == attn__get_word(from + 12))
+    if (version == 2 && word[10] == word[3])
         return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version # cannot say",
                           "", version, 0, 0);
-    for (i = 0; i < 4; i++)
-        if (attn__get_word(from + 12 + 4 * i) != (unsigned)same[i].here)
-            return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
-                              same[i].name, attn__get_word(from + 12 + 4 * i), same[i].here, 0);
-    if (v_storage != (unsigned)s->v_storage)
-        return attn__fail(why, ATTN_E_SIZE, "v_storage is # in the bytes but # in the cache", "",
-                          v_storage, (int)s->v_storage, 0);
-    if ((version == ATTN__SAVED_V_IN_K) != s->v_in_k)
-        return attn__fail(why, ATTN_E_SIZE, "v_in_k is # in the bytes but # in the cache", "",
-                          version == ATTN__SAVED_V_IN_K, s->v_in_k, 0);
-    for (i = 0; i < 3; i++) saved[i] = attn__get_word(from + 28 + 4 * i);
+    ATTN__TRY(attn__check_saved_shape(why, c, word));
+    for (i = 0; i < 3; i++) saved[i] = word[7 + i];
     /* Right sums can be made by anybody: nothing is believed. */
     if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
         saved[1] + (saved[2] > 0) > saved[2] ||       /* from < to, or both are 0 */
@@ -7909,13 +7895,13 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
-/* An attn_narrow or attn_widen. A task, because some of it is float arithmetic. */
+/* An attn_narrow or attn_widen: one of the two arrays has floats. A task, because some of it is
+   float arithmetic. */
 typedef struct attn__convert {
     void *to;
     const void *from;
     size_t n;
-    attn_storage storage;
-    int widen;                            /* 0: from floats; 1: to floats */
+    attn_storage to_storage, from_storage;
 } attn__convert;
 
 static void attn__convert_task(void *arg, int i)
@@ -7923,9 +7909,11 @@ static void attn__convert_task(void *arg, int i)
     const attn__convert *c = (const attn__convert *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     (void)i;
-    if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
-    else if (c->widen) kernels->widen((float *)c->to, c->from, c->n, c->storage);
-    else kernels->narrow(c->to, (const float *)c->from, c->n, c->storage);
+    if (c->to_storage != ATTN_F32)
+        kernels->narrow(c->to, (const float *)c->from, c->n, c->to_storage);
+    else if (c->from_storage != ATTN_F32)
+        kernels->widen((float *)c->to, c->from, c->n, c->from_storage);
+    else memmove(c->to, c->from, c->n * sizeof(float));
 }
 
 /* An array of n values: is it there, and aligned? */
@@ -7937,22 +7925,21 @@ static attn_status attn__check_values(attn__why *why, const char *name, const vo
                                                                 : ATTN__HALF_ALIGN);
 }
 
-static attn_status attn__convert_run(attn__convert *c, attn__why *why)
+static attn_status attn__convert_run(const char *function, attn__convert c)
 {
-    size_t wide, stored, to, from;
-    ATTN__TRY(attn__check_storage(why, "storage", c->storage));
-    if (c->n > ATTN__BYTES_MAX / sizeof(float))
-        return attn__fail(why, ATTN_E_OVERFLOW, "n is more than the address space", "", 0, 0, 0);
-    if (c->n == 0) return ATTN_OK;
-    wide = c->n * sizeof(float);
-    stored = attn__row_bytes(c->n, c->storage);
-    to = c->widen ? wide : stored;
-    from = c->widen ? stored : wide;
-    ATTN__TRY(attn__check_values(why, "to", c->to, c->widen ? ATTN_F32 : c->storage));
-    ATTN__TRY(attn__check_values(why, "from", c->from, c->widen ? c->storage : ATTN_F32));
-    if (c->storage == ATTN_F32 && c->to == c->from) return ATTN_OK;
-    ATTN__TRY(attn__check_apart(why, "to", c->to, to, "from", c->from, from));
-    attn__run(NULL, 1, attn__convert_task, c);
+    attn__why why;
+    attn__why_open(&why, function, NULL);
+    ATTN__TRY(attn__check_storage(&why, "storage", c.to_storage));
+    ATTN__TRY(attn__check_storage(&why, "storage", c.from_storage));
+    if (c.n > ATTN__BYTES_MAX / sizeof(float))
+        return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
+    if (c.n == 0) return ATTN_OK;
+    ATTN__TRY(attn__check_values(&why, "to", c.to, c.to_storage));
+    ATTN__TRY(attn__check_values(&why, "from", c.from, c.from_storage));
+    if (c.to_storage == c.from_storage && c.to == c.from) return ATTN_OK;
+    ATTN__TRY(attn__check_apart(&why, "to", c.to, attn__row_bytes(c.n, c.to_storage), "from",
+                                c.from, attn__row_bytes(c.n, c.from_storage)));
+    attn__run(NULL, 1, attn__convert_task, &c);
     return ATTN_OK;
 }
 
@@ -7965,18 +7952,14 @@ ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
 
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
 {
-    attn__convert c = { to, from, n, storage, 0 };
-    attn__why why;
-    attn__why_open(&why, "attn_narrow", NULL);
-    return attn__convert_run(&c, &why);
+    const attn__convert c = { to, from, n, storage, ATTN_F32 };
+    return attn__convert_run("attn_narrow", c);
 }
 
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage)
 {
-    attn__convert c = { to, from, n, storage, 1 };
-    attn__why why;
-    attn__why_open(&why, "attn_widen", NULL);
-    return attn__convert_run(&c, &why);
+    const attn__convert c = { to, from, n, ATTN_F32, storage };
+    return attn__convert_run("attn_widen", c);
 }
 
 #ifndef ATTN_NO_LAYERS                    /* to the end of this section */
@@ -8072,39 +8055,37 @@ static void attn__linear_store_task(void *arg, int i)
         }
 }
 
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns where they end. Of a only sizes, weights and storage matter. */
-static char *attn__linear_make(attn_linear *l, const attn_linear_args *a, char *at)
+/* Weights where the caller has them. */
+static attn_linear attn__linear_given(int n_in, int n_out, const void *w, attn_storage storage,
+                                      const float *b)
 {
-    const size_t padded = attn__up((size_t)a->n_out, ATTN__PANEL);
-    attn_linear given;
-    attn__linear_store store;
+    const attn_linear l = { n_in, n_out, storage, 1, w, b, NULL, NULL };
+    return l;
+}
+
+/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
+   (`at` is NULL). Returns where they end. */
+static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage storage, char *at)
+{
+    const size_t padded = attn__up((size_t)given.n_out, ATTN__PANEL);
+    attn__linear_store store = { &given, at, storage };
     float *bias;
-    given.n_in = a->n_in;
-    given.n_out = a->n_out;
-    given.storage = a->w ? ATTN_F32 : a->storage;
-    given.in_place = 1;
-    given.w = a->w ? (const void *)a->w : a->w16;
-    given.b = a->b;
-    given.own = given.user = NULL;
     *l = given;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)a->n_in, a->storage));
+    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)given.n_in, storage));
     l->in_place = 0;
-    l->storage = a->storage;
+    l->storage = storage;
     l->w = at;
     l->b = bias;
-    store.given = &given;
-    store.to = at;
-    store.storage = a->storage;
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
-    if (l->storage == ATTN_F32)
-        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, a->w, a->n_in, a->n_out, a->n_in);
+    if (storage == ATTN_F32)
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)given.w, given.n_in,
+                                       given.n_out, given.n_in);
     else attn__run(NULL, 1, attn__linear_store_task, &store);
     /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
-    if (a->b) memcpy(bias, a->b, (size_t)a->n_out * sizeof(float));
+    if (given.b) memcpy(bias, given.b, (size_t)given.n_out * sizeof(float));
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
@@ -8125,7 +8106,7 @@ static attn_status attn__layer_memory(attn__why *why, const char *size, const ch
 /* Sizes, and the bytes of memory they need: none in place. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
     ATTN__TRY(attn__check_storage(why, "storage", a->storage));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
@@ -8171,7 +8152,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
-    if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL", "", 0, 0, 0);
+    if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
     /* Zeroed before anything can fail: a linear that was refused has no weights, and every call
        refuses it. */
     memset(l, 0, sizeof *l);
@@ -8181,7 +8162,10 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     if (bytes > 0)
         ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
                                      bytes, &own, &at));
-    (void)attn__linear_make(l, a, at);
+    (void)attn__linear_make(l, attn__linear_given(a->n_in, a->n_out,
+                                                  a->w ? (const void *)a->w : a->w16,
+                                                  a->w ? ATTN_F32 : a->storage, a->b),
+                            a->storage, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -8541,7 +8525,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
 
 static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
-    if (exec && !exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL", "", 0, 0, 0);
+    if (exec && !exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
     if (exec && exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           exec->width, 0, 0);
@@ -8558,8 +8542,7 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     size_t x_bytes, y_bytes;
     attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
     if (!l || !l->w)
-        return attn__fail(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made", "",
-                          0, 0, 0);
+        return attn__refuse(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
     ATTN__TRY(attn__check_size(&why, "rows", rows, 0));
     ATTN__TRY(attn__check_exec(exec, &why));
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
@@ -8742,6 +8725,14 @@ static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
     return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs", name, dim, 0, 0);
 }
 
+/* The bytes of a table of rotations. */
+static attn_status attn__rope_bytes(attn__why *why, int positions, int rotary_dim, size_t *bytes)
+{
+    if (!attn__bytes(bytes, positions, rotary_dim, 1, 1, sizeof(float))) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address "
+                      "space", "", positions, rotary_dim, 0);
+}
+
 /* Are the bits of n floats, but for those of `sign`, between two others? */
 static attn_status attn__check_floats(attn__why *why, const char *name, const float *x, int n,
                                       unsigned sign, unsigned least, unsigned most,
@@ -8768,10 +8759,7 @@ static attn_status attn__rope_table_check(const float *table, int positions, int
     size_t bytes;
     ATTN__TRY(attn__check_all(why, size, 2));
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", rotary_dim));
-    if (attn__bytes(&bytes, positions, rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "positions # times rotary_dim # do not fit the address space", "",
-                          positions, rotary_dim, 0);
+    ATTN__TRY(attn__rope_bytes(why, positions, rotary_dim, &bytes));
     ATTN__TRY(attn__check_given(why, "table", table, bytes));
     ATTN__TRY(attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN));
     if (!freqs) return attn__check_base(why, base_bits);
@@ -9003,7 +8991,7 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
     attn__why why;
     attn__freqs_job job;
     attn__why_open(&why, "attn_rope_freqs", NULL);
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL");
     memset(&job, 0, sizeof job);
     job.a = a;
     job.freqs = freqs;
@@ -9180,13 +9168,10 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
-    if (attn__bytes(&bytes, a->positions, job->rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "positions # times rotary_dim # do not fit the address space", "",
-                          a->positions, job->rotary_dim, 0);
+    ATTN__TRY(attn__rope_bytes(why, a->positions, job->rotary_dim, &bytes));
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
-    if (!a->table) return attn__fail(why, ATTN_E_NULL, "table is NULL", "", 0, 0, 0);
+    if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
                                        NULL, NULL));
@@ -9203,7 +9188,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     attn__why why;
     attn__rope_job job;
     attn__why_open(&why, "attn_rope", NULL);
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_args are NULL");
     job.a = a;
     ATTN__TRY(attn__rope_sizes(a, &job.rotary_dim, &why));
     ATTN__TRY(attn__rope_places(&job, &why));
@@ -9304,33 +9289,39 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     return ATTN_OK;
 }
 
-/* Sizes of the linears, in the order q, k, v, o, gate, and which of them there are. */
-enum { ATTN__LINEARS = 5 };
+/* The linears of a layer in the order in which they are packed, each once, for sizes *s that are
+   resolved: X(its name in attn_mha, w_ and b_ before it in attn_mha_args; inputs, outputs, is it
+   there?). Memory, packing, alignment and overlap are made of this list. */
+#define ATTN__LINEARS(X) \
+    X(q, s->d_model, s->heads * s->head_dim, 1) \
+    X(k, s->d_key, s->kv_heads * s->head_dim, !s->q_only) \
+    X(v, s->d_value, s->kv_heads * s->head_dim, !s->q_only) \
+    X(o, s->heads * s->head_dim, s->d_model, 1) \
+    X(gate, s->d_model, s->gate_rows, s->w_gate != NULL)
+#define ATTN__LINEAR_MISFIT(name, in, out, there) \
+    || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
+                    (*bytes += part) > ATTN__BYTES_MAX))
+#define ATTN__LINEAR_ALIGNED(name, in, out, there) \
+    ATTN__TRY(attn__check_align(why, "w_" #name, s->w_##name, ATTN__CELL_ALIGN)); \
+    ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
+/* what m->shape says of weights is forgotten: the caller may free them */
+#define ATTN__LINEAR_MADE(name, in, out, there) \
+    if (there) \
+        at = attn__linear_make(&m->name, attn__linear_given(in, out, s->w_##name, ATTN_F32, \
+                                                            s->b_##name), s->storage, at); \
+    s->w_##name = s->b_##name = NULL;
+#define ATTN__LINEAR_NOTED(name, in, out, there) \
+    attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
 
-static void attn__mha_widths(const attn_mha_args *s, int *in, int *out, int *have)
-{
-    in[0] = in[4] = s->d_model;
-    in[1] = s->d_key;
-    in[2] = s->d_value;
-    in[3] = out[0] = s->heads * s->head_dim;
-    out[1] = out[2] = s->kv_heads * s->head_dim;
-    out[3] = s->d_model;
-    out[4] = s->gate_rows;
-    have[0] = have[3] = 1;
-    have[1] = have[2] = !s->q_only;
-    have[4] = s->w_gate != NULL;
-}
-
-/* Weights of a norm of so many heads. */
-static int attn__mha_norm_width(const attn_mha_args *s, int heads)
-{
-    return s->norm_row ? heads * s->head_dim : s->head_dim;
-}
-
-/* Bytes of their copy. */
+/* Bytes of the weights of a norm of so many heads, and of their copy. */
 static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
 {
-    return attn__up((size_t)attn__mha_norm_width(s, heads), ATTN__PANEL) * sizeof(float);
+    return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
+}
+
+static size_t attn__mha_norm_copy(const attn_mha_args *s, const float *weights, int heads)
+{
+    return weights ? attn__up(attn__mha_norm_bytes(s, heads), 64) : 0;
 }
 
 /* Resolves every default into *s and says how much memory the copies of the weights take. */
@@ -9338,20 +9329,16 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
                                    attn__why *why)
 {
     size_t part;
-    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
-    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
-    attn__mha_widths(s, in, out, have);
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
-    *bytes = 63 + (s->q_norm ? attn__mha_norm_bytes(s, s->heads) : 0)
-           + (s->k_norm ? attn__mha_norm_bytes(s, s->kv_heads) : 0);
-    for (i = 0; i < ATTN__LINEARS; i++)
-        if (have[i] && (attn__linear_bytes(in[i], out[i], s->storage, &part) ||
-                        (*bytes += part) > ATTN__BYTES_MAX))
-            return attn__fail(why, ATTN_E_OVERFLOW,
-                              "the weights of d_model #, heads # and head_dim # are too large for "
-                              "the address space", "", s->d_model, s->heads, s->head_dim);
+    *bytes = 63 + attn__mha_norm_copy(s, s->q_norm, s->heads)
+           + attn__mha_norm_copy(s, s->k_norm, s->kv_heads);
+    if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
+        return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
+                          "are too large for the address space", "", s->d_model, s->heads,
+                          s->head_dim);
     if (s->in_place) *bytes = 0;
     return ATTN_OK;
 }
@@ -9377,11 +9364,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
                        s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const struct { const char *name; const float *at; } pointer[] = {
-        { "w_in", s->w_in }, { "w_q", s->w_q }, { "w_k", s->w_k }, { "w_v", s->w_v },
-        { "w_o", s->w_o }, { "b_in", s->b_in }, { "b_q", s->b_q }, { "b_k", s->b_k },
-        { "b_v", s->b_v }, { "b_o", s->b_o }, { "q_norm", s->q_norm }, { "k_norm", s->k_norm },
-        { "rope_table", s->rope_table }, { "q_factors", s->q_factors }, { "w_gate", s->w_gate },
-        { "b_gate", s->b_gate }
+        { "w_in", s->w_in }, { "b_in", s->b_in }, { "q_norm", s->q_norm },
+        { "k_norm", s->k_norm }, { "rope_table", s->rope_table }, { "q_factors", s->q_factors }
     };
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     int i;
@@ -9390,7 +9374,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (s->b_gate && !s->w_gate)
-        return attn__fail(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
     if (s->w_in && w)
         return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
     if (s->b_in && b)
@@ -9401,6 +9385,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
                           s->d_model, s->d_key, s->d_value);
     for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
         ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
+    ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
     /* From here on there are separate weights and biases only. */
     if (s->w_in) {
         s->w_q = s->w_in;
@@ -9420,63 +9405,39 @@ static const float *attn__mha_norm(const attn_mha_args *s, const float *weights,
                                    char **at)
 {
     float *copy = (float *)(void *)*at;
-    if (!weights || !*at) return weights;
-    memcpy(copy, weights, (size_t)attn__mha_norm_width(s, heads) * sizeof(float));
-    *at += attn__mha_norm_bytes(s, heads);
+    if (!weights || !copy) return weights;
+    memcpy(copy, weights, attn__mha_norm_bytes(s, heads));
+    *at += attn__mha_norm_copy(s, weights, heads);
     return copy;
-}
-
-/* One of the linears: packed to *at and after, or in place when that is NULL. */
-static char *attn__mha_linear(attn_linear *l, const attn_mha_args *s, const float *w,
-                              const float *b, int n_in, int n_out, char *at)
-{
-    attn_linear_args a;
-    memset(&a, 0, sizeof a);
-    a.n_in = n_in;
-    a.n_out = n_out;
-    a.w = w;
-    a.b = b;
-    a.storage = s->storage;
-    return attn__linear_make(l, &a, at);
 }
 
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
-    attn_mha_args s;
+    attn_mha_args shape, *s = &shape;
     attn_status status;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    int i, in[ATTN__LINEARS], out[ATTN__LINEARS], have[ATTN__LINEARS];
     char *at = NULL;
     void *own = NULL;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
-    if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL", "", 0, 0, 0);
-    status = attn__mha_shape(a, &s, &bytes, &why);
+    if (!m) return attn__refuse(&why, ATTN_E_NULL, "the attn_mha is NULL");
+    status = attn__mha_shape(a, s, &bytes, &why);
     /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
        so that every call refuses a layer that was refused here. */
     memset(m, 0, sizeof *m);
     ATTN__TRY(status);
-    ATTN__TRY(attn__mha_weights(&s, &why));
+    ATTN__TRY(attn__mha_weights(s, &why));
     if (bytes > 0)
-        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s.mem, s.mem_size, bytes,
+        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
                                      &own, &at));
-    attn__mha_widths(&s, in, out, have);
-    m->own = own;
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
-    for (i = 0; i < ATTN__LINEARS; i++) {
-        attn_linear *const l[ATTN__LINEARS] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
-        const float *const w[ATTN__LINEARS] = { s.w_q, s.w_k, s.w_v, s.w_o, s.w_gate };
-        const float *const b[ATTN__LINEARS] = { s.b_q, s.b_k, s.b_v, s.b_o, s.b_gate };
-        if (have[i]) at = attn__mha_linear(l[i], &s, w[i], b[i], in[i], out[i], at);
-    }
-    m->q_norm = attn__mha_norm(&s, s.q_norm, s.heads, &at);
-    m->k_norm = attn__mha_norm(&s, s.k_norm, s.kv_heads, &at);
-    /* m->shape forgets where the weights were: the caller may free them now. */
-    m->shape = s;
-    m->shape.w_q = m->shape.w_k = m->shape.w_v = m->shape.w_o = m->shape.w_in = NULL;
-    m->shape.b_q = m->shape.b_k = m->shape.b_v = m->shape.b_o = m->shape.b_in = NULL;
-    m->shape.q_norm = m->shape.k_norm = m->shape.w_gate = m->shape.b_gate = NULL;
-    if (!attn__given(s.norm_eps)) m->shape.norm_eps = 1e-6f;
+    ATTN__LINEARS(ATTN__LINEAR_MADE)
+    m->q_norm = attn__mha_norm(s, s->q_norm, s->heads, &at);
+    m->k_norm = attn__mha_norm(s, s->k_norm, s->kv_heads, &at);
+    s->w_in = s->b_in = s->q_norm = s->k_norm = NULL;
+    if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
+    m->shape = *s;
+    m->own = own;
     return ATTN_OK;
 }
 
@@ -9559,14 +9520,12 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
                           0, 0, 0);
     /* The cache is an argument of its own. Naming the same one here does no harm. */
     if (a->kv && a->kv != r->given->cache)
-        return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
     if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->o.rope_pos))
         return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
                           r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
     if (r->m->shape.q_only && r->kind->makes)
-        return attn__fail(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys");
     /* What is left concerns self-attention only, and then its steps. */
     if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
@@ -9580,8 +9539,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_CONFLICT,
                           "attn.$ is set, but a step attends to all that is there", set, 0, 0, 0);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "attn.causal is top-left, but a step is bottom-right", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "attn.causal is top-left, but a step is bottom-right");
     return ATTN_OK;
 }
 
@@ -9659,8 +9618,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     attn_args *a = &r->in;
     memset(r, 0, sizeof *r);
     if (!m || !m->o.w)
-        return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made", "", 0,
-                          0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made");
     r->given = given;
     r->m = m;
     r->kind = kind;
@@ -9754,29 +9712,6 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     return ATTN_OK;
 }
 
-/* The caller's workspace, or one allocation. */
-static attn_status attn__mha_memory(attn__mha_run *r, attn__why *why)
-{
-    const attn_args *a = &r->o.attn;
-    size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
-    char *at = NULL;
-    ATTN__TRY(attn__mha_plan(r, &need, why));
-    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", a->work, a->work_size,
-                                 need, &r->own, &at));
-    (void)attn__mha_lay_out(r, at, &total);
-    r->in.work = at + total;
-    return ATTN_OK;
-}
-
-/* Puts what has been checked into the workspace: the stack is free for the computation. */
-static attn__mha_run *attn__mha_keep(const attn__mha_run *r)
-{
-    attn__mha_run *kept = r->kept;
-    *kept = *r;
-    if (r->in.kv == &r->after) kept->in.kv = &kept->after;
-    return kept;
-}
-
 /* How many rows of entry b look at a cache that they are in. */
 static int attn__mha_looks(const attn__mha_run *r, int b)
 {
@@ -9835,26 +9770,15 @@ static attn_status attn__mha_inputs(attn__mha_run *r, attn__spans *all, attn__te
     ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, all, masks));
     attn__add_arrays(&r->in, &r->shape, why, all, ATTN__APPENDS);    /* all but the cache */
     attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
-    attn__span_linear(all, "w_q", "b_q", &m->q);
-    attn__span_linear(all, "w_k", "b_k", &m->k);
-    attn__span_linear(all, "w_v", "b_v", &m->v);
-    attn__span_linear(all, "w_o", "b_o", &m->o);
-    attn__span_linear(all, "w_gate", "b_gate", &m->gate);
-    attn__span_add(all, "q_norm", m->q_norm,
-                   (size_t)attn__mha_norm_width(s, s->heads) * sizeof(float));
-    attn__span_add(all, "k_norm", m->k_norm,
-                   (size_t)attn__mha_norm_width(s, s->kv_heads) * sizeof(float));
+    ATTN__LINEARS(ATTN__LINEAR_NOTED)
+    attn__span_add(all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
+    attn__span_add(all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
     attn__span_add(all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
     attn__span_add(all, "rope_pos", r->o.rope_pos,
                    (size_t)r->q_batch * (size_t)r->q_rows * sizeof(int));
     attn__span_add(all, "rope_table", s->rope_table,
                    (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
     return ATTN_OK;
-}
-
-static void attn__span_cache(attn__spans *all, const attn_kv *c)
-{
-    attn__span_add(all, "the memory of the cache", c->memory, c->bytes);
 }
 
 /* Is all that is written apart from all that is read? What is written is noted first, up to
@@ -9882,14 +9806,16 @@ static ATTN__NOINLINE attn_status attn__mha_overlap(attn__mha_run *r, attn__why 
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);
-    if (given->to) attn__span_cache(&all, given->to);
+    if (given->to) attn__span_add(&all, "the memory of the cache", given->to->memory,
+                                  given->to->bytes);
     all.outputs = all.n;
     attn__span_add(&all, "x", given->x, x_bytes);
     /* memory may be x with more rows, so it is noted by itself. */
     if (!r->kind->own) attn__span_add(&all, "memory", given->memory, k_bytes);
     if (!r->kind->own) attn__span_add(&all, "memory_v", r->v_from, v_bytes);
     attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->batch * sizeof(int));
-    if (!given->to && r->in.kv) attn__span_cache(&all, r->in.kv);
+    if (!given->to && r->in.kv) attn__span_add(&all, "the memory of the cache", r->in.kv->memory,
+                                               r->in.kv->bytes);
     ATTN__TRY(attn__mha_inputs(r, &all, masks, why));
     return attn__check_overlap(why, &all);
 }
@@ -10166,7 +10092,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     if (r->q_batch > 0 && r->q_rows > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
     if (r->k_rows > 0 && !given->memory)
-        return attn__fail(why, ATTN_E_NULL, "memory is NULL", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
     if (r->k_rows > 0 && !r->o.memory_v && s->d_value != s->d_key)
         return attn__fail(why, ATTN_E_NULL,
                           "memory_v is NULL but d_key is # and d_value is #: values need a source",
@@ -10197,17 +10123,18 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
         if (lengths[b] < 0 || lengths[b] > r->k_rows)
             return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
                               r->k_rows, b, lengths[b]);
-    for (b = 0; b < r->batch; b++)
-        if ((lengths ? lengths[b] : r->k_rows) > c->shape.capacity)
+    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->k_rows, lengths, NULL, 0);
+    for (b = 0; b < r->batch; b++) {
+        const int keys = attn__kv_count(&r->put, b);
+        if (keys > c->shape.capacity)
             return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
-                              lengths ? lengths[b] : r->k_rows, c->shape.capacity);
+                              keys, c->shape.capacity);
+        need += (keys + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    }
     /* c forgets what it holds: all of its pages are free then */
-    for (b = 0; b < r->batch; b++)
-        need += ((lengths ? lengths[b] : r->k_rows) + ATTN__CHUNK - 1) / ATTN__CHUNK;
     if (need > c->shape.pages)
         return attn__fail(why, ATTN_E_FULL, "the cache needs # pages but has #: # are missing", "",
                           need, c->shape.pages, need - c->shape.pages);
-    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->k_rows, lengths, NULL, 0);
     return ATTN_OK;
 }
 
@@ -10218,13 +10145,19 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
     const attn_kv *to = r->given->to;
+    size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
+    char *at = NULL;
     int b;
     if (r->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
     else if (attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
-    ATTN__TRY(attn__mha_memory(r, why));
+    ATTN__TRY(attn__mha_plan(r, &need, why));
+    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
+                                 r->o.attn.work_size, need, &r->own, &at));
+    (void)attn__mha_lay_out(r, at, &total);
+    r->in.work = at + total;
     ATTN__TRY(attn__mha_sources(r, why));
     ATTN__TRY(attn__mha_overlap(r, why));
     if (r->fills) return ATTN_OK;
@@ -10259,11 +10192,10 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
 {
     if (!attn__kv_live(c))
-        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
     if (c->shape.v_in_k)
-        return attn__fail(why, ATTN_E_CONFLICT, "c has v_in_k, but a layer makes values of its "
-                          "own", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "c has v_in_k, but a layer makes values of its own");
     return ATTN_OK;
 }
 
@@ -10277,9 +10209,15 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
         ATTN__TRY(attn__mha_check_kv(why, given->to ? given->to : given->cache));
     ATTN__TRY(attn__mha_begin(&r, given, 0, why));
     status = attn__mha_checked(&r, why);
-    if (status == ATTN_OK) *run = attn__mha_keep(&r);
-    else if (r.own) ATTN_FREE(r.o.attn.user, r.own);
-    return status;
+    if (status != ATTN_OK) {
+        if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+        return status;
+    }
+    /* What has been checked goes into the workspace: the stack is free for the computation. */
+    *run = r.kept;
+    **run = r;
+    if (r.in.kv == &r.after) r.kept->in.kv = &r.kept->after;
+    return ATTN_OK;
 }
 
 /* All six calls. */
@@ -10689,15 +10627,15 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 23 words, in the order of the list below, or nearly. The other words are made of these after the
- * blocks, for all that bring no better ones; there stands what is brought by whom.
+ * 22 words, in the order of the list below, or nearly; those of x86 share most of them. The other
+ * words are made of these after the blocks, for all that bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
  *      being a name for the enumerator's value (ATTN__ISA_...), and put its table into
  *      attn__tables, the best first.
- *   3. Here: copy a block with as many lanes, fill in the words.
+ *   3. Here: copy a block, that of NEON or WebAssembly, and fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
  * ATTN__LANES           floats of a vector: 4, 8 or 16
@@ -10711,7 +10649,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 23 words that every block has: what they mean lane by lane */
+/* 22 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -10735,9 +10673,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
 /* and across lanes */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
-/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last` */
-#define attn__transpose   ATTN__FN(transpose)
 /* and those that may be left to what stands after the blocks */
+/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last`:
+   where there is ATTN__ZIP_LOW, else the block brings it */
+#define attn__transpose   ATTN__FN(transpose)
 #define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
@@ -10747,6 +10686,10 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 
+#if ATTN__ISA <= ATTN__ISA_AVX512
+/* Of the three sets of x86 most words are the same intrinsics with another prefix: they are written
+   once, after the three blocks. ATTN__MM(op) and ATTN__SI(op) are operations of this width, ATTN__I
+   and ATTN__F take the bits of floats as integers and back. */
 #if ATTN__ISA == ATTN__ISA_SSE2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
 /* It has no fma, and so bits of its own. It also lets x86 machines test kernels with 4 lanes, which
@@ -10758,19 +10701,13 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__TRANSPOSED 4
 #define ATTN__WIDEN_COST 2
 #define ATTN__HAS_HALF 0
+#define ATTN__MM(op) _mm_##op
+#define ATTN__SI(op) _mm_##op##_si128
+#define ATTN__I(a) _mm_castps_si128(a)
+#define ATTN__F(a) _mm_castsi128_ps(a)
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
-/* A word that is one instruction needs no comment: the list above says what it means. */
-ATTN__V attn__vec attn__vset(float x) { return _mm_set1_ps(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return _mm_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { _mm_storeu_ps(p, a); }
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm_add_ps(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm_sub_ps(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm_mul_ps(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm_div_ps(a, b); }
-/* x86 gives b where one of them is NaN. */
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm_max_ps(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm_andnot_ps(_mm_set1_ps(-0.0f), a); }
+typedef __m128i ATTN__FN(ints);
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     attn__vec p = _mm_mul_ps(a, b);
@@ -10780,25 +10717,8 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 #endif
     return _mm_add_ps(p, c);
 }
-/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
-   its place, and pushes out what stood there. */
-ATTN__V attn__vec attn__vpow2(attn__vec t)
-{
-    return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(t), 23));
-}
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return _mm_cmplt_ps(a, b); }
-ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
-{
-    return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
-}
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm_cmpunord_ps(a, a); }
-/* One instruction would do it, but that is of SSE4.1. */
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
-    return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
-}
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm_andnot_ps(m, a); }
-ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm_or_ps(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m128i zero = _mm_setzero_si128();
@@ -10809,50 +10729,17 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
-/* movemask gathers the sign bits of the lanes. */
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm_movemask_ps(m); }
-/* half in integers, from 16 bits in each lane */
-ATTN__V __m128i ATTN__FN(half_bits)(__m128i h)
-{
-    const __m128i size = _mm_srli_epi32(_mm_slli_epi32(h, 17), 4);
-    const __m128i sign = _mm_slli_epi32(_mm_srli_epi32(h, 15), 31);
-    const __m128i bias = _mm_set1_epi32(112 << 23), quiet = _mm_set1_epi32(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const __m128i tiny = _mm_cmpgt_epi32(_mm_set1_epi32(1 << 23), size);
-    const __m128i large = _mm_cmpgt_epi32(size, _mm_set1_epi32((31 << 23) - 1));
-    const __m128i nan = _mm_cmpgt_epi32(size, _mm_set1_epi32(31 << 23));
-    const __m128i units = _mm_castps_si128(_mm_mul_ps(_mm_cvtepi32_ps(_mm_srli_epi32(size, 13)),
-                                         _mm_set1_ps(5.9604644775390625e-8f)));
-    __m128i bits = _mm_add_epi32(_mm_add_epi32(size, bias), _mm_and_si128(large, bias));
-    bits = _mm_or_si128(bits, _mm_and_si128(nan, quiet));
-    bits = _mm_or_si128(_mm_and_si128(tiny, units), _mm_andnot_si128(tiny, bits));
-    return _mm_or_si128(bits, sign);
-}
+ATTN__V __m128i ATTN__FN(half_bits)(__m128i h);
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
     const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
-/* sums, and maxima, of lanes 4 apart: what is left of the tree below is the same for all x86 */
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
 ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* r0..r3: four components of keys 0..3; t0..t3: components 0, 1 or 2, 3 of two keys */
-    const __m128 r0 = _mm_loadu_ps(from);
-    const __m128 r1 = _mm_loadu_ps(from + attn__min(1, last) * row);
-    const __m128 r2 = _mm_loadu_ps(from + attn__min(2, last) * row);
-    const __m128 r3 = _mm_loadu_ps(from + attn__min(3, last) * row);
-    const __m128 t0 = _mm_unpacklo_ps(r0, r1), t1 = _mm_unpackhi_ps(r0, r1);
-    const __m128 t2 = _mm_unpacklo_ps(r2, r3), t3 = _mm_unpackhi_ps(r2, r3);
-    x[0] = _mm_movelh_ps(t0, t2);
-    x[1] = _mm_movehl_ps(t2, t0);
-    x[2] = _mm_movelh_ps(t1, t3);
-    x[3] = _mm_movehl_ps(t3, t1);
-}
-
-#elif ATTN__ISA == ATTN__ISA_AVX2
+#endif
+#if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
 #ifndef ATTN__EDITOR
 #define ATTN__FN(name) attn__##name##_avx2
@@ -10866,11 +10753,13 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__WIDEN_COST 1
 /* F16C is an extension of its own: hypervisors hide it. */
 #define ATTN__HAS_HALF (attn__cpu() >> ATTN__CPU_F16C & 1u)
+#define ATTN__MM(op) _mm256_##op
+#define ATTN__SI(op) _mm256_##op##_si256
+#define ATTN__I(a) _mm256_castps_si256(a)
+#define ATTN__F(a) _mm256_castsi256_ps(a)
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
-ATTN__V attn__vec attn__vset(float x) { return _mm256_set1_ps(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return _mm256_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { _mm256_storeu_ps(p, a); }
+typedef __m256i ATTN__FN(ints);
 #define ATTN__LOADS_SOME
 typedef __m256i attn__vpart;
 ATTN__V attn__vpart attn__first(int n)
@@ -10885,68 +10774,24 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm256_maskload_ps(p, some);
 }
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm256_add_ps(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm256_sub_ps(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm256_mul_ps(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm256_div_ps(a, b); }
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm256_max_ps(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
 /* Compilers know three forms of this instruction, choose now one, now another, and then run out of
    registers in the tile. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
 #define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
-ATTN__V attn__vec attn__vpow2(attn__vec t)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
-}
 /* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
 }
-ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
-{
-    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
-}
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
-#ifdef ATTN__MSAN                         /* the sanitizer takes blendv for a use of both */
-    return _mm256_or_ps(_mm256_and_ps(m, a), _mm256_andnot_ps(m, b));
-#else
-    return _mm256_blendv_ps(b, a, m);
-#endif
-}
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return _mm256_andnot_ps(m, a); }
-ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return _mm256_or_ps(a, b); }
 /* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
 }
-/* half in integers, from 16 bits in each lane */
-ATTN__V __m256i ATTN__FN(half_bits)(__m256i h)
-{
-    const __m256i size = _mm256_srli_epi32(_mm256_slli_epi32(h, 17), 4);
-    const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(h, 15), 31);
-    const __m256i bias = _mm256_set1_epi32(112 << 23), quiet = _mm256_set1_epi32(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), size);
-    const __m256i large = _mm256_cmpgt_epi32(size, _mm256_set1_epi32((31 << 23) - 1));
-    const __m256i nan = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(31 << 23));
-    const __m256i units = _mm256_castps_si256(_mm256_mul_ps(
-        _mm256_cvtepi32_ps(_mm256_srli_epi32(size, 13)), _mm256_set1_ps(5.9604644775390625e-8f)));
-    __m256i bits = _mm256_add_epi32(_mm256_add_epi32(size, bias), _mm256_and_si256(large, bias));
-    bits = _mm256_or_si256(bits, _mm256_and_si256(nan, quiet));
-    bits = _mm256_or_si256(_mm256_and_si256(tiny, units), _mm256_andnot_si256(tiny, bits));
-    return _mm256_or_si256(bits, sign);
-}
+ATTN__V __m256i ATTN__FN(half_bits)(__m256i h);
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
     const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -10955,21 +10800,15 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
     return _mm256_castsi256_ps(ATTN__FN(half_bits)(_mm256_cvtepu16_epi32(x)));
 }
+ATTN__V __m256i ATTN__FN(bf16_bits)(attn__vec a);
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
-    const __m256i u = _mm256_castps_si256(a), upper = _mm256_srli_epi32(u, 16);
-    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const __m256i round = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
-    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    const __m256i nan = _mm256_castps_si256(attn__is_nan(a));
-    const __m256i x = _mm256_blendv_epi8(round, quiet, nan);
+    const __m256i x = ATTN__FN(bf16_bits)(a);
     __m128i *to = (__m128i *)(void *)p;
     if (how == ATTN_F16) _mm_storeu_si128(to, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
 {
     return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -10978,33 +10817,14 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 {
     return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
 }
-/* x[c]: floats c of r0..r3, in each quarter */
-ATTN__V void ATTN__FN(transpose4)(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2,
-                                  attn__vec r3)
-{
-    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
-    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    /* 0x44 takes the lower two lanes of both vectors, 0xee the upper two: in each half. */
-    x[0] = _mm256_shuffle_ps(t0, t2, 0x44);
-    x[1] = _mm256_shuffle_ps(t0, t2, 0xee);
-    x[2] = _mm256_shuffle_ps(t1, t3, 0x44);
-    x[3] = _mm256_shuffle_ps(t1, t3, 0xee);
-}
-/* four floats of row i in the low half, of row i + 4 in the high one */
-ATTN__V __m256 ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
+/* keys 0..3 below, keys 4..7 above */
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
                                 _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* the 4 x 4 transposition of SSE2 in both halves: keys 0..3 below, keys 4..7 above */
-    ATTN__FN(transpose4)(x, ATTN__FN(two_rows)(from, 0, row, last),
-                     ATTN__FN(two_rows)(from, 1, row, last),
-               ATTN__FN(two_rows)(from, 2, row, last), ATTN__FN(two_rows)(from, 3, row, last));
-}
-
-#elif ATTN__ISA == ATTN__ISA_AVX512
+#endif
+#if ATTN__ISA == ATTN__ISA_AVX512
 /* ---- AVX-512 --------------------------------------------------------------------------------- */
 /* AVX-512F alone: every processor with AVX-512 has it, DQ and VL came later. */
 #define ATTN__FN(name) attn__##name##_avx512
@@ -11014,11 +10834,13 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #define ATTN__TRANSPOSED 8
 #define ATTN__WIDEN_COST 0
 #define ATTN__HAS_HALF 1
+#define ATTN__MM(op) _mm512_##op
+#define ATTN__SI(op) _mm512_##op##_si512
+#define ATTN__I(a) _mm512_castps_si512(a)
+#define ATTN__F(a) _mm512_castsi512_ps(a)
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
-ATTN__V attn__vec attn__vset(float x) { return _mm512_set1_ps(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return _mm512_loadu_ps(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { _mm512_storeu_ps(p, a); }
+typedef __m512i ATTN__FN(ints);
 #define ATTN__LOADS_SOME
 typedef __mmask16 attn__vpart;
 /* A mask with the lowest n bits set. Lanes that are not loaded cannot fault. */
@@ -11029,25 +10851,6 @@ ATTN__V attn__vpart attn__first(int n)
 ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm512_maskz_loadu_ps(some, p);
-}
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return _mm512_add_ps(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return _mm512_sub_ps(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return _mm512_mul_ps(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return _mm512_div_ps(a, b); }
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return _mm512_max_ps(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a)
-{
-    /* As integers: the operation on floats needs AVX-512DQ. */
-    return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(a),
-                                                _mm512_set1_epi32(0x7fffffff)));
-}
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-ATTN__V attn__vec attn__vpow2(attn__vec t)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t), 23));
 }
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
@@ -11068,6 +10871,7 @@ ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
     return _mm512_maskz_mov_ps((__mmask16)~m, a);
 }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return (__mmask16)(a | b); }
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -11079,18 +10883,13 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_F16) return _mm512_cvtph_ps(x);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
+ATTN__V __m512i ATTN__FN(bf16_bits)(attn__vec a);
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
-    const __m512i u = _mm512_castps_si512(a), upper = _mm512_srli_epi32(u, 16);
-    const __m512i odd = _mm512_and_epi32(upper, _mm512_set1_epi32(1));
-    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-    const __m512i round = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
-    const __m512i x = _mm512_mask_or_epi32(round, attn__is_nan(a), upper, _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)(void *)p, how == ATTN_F16
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
-                        : _mm512_cvtepi32_epi16(x));
+                        : _mm512_cvtepi32_epi16(ATTN__FN(bf16_bits)(a)));
 }
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
 ATTN__V __m256 ATTN__FN(low)(attn__vec a)
 {
@@ -11112,48 +10911,101 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
 }
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
-ATTN__V attn__vec ATTN__FN(two_rows)(const float *p, int i, ptrdiff_t row, int last)
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
     const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
     const double *high = (const double *)(const void *)(p + attn__min(i + 4, last) * row);
     return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
                                                _mm256_loadu_pd(high), 1));
 }
-/* x[c]: floats c of r0..r3, in each quarter */
-ATTN__V void ATTN__FN(transpose4)(attn__vec *x, attn__vec r0, attn__vec r1, attn__vec r2,
-                                  attn__vec r3)
+#endif
+/* ---- the words of x86 ------------------------------------------------------------------------ */
+/* A word that is one instruction needs no comment: the list above says what it means. */
+ATTN__V attn__vec attn__vset(float x) { return ATTN__MM(set1_ps)(x); }
+ATTN__V attn__vec attn__vload(const float *p) { return ATTN__MM(loadu_ps)(p); }
+ATTN__V void attn__vstore(float *p, attn__vec a) { ATTN__MM(storeu_ps)(p, a); }
+ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return ATTN__MM(add_ps)(a, b); }
+ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return ATTN__MM(sub_ps)(a, b); }
+ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)(a, b); }
+ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
+/* x86 gives b where one of them is NaN. */
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
+/* As integers: with AVX-512 the operation on floats needs DQ. */
+ATTN__V attn__vec attn__vabs(attn__vec a)
 {
-    const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
-    const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
-    x[0] = _mm512_shuffle_ps(t0, t2, 0x44);
-    x[1] = _mm512_shuffle_ps(t0, t2, 0xee);
-    x[2] = _mm512_shuffle_ps(t1, t3, 0x44);
-    x[3] = _mm512_shuffle_ps(t1, t3, 0xee);
+    return ATTN__F(ATTN__SI(and)(ATTN__I(a), ATTN__MM(set1_epi32)(0x7fffffff)));
 }
-/* Eight of the sixteen rows, i .. i + 7, transposed as with SSE2 in each quarter of the vectors.
- * Quarters of y[c]: component c of rows i .. i + 3, component c + 4 of these, then the same two
- * of rows i + 4 .. i + 7. */
-ATTN__V void ATTN__FN(transpose_half)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
+   its place, and pushes out what stood there. */
+ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
+#if ATTN__ISA != ATTN__ISA_AVX512         /* the masks of SSE2 and AVX2 are vectors */
+ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
-    ATTN__FN(transpose4)(y, ATTN__FN(two_rows)(p, i, row, last),
-                     ATTN__FN(two_rows)(p, i + 1, row, last),
-               ATTN__FN(two_rows)(p, i + 2, row, last), ATTN__FN(two_rows)(p, i + 3, row, last));
+    return ATTN__F(ATTN__MM(cmpeq_epi32)(ATTN__I(a), ATTN__I(b)));
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
-    /* quarters 0 and 2 of both halves are component c, quarters 1 and 3 are component c + 4 */
-    attn__vec y[4], z[4];
-    ATTN__FN(transpose_half)(y, from, 0, row, last);
-    ATTN__FN(transpose_half)(z, from, 8, row, last);
-    x[0] = _mm512_shuffle_f32x4(y[0], z[0], 0x88);
-    x[1] = _mm512_shuffle_f32x4(y[1], z[1], 0x88);
-    x[2] = _mm512_shuffle_f32x4(y[2], z[2], 0x88);
-    x[3] = _mm512_shuffle_f32x4(y[3], z[3], 0x88);
-    x[4] = _mm512_shuffle_f32x4(y[0], z[0], 0xdd);
-    x[5] = _mm512_shuffle_f32x4(y[1], z[1], 0xdd);
-    x[6] = _mm512_shuffle_f32x4(y[2], z[2], 0xdd);
-    x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
+#if ATTN__ISA == ATTN__ISA_AVX2 && !defined(ATTN__MSAN)
+    return _mm256_blendv_ps(b, a, m);
+#else                                     /* SSE2 has none; msan takes it for a use of both */
+    return ATTN__MM(or_ps)(ATTN__MM(and_ps)(m, a), ATTN__MM(andnot_ps)(m, b));
+#endif
 }
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return ATTN__MM(andnot_ps)(m, a); }
+ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return ATTN__MM(or_ps)(a, b); }
+/* movemask gathers the sign bits of the lanes. */
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)ATTN__MM(movemask_ps)(m); }
+/* half in integers, from 16 bits in each lane */
+ATTN__V ATTN__FN(ints) ATTN__FN(half_bits)(ATTN__FN(ints) h)
+{
+    const ATTN__FN(ints) size = ATTN__MM(srli_epi32)(ATTN__MM(slli_epi32)(h, 17), 4);
+    const ATTN__FN(ints) sign = ATTN__MM(slli_epi32)(ATTN__MM(srli_epi32)(h, 15), 31);
+    const ATTN__FN(ints) bias = ATTN__MM(set1_epi32)(112 << 23);
+    const ATTN__FN(ints) quiet = ATTN__MM(set1_epi32)(1 << 22);
+    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    const ATTN__FN(ints) tiny = ATTN__MM(cmpgt_epi32)(ATTN__MM(set1_epi32)(1 << 23), size);
+    const ATTN__FN(ints) large = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)((31 << 23) - 1));
+    const ATTN__FN(ints) nan = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)(31 << 23));
+    const attn__vec units = ATTN__MM(mul_ps)(ATTN__MM(cvtepi32_ps)(ATTN__MM(srli_epi32)(size, 13)),
+                                             attn__vset(5.9604644775390625e-8f));
+    ATTN__FN(ints) bits = ATTN__MM(add_epi32)(size, bias);
+    bits = ATTN__MM(add_epi32)(bits, ATTN__SI(and)(large, bias));
+    bits = ATTN__SI(or)(bits, ATTN__SI(and)(nan, quiet));
+    bits = ATTN__SI(or)(ATTN__SI(and)(tiny, ATTN__I(units)), ATTN__SI(andnot)(tiny, bits));
+    return ATTN__SI(or)(bits, sign);
+}
+#endif
+#if ATTN__ISA != ATTN__ISA_SSE2           /* which has no fma, and narrows by way of memory */
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return ATTN__MM(fmadd_ps)(a, b, c);
+}
+/* bfloat16, to nearest even, in the low 16 bits of each lane */
+ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
+{
+    const ATTN__FN(ints) u = ATTN__I(a), upper = ATTN__MM(srli_epi32)(u, 16);
+    const ATTN__FN(ints) odd = ATTN__SI(and)(upper, ATTN__MM(set1_epi32)(1));
+    const ATTN__FN(ints) half = ATTN__MM(add_epi32)(odd, ATTN__MM(set1_epi32)(0x7fff));
+    const ATTN__FN(ints) round = ATTN__MM(srli_epi32)(ATTN__MM(add_epi32)(u, half), 16);
+    const ATTN__FN(ints) quiet = ATTN__SI(or)(upper, ATTN__MM(set1_epi32)(0x40));
+    return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
+}
+#endif
+/* Sums, and maxima: lanes 4 apart are one already; movehl brings the upper two of four down. */
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+ATTN__V float attn__max_lane(attn__vec a)
+{
+    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+#define ATTN__ZIP_LOW(a, b) ATTN__MM(unpacklo_ps)(a, b)
+#define ATTN__ZIP_HIGH(a, b) ATTN__MM(unpackhi_ps)(a, b)
+#define ATTN__LOWER(a, b) ATTN__MM(shuffle_ps)(a, b, 0x44)
+#define ATTN__UPPER(a, b) ATTN__MM(shuffle_ps)(a, b, 0xee)
 
 #elif ATTN__ISA == ATTN__ISA_NEON
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
@@ -11232,17 +11084,10 @@ ATTN__V float attn__sum_lanes(attn__vec a)
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
 ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* a: components 0, 2 and 1, 3 of keys 0 and 1; b: of keys 2 and 3 */
-    const float32x4x2_t a = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + attn__min(1, last) * row));
-    const float32x4x2_t b = vtrnq_f32(vld1q_f32(from + attn__min(2, last) * row),
-                                      vld1q_f32(from + attn__min(3, last) * row));
-    x[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
-    x[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
-    x[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
-    x[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
-}
+#define ATTN__ZIP_LOW(a, b) vzip1q_f32(a, b)
+#define ATTN__ZIP_HIGH(a, b) vzip2q_f32(a, b)
+#define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
+#define ATTN__UPPER(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
 
 #elif ATTN__ISA == ATTN__ISA_WASM || ATTN__ISA == ATTN__ISA_WASM_FMA
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
@@ -11331,23 +11176,11 @@ ATTN__V float attn__max_lane(attn__vec a)
     a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(a, 0);
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
-{
-    /* r0..r3: four components of keys 0..3; t0..t3: components 0, 1 or 2, 3 of two keys */
-    const v128_t r0 = wasm_v128_load(from);
-    const v128_t r1 = wasm_v128_load(from + attn__min(1, last) * row);
-    const v128_t r2 = wasm_v128_load(from + attn__min(2, last) * row);
-    const v128_t r3 = wasm_v128_load(from + attn__min(3, last) * row);
-    /* In a shuffle numbers from 4 on are lanes of the second vector. */
-    const v128_t t0 = wasm_i32x4_shuffle(r0, r1, 0, 4, 1, 5);
-    const v128_t t1 = wasm_i32x4_shuffle(r0, r1, 2, 6, 3, 7);
-    const v128_t t2 = wasm_i32x4_shuffle(r2, r3, 0, 4, 1, 5);
-    const v128_t t3 = wasm_i32x4_shuffle(r2, r3, 2, 6, 3, 7);
-    x[0] = wasm_i32x4_shuffle(t0, t2, 0, 1, 4, 5);
-    x[1] = wasm_i32x4_shuffle(t0, t2, 2, 3, 6, 7);
-    x[2] = wasm_i32x4_shuffle(t1, t3, 0, 1, 4, 5);
-    x[3] = wasm_i32x4_shuffle(t1, t3, 2, 3, 6, 7);
-}
+/* In a shuffle numbers from 4 on are lanes of the second vector. */
+#define ATTN__ZIP_LOW(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
+#define ATTN__ZIP_HIGH(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
+#define ATTN__LOWER(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
+#define ATTN__UPPER(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
 
 #elif ATTN__ISA == ATTN__ISA_RVV
 /* ---- RISC-V V -------------------------------------------------------------------------------- */
@@ -11494,18 +11327,49 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
 }
 #endif
-#if ATTN__ISA <= ATTN__ISA_AVX512
-/* x86: the last steps of the trees, from four lanes on. movehl brings the upper two lanes down.
-   Others bring sums and maxima. */
-ATTN__V float attn__sum_lanes(attn__vec a)
+#ifdef ATTN__ZIP_LOW
+/* In each four lanes ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1, ATTN__ZIP_HIGH a2 b2 a3 b3, ATTN__LOWER
+   a0 a1 b0 b1, ATTN__UPPER a2 a3 b2 b3. (Zips alone would do: 2 to 3 % more instructions of gcc for
+   one row over plain keys with AVX2.) */
+#if ATTN__LANES == 4
+ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
-    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+    return attn__vload(p + attn__min(i, last) * row);
 }
-ATTN__V float attn__max_lane(attn__vec a)
+#endif
+/* y[c]: component c of rows i .. i + 3, and of what rows_at puts beside them, in each four lanes */
+ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
 {
-    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+    const attn__vec r0 = ATTN__FN(rows_at)(p, i, row, last);
+    const attn__vec r1 = ATTN__FN(rows_at)(p, i + 1, row, last);
+    const attn__vec r2 = ATTN__FN(rows_at)(p, i + 2, row, last);
+    const attn__vec r3 = ATTN__FN(rows_at)(p, i + 3, row, last);
+    const attn__vec t0 = ATTN__ZIP_LOW(r0, r1), t1 = ATTN__ZIP_HIGH(r0, r1);
+    const attn__vec t2 = ATTN__ZIP_LOW(r2, r3), t3 = ATTN__ZIP_HIGH(r2, r3);
+    y[0] = ATTN__LOWER(t0, t2);
+    y[1] = ATTN__UPPER(t0, t2);
+    y[2] = ATTN__LOWER(t1, t3);
+    y[3] = ATTN__UPPER(t1, t3);
+}
+ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+{
+#if ATTN__ISA != ATTN__ISA_AVX512
+    ATTN__FN(transpose4)(x, from, 0, row, last);
+#else
+    /* Quarters of y[c]: component c of keys 0..3, component c + 4 of these, then the same two of
+       keys 4..7; z has keys 8..15. So quarters 0 and 2 of both are component c, 1 and 3 c + 4. */
+    attn__vec y[4], z[4];
+    ATTN__FN(transpose4)(y, from, 0, row, last);
+    ATTN__FN(transpose4)(z, from, 8, row, last);
+    x[0] = _mm512_shuffle_f32x4(y[0], z[0], 0x88);
+    x[1] = _mm512_shuffle_f32x4(y[1], z[1], 0x88);
+    x[2] = _mm512_shuffle_f32x4(y[2], z[2], 0x88);
+    x[3] = _mm512_shuffle_f32x4(y[3], z[3], 0x88);
+    x[4] = _mm512_shuffle_f32x4(y[0], z[0], 0xdd);
+    x[5] = _mm512_shuffle_f32x4(y[1], z[1], 0xdd);
+    x[6] = _mm512_shuffle_f32x4(y[2], z[2], 0xdd);
+    x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
+#endif
 }
 #endif
 #ifndef ATTN__LOADS_SOME
@@ -13050,6 +12914,14 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__WIDEN_COST
 #undef ATTN__HAS_HALF
 #undef ATTN__LOADS_SOME
+#undef ATTN__MM
+#undef ATTN__SI
+#undef ATTN__I
+#undef ATTN__F
+#undef ATTN__ZIP_LOW
+#undef ATTN__ZIP_HIGH
+#undef ATTN__LOWER
+#undef ATTN__UPPER
 #undef ATTN__PIECES
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__ISA
