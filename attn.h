@@ -1500,7 +1500,7 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 /* The one matrix product of the library, columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
-   16 apart, or in rows, where panels are. */
+   16 apart, or in rows, where panels are 16 apart. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -1940,7 +1940,7 @@ ATTN__INLINE int attn__planes(const attn_args *a, int heads)
 }
 
 /* The place of a row in lse, [batch][heads][n_q]. */
-ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
+ATTN__INLINE size_t attn__state_index(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
@@ -2203,7 +2203,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
                             int h, int i)
 {
     const attn__query r = attn__scalar_query(a, s, e, b, h, i);
-    const size_t place = attn__place(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
+    const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
     float *state = a->carry_out ? a->carry_out + at : NULL;
     float *out = state ? state + 4 : e->out + h * s->out[2] + i * s->out[1];
@@ -5347,51 +5347,88 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
+ *   place   of an entry in the order of work: entries that read the same keys are neighbours
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  an entry of a block; each of the block's K/V heads is read by group x n_q of its rows
+ *   reader  an entry of a block: group x (its rows) rows for each K/V head
  *   block   rows that go through the chunks together: of one K/V head, or of several where each has
  *           few rows; of one reader, or of several that read the same keys (beams, copies). Row r
  *           of a reader's K/V head is position r / group, head r % group. Rows of a K/V head stand
  *           side by side, so that K and V are read once for all of them
- *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in
- *           L1
+ *   local   number of a K/V head among those of its block
+ *   cut     how entries are cut into blocks: the K/V heads and rows of each
+ *   way     thin or thick: what becomes of V (attn__ways; the table below)
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
+ *   page    where a cache has a chunk
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
+ *   run     neighbours that one call of a kernel takes: panels of keys, or rows a stride apart
+ *   slice   16 keys of V of every head of a block
+ *   chain   the sum of one output over the keys of a chunk, in order; it may go on from run to run
+ *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
+ *           L1. Thin: whole K/V heads, up to 48 rows; thick: 4 register tiles (24 or 48)
  *   tile    the rows and columns of a product that are held in registers
  *   slot    the work memory of one task
  *   item    what a task takes next: a block, or some of a block's chunks
- *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
+ *   state   maximum m, sum l, outputs o of a row after a chunk; folded into (M, L, o) in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
+ *   part    one set of such states, when the caller wants one for each chunk (attn_args.parts)
+ *   split   a share of a block's chunks, when threads are more than blocks
  *
- *   attn_sdpa
- *     attn__check                   section 5: refuses, or says the shape
- *     attn__sdpa_run                memory: the caller's, allocated, or (attn_self) on the stack
- *       attn__plan_make             how entries are cut into blocks, and how large a slot is
+ *   visible keys of a row: its range by position, and what mask, keep and bias leave of that
+ *   seen    of a set: some row of a tile or band sees the key. Of a row: it has seen one so far
+ *   needed  some row of the block sees the key
+ *   listed  few keys are needed: they are taken one by one
+ *   panels  (a set of them) with a key that is seen: others are neither scored nor multiplied
+ *
+ *   attn_sdpa, attn_self, attn_cross
+ *     attn__check                      section 5: refuses, or says the shape
+ *     attn__sdpa_run
+ *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
+ *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__work_all
- *         attn__share               entries that read the same keys count as one
- *         attn__list_items          then attn__task takes items until there are none:
- *           attn__item_scalar       the scalar backend: a block, row by row (section 3)
- *           attn__item_block        a block, or some of its chunks, for threads or the caller's
- *                                   parts; then attn__item_fold makes a block of what they left
- *             attn__block_open      which rows and keys; q times scale
- *             attn__block_chunk     each chunk in key order; readers of other pages apart
+ *         attn__share                  entries that read the same keys become readers of a block
+ *         attn__list_items
+ *         attn__work_run               attn__run, attn__task: each takes items until none are left
+ *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
+ *           attn__item_block
+ *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
+ *             attn__band_for           what all of its bands have in common
+ *             attn__weights_prefill
+ *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
+ *             attn__block_chunk        each chunk in key order; readers of other pages apart
  *               attn__chunk_run
- *                 attn__chunk_open      which keys some row sees
- *                 attn__chunk_sources   where K and V are read. Few rows: where they lie; up to
- *                   attn__thin_values   40 of a K/V head: V lies there, K becomes panels
- *                   attn__thick_values  more: V becomes panels, too
- *                 attn__scores_in_place q . k of up to 4 rows, K where it lies
- *                 attn__band_open       then band by band: its rows, cut into tiles where each
- *                                       sees few of the panels
- *                 attn__tile_softmax    q . k of other rows; scores to probabilities
- *                 attn__tile_outputs    (m, l) is folded, then p . v with what chunks before left
- *             attn__block_close     sinks, the division, lse, weights; empty rows
+ *                 attn__chunk_open     which keys are needed (attn__chunk_visibility)
+ *                 attn__chunk_sources  where K and V are read: attn__widen_sources, attn__pack_k,
+ *                                      attn__thin_values or attn__thick_values
+ *                 attn__scores_in_place, or by tiles; then band by band:
+ *                 attn__band_open      its ranges, arrays, and tiles (attn__band_cut)
+ *                 attn__tile_softmax   attn__rows_scores, kernels->softmax: p, and (m, l)
+ *                 kernels->fold        (m, l) into (M, L), for the whole band
+ *                 attn__tile_outputs   kernels->gemm or select: p . v into o
+ *             attn__block_store        states of a chunk, or
+ *             attn__block_close        sinks, kernels->finish, lse, weights, empty rows, padding
+ *           attn__item_fold            after a split: a block's states folded, attn__block_close
+ *
+ *   rows of a K/V head   K in rows   K in panels   V                            tiles
+ *    1 .. 4    thin      in place    in place      in place                     the band is one
+ *    5 .. 40   thin      packed      in place      in place; columns after the  the band is one
+ *                                                  last whole panel packed
+ *   41 ..      thick     packed      in place      packed                       4 register tiles
+ *
+ * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. Storage
+ * in 16 bits is widened in registers for up to 16 rows, for more once a chunk (attn__stored_rows).
+ *
+ *   who closes a block          items are            a chunk's states go to     it is closed by
+ *   plain                       blocks               (M, L, o) at once          attn__item_block
+ *   fewer than two blocks for   splits of blocks,    attn__work.states          attn__item_fold
+ *   each thread                 then blocks
+ *   parts                       splits of blocks     the caller's part i        nobody: attn_fold
+ *
+ * carry_out without parts: attn__block_close stores (M, L, o) and does not divide.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
- * does not matter to a bit who shares one. When there are fewer blocks than threads and few rows,
- * the chunks of a block are dealt out. Their states are kept and folded in key order afterwards:
- * the same operations, so the same bits.
+ * does not matter to a bit who shares one. Splits fold their states in key order: the same
+ * operations as without, so the same bits.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
@@ -5404,7 +5441,8 @@ enum {
                                              of the time over 500 keys (Zen 3). With or without a
                                              cache they always leave out what they do not see
                                              (attn__must_select) */
-    ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
+    ATTN__LISTED = 32,                    /* keys of a chunk that ATTN__K_IN_PLACE rows take one by
+                                             one at most */
     ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
@@ -5416,10 +5454,11 @@ enum {
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
-   q' and outputs, which are read once a chunk, stay closer. */
+   q * scale and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* The ways through a chunk. A block takes the first that its rows of a K/V head fit in. */
+/* What becomes of V in a chunk. A block takes the first way that its rows of a K/V head fit in
+   (attn__block.thin); of K attn__block.k_in_place decides. */
 struct attn__block;
 struct attn__chunk_view;
 typedef struct attn__way {
@@ -5497,7 +5536,8 @@ typedef struct attn__block {
                                              keys */
     int place;                            /* of the first reader in w->order */
     int readers, each;                    /* readers at this place (attn__block_ends: which of them
-                                             have rows here); rows of each and K/V head */
+                                             have rows here); rows that one of them has for one
+                                             K/V head */
     int together;                         /* chunks, the first ones, that are the same keys for
                                              all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
@@ -5554,7 +5594,8 @@ typedef struct attn__chunk_view {
                                              have that in common */
     int v_tail;                           /* columns after the last whole panel of V are packed, in
                                              block->v */
-    int chunk;                            /* its number among those that are there */
+    int chunk;                            /* its number among those that are there: chunks that the
+                                             cache has forgotten do not count (attn__chunk_key) */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
@@ -5625,7 +5666,7 @@ ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
 }
 
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
-   floats first. With v_in_k for any number: once for K and V. */
+   floats first. With v_in_k in 16 bits: always, once for K and V. */
 static int attn__stored_rows(const attn_args *a)
 {
     if (a->kv && a->kv->shape.v_in_k && a->kv->shape.v_storage != ATTN_F32) return 0;
@@ -5735,7 +5776,7 @@ static void attn__plan_thin(attn__work *w, int all, int threads)
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = attn__min(all, ATTN__THIN);
-    /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
+    /* Half as many heads in a block, and half again, until there are four items for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -5765,7 +5806,7 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
     cut->head_blocks = w->s->kv_heads;
     cut->per_head = attn__min(all, w->block_rows);
     if (threads > 1) {
-        /* Each block packs K and V anew, so blocks of two bands are not divided any more. */
+        /* Each block packs K and V anew, so blocks of up to 96 rows are not divided. */
         while (cut->per_head > 2 * ATTN__BAND &&
                ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
             cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
@@ -6123,7 +6164,7 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
     for (r = 0; r < block->rows && carry_in; r++) {
         const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(carry_in + attn__place(s, b, h, i) *
+        block->seen[r] = attn__carry_get(carry_in + attn__state_index(s, b, h, i) *
                                          ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
     }
@@ -6208,10 +6249,10 @@ typedef struct attn__visibility {
                                              hides more by position */
 } attn__visibility;
 
-/* Keep bytes of rows first .. last-1 of a K/V head, one after the other in a group of one: a key
-   that one of them keeps. Returns 0 where they keep none. A call of 512 rows takes 0.90 of the
-   instructions where they are documents, 0.96 where they are causal, than row by row; of the time
-   0.83 and 0.96 (Zen 3). */
+/* Merges `rows` rows of keep bytes from `keep` on, as a group of one has them one after the other:
+   a key that one of them keeps. Returns 0 where they keep none. Against row by row, a call of 512
+   rows takes 0.90 of the instructions where they are documents, 0.96 where they are causal; of the
+   time 0.83 and 0.96 (Zen 3). */
 static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
 {
@@ -6482,8 +6523,8 @@ static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
     view->v.b_panel = ATTN__CHUNK * 16;
 }
 
-/* Where K and V of the chunk are read, and whatever makes them ready for it. A cache is read as it
-   is: panels of K, or with v_in_k rows. */
+/* Where K and V of the chunk are read, and whatever makes them ready for it. Few rows read a cache
+   as it is: panels of K, or with v_in_k rows. */
 static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_args *a = block->w->a;
@@ -6877,7 +6918,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
     }
 }
 
-/* ---- thick: K and V packed, one K/V head ----------------------------------------------------- */
+/* ---- few rows: scores against K where it lies ------------------------------------------------ */
 
 /* Scores of all rows of the block against K where it lies. */
 static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
@@ -6918,7 +6959,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
 /* ---- a chunk, one way or the other ----------------------------------------------------------- */
 
 /* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
-static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
+static attn__block attn__block_of_readers(const attn__block *block, int local, int from, int to)
 {
     const int first = from * block->each - block->first, last = to * block->each - block->first;
     const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
@@ -6966,7 +7007,7 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     }
 }
 
-/* A chunk of a block, folded into (M, L, O) of its rows. Where readers have pages of their own,
+/* A chunk of a block, folded into (M, L, o) of its rows. Where readers have pages of their own,
    those that have the same one go together. */
 static void attn__block_chunk(const attn__block *block, int chunk)
 {
@@ -6981,7 +7022,7 @@ static void attn__block_chunk(const attn__block *block, int chunk)
         for (next = x + 1; next <= last; next++)
             if (attn__reader_page(block, next, chunk) != page) break;
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
-            const attn__block part = attn__block_part(block, local, x, next);
+            const attn__block part = attn__block_of_readers(block, local, x, next);
             attn__chunk_run(&part, chunk);
         }
     }
@@ -7087,7 +7128,7 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
     attn__entry room;
     int h, i, part;
     const int b = attn__row_at(block, local, r, &h, &i);
-    const size_t place = attn__place(s, b, h, i);
+    const size_t place = attn__state_index(s, b, h, i);
     if (exists) ++*block->empty;
     /* padding: it has seen nothing, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
@@ -7119,7 +7160,7 @@ static void attn__block_row(const attn__block *block, int r)
     }
     if (!a->lse && !probabilities) return;
     b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-    if (a->lse) a->lse[attn__place(s, b, h, i)] = attn__clean(M + attn__log(L));
+    if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
     if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
         block->w->kernels->weigh(weights, s->n_k, M, L);
 }
@@ -7133,7 +7174,7 @@ static void attn__block_store(const attn__block *block, float *states)
     int r, h, i;
     for (r = 0; r < block->rows; r++) {
         const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        float *to = states + attn__place(s, b, h, i) * ATTN_STATE(s->v_head_dim);
+        float *to = states + attn__state_index(s, b, h, i) * ATTN_STATE(s->v_head_dim);
         block->w->kernels->finish(to + 4, 0, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
                                   s->v_head_dim);
         if (block->seen[r]) attn__carry_put(to, block->M[r], block->L[r], 1);
@@ -7242,7 +7283,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         attn__block_begin(&block, w->a->carry_in);
         for (r = 0; r < block.rows; r++) {
             const int b = attn__row_at(&block, r / block.per_head, r % block.per_head, &h, &i);
-            const float *state = w->states + attn__place(w->s, b, h, i) *
+            const float *state = w->states + attn__state_index(w->s, b, h, i) *
                                  ATTN_STATE(w->s->v_head_dim);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
                 block.seen[r] |= attn__fold_state(w->kernels, state, block.M + r, block.L + r,
