@@ -5357,7 +5357,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           side by side, so that K and V are read once for all of them
  *   local   number of a K/V head among those of its block
  *   cut     how entries are cut into blocks: the K/V heads and rows of each
- *   way     thin or thick: what becomes of V (attn__ways; the table below)
+ *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below)
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
  *   page    where a cache has a chunk
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
@@ -5399,7 +5399,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *               attn__chunk_run
  *                 attn__chunk_open     which keys are needed (attn__chunk_visibility)
  *                 attn__chunk_sources  where K and V are read: attn__widen_sources, attn__pack_k,
- *                                      attn__thin_values or attn__thick_values
+ *                                      attn__pack_v
  *                 attn__scores_in_place, or by tiles; then band by band:
  *                 attn__band_open      its ranges, arrays, and tiles (attn__band_cut)
  *                 attn__tile_softmax   attn__rows_scores, kernels->softmax: p, and (m, l)
@@ -5409,11 +5409,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *             attn__block_close        sinks, kernels->finish, lse, weights, empty rows, padding
  *           attn__item_fold            after a split: a block's states folded, attn__block_close
  *
- *   rows of a K/V head   K in rows   K in panels   V                            tiles
- *    1 .. 4    thin      in place    in place      in place                     the band is one
- *    5 .. 40   thin      packed      in place      in place; columns after the  the band is one
- *                                                  last whole panel packed
- *   41 ..      thick     packed      in place      packed                       4 register tiles
+ *   rows of a K/V head   K in rows   K in panels   V                                 tiles
+ *    1 .. 4    thin      in place    in place      in place                          one a band
+ *    5 .. 40   thin      packed      in place      in place; packed where plain      one a band
+ *                                                  rows end inside a panel
+ *   41 ..      thick     packed      in place      packed                            4 a band
  *
  * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. Storage
  * in 16 bits is widened in registers for up to 16 rows, for more once a chunk (attn__stored_rows).
@@ -5457,33 +5457,9 @@ enum {
    q * scale and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* What becomes of V in a chunk. A block takes the first way that its rows of a K/V head fit in
-   (attn__block.thin); of K attn__block.k_in_place decides. */
-struct attn__block;
-struct attn__chunk_view;
-typedef struct attn__way {
-    const char *name;
-    int rows;                             /* so many fit in */
-    /* makes V of a chunk ready */
-    void (*values)(const struct attn__block *block, struct attn__chunk_view *view);
-} attn__way;
-
-static void attn__thin_values(const struct attn__block *block, struct attn__chunk_view *view);
-static void attn__thick_values(const struct attn__block *block, struct attn__chunk_view *view);
-
-static const attn__way attn__ways[] = {
-    { "thin", ATTN__THIN, attn__thin_values },
-    { "thick", INT_MAX, attn__thick_values }
-};
-
-static const attn__way *attn__way_of(int rows)
-{
-    const attn__way *way = attn__ways;
-    while (rows > way->rows) way++;
-    return way;
-}
-
-static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
+/* The way in which blocks of so many rows of a K/V head go through chunks. */
+ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
+static const char *attn__way_name(int rows) { return attn__is_thin(rows) ? "thin" : "thick"; }
 
 /* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
@@ -5547,8 +5523,8 @@ typedef struct attn__block {
                                              one reader after those of the other */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
-    const struct attn__way *way;          /* in which it goes through a chunk */
-    int thin;                             /* V is read where it lies */
+    int thin;                             /* the way it goes through a chunk */
+    int v_in_place;                       /* V is read where it lies */
     int k_in_place;                       /* K is, too, where it lies in rows */
     int slices;                           /* V is read 16 keys of every head, then the next 16: as
                                              memory lies. From memory, 2 to 4 rows take 0.78 to
@@ -5592,8 +5568,6 @@ typedef struct attn__chunk_view {
     ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
     attn__gemm v;                         /* how V is read: the product with it, as far as all heads
                                              have that in common */
-    int v_tail;                           /* columns after the last whole panel of V are packed, in
-                                             block->v */
     int chunk;                            /* its number among those that are there: chunks that the
                                              cache has forgotten do not count (attn__chunk_key) */
     int first, keys;                      /* its first key, counted from entry.start; how many of
@@ -5601,7 +5575,7 @@ typedef struct attn__chunk_view {
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
                                              head */
-    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
+    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
                                              from lo */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
@@ -5665,6 +5639,15 @@ ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
     return per_head <= ATTN__K_IN_PLACE && !attn__k_in_panels(a);
 }
 
+/* Do they read V where it lies? More than attn__is_thin says pack it. Fewer do, too, where rows of
+   plain V end inside a panel: no vector may read past the end of a row. To pack the last columns
+   alone would take 0.91 to 1 of the time of 5 to 40 rows (Zen 3), and forty lines. */
+ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int per_head)
+{
+    return attn__is_thin(per_head) &&
+           (a->kv || s->v_head_dim % 16 == 0 || attn__k_in_place(a, per_head));
+}
+
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
    floats first. With v_in_k in 16 bits: always, once for K and V. */
 static int attn__stored_rows(const attn_args *a)
@@ -5683,7 +5666,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
-    const int thin = per_head <= ATTN__THIN, keys = w->chunk_keys;
+    const int keys = w->chunk_keys;
     const int rows = attn__min(kv_heads * per_head, w->block_rows);
     const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
@@ -5716,21 +5699,13 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     if (attn__k_in_panels(a) ? widened : !attn__k_in_place(a, per_head))
         block->k = attn__reserve(&slot, keys, width < widest ? width : widest);
     block->k_head = (size_t)keys * (size_t)s->head_dim;
-    block->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
-    /* thin: the columns after the last whole panel are packed; thick: all of V */
-    if (!thin || (!a->kv && s->v_head_dim % 16))
+    block->v_head = (size_t)ATTN__CHUNK * v_width;
+    if (!attn__v_in_place(a, s, per_head))
         block->v = attn__reserve(&slot, kv_heads, block->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
        same place of its pages. */
     slot.size += 16;
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
-}
-
-/* The floats of such a slot. */
-static size_t attn__slot_floats(const attn__work *w, int per_head, int kv_heads)
-{
-    attn__block block;
-    return attn__slot_layout(w, per_head, kv_heads, NULL, &block);
 }
 
 /* Where a slot begins, the number of empty rows of its blocks. */
@@ -5759,28 +5734,27 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Cuts entries whose rows go the thin way: `all` rows of each K/V head. K/V heads share a block, as
-   long as no thread idles because of it. */
-static void attn__plan_thin(attn__work *w, int all, int threads)
+/* Cuts entries whose rows go the thin way, up to `rows` of each K/V head. K/V heads share a block,
+   as long as no thread idles because of it. */
+static void attn__plan_thin(attn__work *w, int rows, int threads)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int in_place = attn__k_in_place(a, all);
-    const int rows = in_place ? ATTN__BAND : w->block_rows;        /* of a block at most */
-    const int most = attn__clamp(rows / attn__min(all, ATTN__THIN), 1, sharing);
+    const int in_place = attn__k_in_place(a, rows);
+    const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
     int fit, split;
 
-    if (all > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
+    if (rows > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
-    cut->per_head = attn__min(all, ATTN__THIN);
+    cut->per_head = rows;
     /* Half as many heads in a block, and half again, until there are four items for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
+        split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
                 w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)w->entries * cut->head_blocks * (split ? w->chunks : 1) >=
@@ -5817,6 +5791,15 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
     }
 }
 
+/* Cuts entries of up to `all` rows for each K/V head. Those that bring their own numbers of rows
+   may be of both kinds. */
+static void attn__plan_cuts(attn__work *w, int all, int threads)
+{
+    attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN), threads);
+    w->thick = w->thin;
+    if (!attn__is_thin(all)) attn__plan_thick(w, all, threads);
+}
+
 /* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
 ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 {
@@ -5846,15 +5829,14 @@ static int attn__plan_work(attn__work *w, int all, int n_k)
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
     const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
-    size_t states = 0, bytes;
+    size_t states = 0, thick = 0, bytes;
+    attn__block block;
 
     /* A call may have rows of both kinds: ragged, or where entries share keys. */
-    w->slot_floats = attn__slot_floats(w, attn__min(rows, ATTN__THIN),
-                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING));
-    if (rows > ATTN__THIN) {
-        const size_t thick = attn__slot_floats(w, rows, 1);
-        if (thick > w->slot_floats) w->slot_floats = thick;
-    }
+    w->slot_floats = attn__slot_layout(w, attn__min(rows, ATTN__THIN),
+                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING), NULL, &block);
+    if (!attn__is_thin(rows)) thick = attn__slot_layout(w, rows, 1, NULL, &block);
+    if (thick > w->slot_floats) w->slot_floats = thick;
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
@@ -5891,13 +5873,8 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
-    /* Entries that bring their own numbers of rows may be of both kinds. */
-    if (all <= ATTN__THIN || a->q_cum || a->q_lengths)
-        attn__plan_thin(w, all > 0 ? (int)all : 1, threads);
-    if (all > ATTN__THIN) {
-        attn__plan_thick(w, (int)all, threads);
-        if (((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
-    }
+    attn__plan_cuts(w, (int)all, threads);
+    if (all > 0 && ((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
     if (attn__plan_work(w, (int)all, n_k)) return 1;
     w->tasks = attn__min(w->tasks, threads);
     return 0;
@@ -5908,7 +5885,7 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
 /* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
-    return rows <= ATTN__THIN ? &w->thin : &w->thick;
+    return attn__is_thin(rows) ? &w->thin : &w->thick;
 }
 
 /* Counts the items of every place. It has blocks for the rows that exist, and at least one when
@@ -6095,8 +6072,8 @@ static void attn__block_ranges(attn__block *block)
    thick ones. */
 static void attn__block_way(attn__block *block)
 {
-    block->way = attn__way_of(block->per_head);
-    block->thin = block->way == attn__ways;
+    block->thin = attn__is_thin(block->per_head);
+    block->v_in_place = attn__v_in_place(block->w->a, block->w->s, block->per_head);
     block->k_in_place = attn__k_in_place(block->w->a, block->per_head) &&
                         block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
@@ -6309,10 +6286,6 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         if (row.keep == merged) seeing->row.keep = NULL;      /* nobody else's cells */
         range.word[0] &= seeing->cells.word[0];
         range.word[1] &= seeing->cells.word[1];
-        if (attn__keys_within(&seeing->all, &range)) {        /* it sees all there is */
-            seeing->needed = seeing->all;
-            return range;
-        }
         if (!(range.word[0] | range.word[1])) continue;
         seen.word[0] |= range.word[0];
         seen.word[1] |= range.word[1];
@@ -6327,14 +6300,13 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
 /* The range shrinks to what is needed: whole panels at a time, then keys. */
 static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 {
-    const unsigned panels = view->panels;
-    if (!panels) { view->hi = view->lo; return; }
-    while (!(panels >> view->lo / ATTN__PANEL & 1u))
-        view->lo = (view->lo / ATTN__PANEL + 1) * ATTN__PANEL;
-    while (!(panels >> (view->hi - 1) / ATTN__PANEL & 1u))
-        view->hi = (view->hi - 1) / ATTN__PANEL * ATTN__PANEL;
-    while (!attn__keys_has(needed, view->lo)) view->lo++;
-    while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
+    int lo = view->lo, last = view->hi - 1;
+    while (lo <= last && !attn__keys_has(needed, lo))
+        lo += view->panels >> lo / ATTN__PANEL & 1u ? 1 : ATTN__PANEL - lo % ATTN__PANEL;
+    while (lo <= last && !attn__keys_has(needed, last))
+        last -= view->panels >> last / ATTN__PANEL & 1u ? 1 : last % ATTN__PANEL + 1;
+    view->lo = lo;
+    view->hi = last + 1;
 }
 
 /* Finds the keys of a chunk that some row of the block sees, and the panels: thin, of all rows
@@ -6372,7 +6344,7 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     attn__view_shrink(view, &some);
     between = attn__keys_between(view->lo, view->hi);
     view->hidden_keys = !attn__keys_within(&between, &every);
-    for (j = view->lo; j < view->hi && view->hidden_keys && !block->thin; j++)
+    for (j = view->lo; j < view->hi && view->hidden_keys && !block->v_in_place; j++)
         view->needed[j] = (unsigned char)attn__keys_has(&some, j);
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
        one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
@@ -6485,39 +6457,27 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     }
 }
 
-/* V of a thin block is read where it lies. But columns after the last whole panel are packed, so
-   that no vector reads past the end of a row: 6 to 32 rows of 40 or 72 columns take 0.67 to 0.79 of
-   the time that their reading in part takes (Zen 4; 0.77 to 0.96 on Zen 3). */
-static void attn__thin_values(const attn__block *block, attn__chunk_view *view)
-{
-    const int rest = block->w->s->v_head_dim % 16, lo = view->lo;
-    int local;
-    if (block->w->a->kv || block->k_in_place || rest == 0) return;
-    view->v_tail = 1;
-    view->v.last_columns = 0;
-    view->v.panels--;
-    for (local = 0; local < block->kv_heads; local++)
-        (void)block->w->kernels->pack_v(
-            block->v + (size_t)local * block->v_head + lo * 16,
-            (const float *)view->source[local].v + lo * view->v.b_step + view->v.panels * 16,
-            view->v.b_step, view->hi - lo, rest, NULL);
-}
-
-/* V of a thick block is packed. V of keys that no row needs is not read: it is 0. */
-static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
+/* Packs V of the chunk for every K/V head of the block. V of keys that no row needs is not read: it
+   is 0. */
+static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
 {
     const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
-    attn__kv_source *source = view->source;
-    int run_lo, run_hi;
-    source->not_finite = 0;
-    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
-        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
-        if (lo >= hi) continue;
-        source->not_finite |= block->w->kernels->pack_v(
-            block->v + lo * 16, (const float *)source->v + lo * view->v.b_step, view->v.b_step,
-            hi - lo, block->w->s->v_head_dim, needed ? needed + lo : NULL);
+    int local;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        const float *v = (const float *)source->v;
+        float *to = block->v + (size_t)local * block->v_head;
+        int run_lo = 0, run_hi = 0;
+        source->not_finite = 0;
+        while (attn__next_run(view->panels, &run_lo, &run_hi)) {
+            const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
+            if (lo >= hi) continue;
+            source->not_finite |= block->w->kernels->pack_v(
+                to + lo * 16, v + lo * view->v.b_step, view->v.b_step, hi - lo,
+                block->w->s->v_head_dim, needed ? needed + lo : NULL);
+        }
+        source->v = to;
     }
-    source->v = block->v;
     view->v.last_columns = 0;
     view->v.b_step = 16;
     view->v.b_panel = ATTN__CHUNK * 16;
@@ -6543,7 +6503,6 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     v->last_columns = kv ? 0 : s->v_head_dim % 16;
     v->a_row = ATTN__CHUNK;
     v->c_row = v->from_row = block->w->v_width;
-    view->v_tail = 0;
     view->k_stored = attn__keys_stored(a);
     view->k_step = kv ? v->b_step : s->k[1];
     for (local = 0; local < block->kv_heads; local++) {
@@ -6556,7 +6515,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     }
     if (block->per_head > attn__stored_rows(a)) attn__widen_sources(block, view);
     if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
-    block->way->values(block, view);
+    if (!block->v_in_place) attn__pack_v(block, view);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
@@ -6824,11 +6783,6 @@ static int attn__scan_v(const attn__block *block, const attn__chunk_view *view, 
     attn__gemm g = view->v;
     g.b = attn__stored_at(view->source[local].v, view->lo * g.b_step, g.stored);
     g.depth = view->hi - view->lo;
-    if (kernels->not_finite(&g)) return 1;
-    if (!view->v_tail) return 0;
-    g.b = block->v + (size_t)local * block->v_head + view->lo * 16;
-    g.b_step = 16;
-    g.panels = 1;
     return kernels->not_finite(&g);
 }
 
@@ -6843,7 +6797,7 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
        one may see all that it needs. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
-    if (view->hidden_keys && block->thin) return 1;
+    if (view->hidden_keys && block->v_in_place) return 1;
     if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, local);
     return source->not_finite;
 }
@@ -6858,7 +6812,6 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const int select = attn__must_select(block, band, view, local);
     const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
-    attn__gemm tail;
     int r, j;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
     if (select && !band->softmax.arrays)
@@ -6872,19 +6825,6 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->depth = hi - lo;
     g->prefetch = attn__prefetch_of(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
-    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
-    else kernels->gemm(g);
-    if (!view->v_tail) return;
-    /* The columns after the last whole panel were packed by themselves, and are a second product
-       next to the first. */
-    tail = *g;
-    g = &tail;
-    g->b = block->v + (size_t)local * block->v_head + lo * 16;
-    g->b_step = 16;
-    g->c += g->panels * 16;
-    if (g->from) g->from += g->panels * 16;
-    g->prefetch = NULL;
-    g->panels = 1;
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
@@ -7411,8 +7351,7 @@ static void attn__share(attn__work *w)
         if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
     }
     all = largest * (int)each;
-    attn__plan_thin(w, attn__min(all, ATTN__THIN), w->tasks);
-    if (all > ATTN__THIN) attn__plan_thick(w, all, w->tasks);
+    attn__plan_cuts(w, all, w->tasks);
     ATTN__COUNT(SHARED);
 }
 

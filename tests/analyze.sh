@@ -75,7 +75,7 @@ core.UndefinedBinaryOperatorResult  attn__kv_room               `counts` has one
 core.CallAndMessage                 dot                         as many rows are scaled as are scored
 core.CallAndMessage                 attn__rows_scores           every K/V head of a block has its source
 core.CallAndMessage                 attn__rows_outputs          the same
-core.UndefinedBinaryOperatorResult  attn__thick_values          the same
+core.UndefinedBinaryOperatorResult  attn__pack_v                the same
 core.CallAndMessage                 attn__chunk_run             each tile of the band has its panels by then
 core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
 core.NullDereference                attn__join_keep             the same
