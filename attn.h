@@ -5806,16 +5806,6 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
     return s->batch > 1 && (a->kv || a->k_map);
 }
 
-/* Rows of a K/V head in a block at most, where an entry has `all`. */
-static int attn__plan_rows(const attn__work *w, int all)
-{
-    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, w->block_rows);
-    const long long together = (long long)w->s->batch * each;
-    const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
-    if (!attn__may_share(w->a, w->s) || together <= rows) return rows;
-    return most < rows ? rows : together < most ? (int)together : most;
-}
-
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
    caller can ask once, for the largest call: there is room for as many tasks as that and every
    smaller call can have, each with the largest slot, and for the states of the largest split.
@@ -5823,15 +5813,21 @@ static int attn__plan_rows(const attn__work *w, int all)
 static int attn__plan_work(attn__work *w, int all, int n_k)
 {
     const attn__shape *s = w->s;
-    const int rows = attn__plan_rows(w, all), threads = attn__threads(w->a, s, n_k);
+    const int threads = attn__threads(w->a, s, n_k);
+    const long long together = (long long)s->batch * attn__min(all, ATTN__THIN);
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
     const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
     size_t states = 0, thick = 0, bytes;
+    int rows = attn__clamp(all, 1, w->block_rows);        /* of a K/V head in a block at most */
     attn__block block;
 
+    if (attn__may_share(w->a, s) && together > rows) {
+        const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
+        if (rows < most) rows = together < most ? (int)together : most;
+    }
     /* A call may have rows of both kinds: ragged, or where entries share keys. */
     w->slot_floats = attn__slot_layout(w, attn__min(rows, ATTN__THIN),
                                        attn__clamp(s->kv_heads, 1, ATTN__SHARING), NULL, &block);
@@ -7319,7 +7315,8 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
     return entries;
 }
 
-/* Is a page at the beginning of some entry held by another one, too? */
+/* Is a page at the beginning of some entry held by another one, too? To sort entries that have
+   nothing in common would cost 64 of 16 keys an eighth. */
 static int attn__shares_pages(const attn_args *a, const attn__shape *s)
 {
     int b;
@@ -7467,12 +7464,11 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
                                                  char *room, size_t room_size, attn__why *why)
 {
     attn__work w;
-    attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
     if (attn__plan_make(&w, a, s)) w.bytes = (size_t)-1;
-    if ((status = attn__check_work(a, w.bytes, why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_work(a, w.bytes, why));
     if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
         at = a->work || w.bytes > room_size ? (char *)a->work : room;
@@ -7492,10 +7488,9 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
     attn__shape s;
-    attn_status status;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
-    status = attn__check(a, &s, &why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__sdpa_run(a, &s, NULL, 0, &why) : status;
+    ATTN__TRY(attn__check(a, &s, &why, ATTN__CALLS));
+    return attn__sdpa_run(a, &s, NULL, 0, &why);
 }
 
 /* What attn_self and attn_cross have in common. Room on the stack saves calls that are not large an
@@ -7506,7 +7501,6 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     attn__shape s;
-    attn_status status;
     a->out = out;
     a->q = q;
     a->k = k;
@@ -7520,8 +7514,8 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[1] = 1;
         a->mask_shape[2] = a->n_q;
     }
-    status = attn__check(a, &s, why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__sdpa_run(a, &s, room.bytes, sizeof room, why) : status;
+    ATTN__TRY(attn__check(a, &s, why, ATTN__CALLS));
+    return attn__sdpa_run(a, &s, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7692,25 +7686,21 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn__carry_job job;
     attn__shape s;
     attn__why why;
-    attn_status status;
     size_t bytes, all = 0;
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     own = attn__carry_args(a);
     if (!a->carry_out && a->batch != 0 && (a->n_q != 0 || a->q_cum))
         return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL", "", 0, 0, 0);
-    if ((status = attn__check_size(&why, "n", n, 0)) != ATTN_OK ||
-        (status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_size(&why, "n", n, 0));
+    ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
     (void)attn__carry_bytes(&s, &bytes);
     if (attn__mul(bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "
                           "#", "", n, 0, 0);
-    if ((status = attn__check_given(&why, "states", states, all)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states,
-                                    all)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "states", states, all));
+    ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states, all));
     job.a = &own;
     job.s = &s;
     job.states = states;
@@ -7724,7 +7714,6 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     attn__carry_job job;
     attn__shape s;
     attn__why why;
-    attn_status status;
     attn__why_open(&why, "attn_finish", a ? a->user : NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if (a->carry_out)
@@ -7740,14 +7729,14 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     own.sinks = a->sinks;
     own.lse = a->lse;
     own.masked_rows = a->masked_rows;
-    if ((status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     job.a = &own;
     job.s = &s;
     job.states = NULL;
     job.n = 0;
     if (s.batch > 0 && s.n_q > 0) {
         if (!a->carry_in) return attn__fail(&why, ATTN_E_NULL, "carry_in is NULL", "", 0, 0, 0);
-        if ((status = attn__carry_run(&job, attn__finish_task, &why)) != ATTN_OK) return status;
+        ATTN__TRY(attn__carry_run(&job, attn__finish_task, &why));
     }
     if (a->masked_rows) *a->masked_rows = s.n_q > 0 ? attn__carry_empty(&own, &s) : 0;
     return ATTN_OK;
@@ -7759,18 +7748,16 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     attn__shape s;
     attn__carry_job job;
     attn__why why;
-    attn_status status;
     size_t bytes;
     attn__why_open(&why, "attn_merge", NULL);
-    if ((status = attn__check_size(&why, "v_head_dim", v_head_dim, 1)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_size(&why, "v_head_dim", v_head_dim, 1));
     if (attn__mul(states, ATTN_STATE(v_head_dim), &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states are too many for the address space", "",
                           0, 0, 0);
-    if ((status = attn__check_given(&why, "to", to, bytes)) != ATTN_OK ||
-        (status = attn__check_given(&why, "from", from, bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "to", to, bytes, "from", from, bytes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "to", to, bytes));
+    ATTN__TRY(attn__check_given(&why, "from", from, bytes));
+    ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
     /* One set of states folded into another, row by row as the specification does it. */
     memset(&a, 0, sizeof a);
     memset(&s, 0, sizeof s);
@@ -7838,22 +7825,21 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     size_t work;
     void *own = NULL;
     attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_kv(&why, c));
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_step(&why, c, a));
     /* The same checks as for attn_sdpa over the cache as it will be, k and v after its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-    if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check(&step, &s, &why, ATTN__APPENDS));
     rows = attn__step_rows(c, &step, &s);
-    if ((status = attn__check_pages(&why, &rows)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_pages(&why, &rows));
     work = attn__plan_bytes(&step, &s);
-    if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_work(a, work, &why));
     /* Memory comes before the append: a step that fails must leave the cache as it was. */
     if (!a->work && s.n_q > 0) {
-        step.work = own = ATTN_MALLOC(a->user, work);
-        step.work_size = work;
+        own = ATTN_MALLOC(a->user, work);
         if (!own)
             return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)work, 0, 0);
@@ -7864,7 +7850,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     step.k = step.v = NULL;
     memset(s.k, 0, sizeof s.k);
     memset(s.v, 0, sizeof s.v);
-    status = attn__sdpa_run(&step, &s, NULL, 0, &why);
+    status = attn__sdpa_run(&step, &s, (char *)own, own ? work : 0, &why);
     if (own) ATTN_FREE(a->user, own);
     return status;
 }
