@@ -6771,17 +6771,6 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
-/* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
-   right-hand side of a product. */
-static int attn__scan_v(const attn__block *block, const attn__chunk_view *view, int local)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    attn__gemm g = view->v;
-    g.b = attn__stored_at(view->source[local].v, view->lo * g.b_step, g.stored);
-    g.depth = view->hi - view->lo;
-    return kernels->not_finite(&g);
-}
-
 /* Must each row leave its hidden keys out of the product? Their probability is 0, but 0 times a V
    that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
    finite, hidden keys add exact zeros, and no row needs the slower `select`. */
@@ -6789,12 +6778,18 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
                              attn__chunk_view *view, int local)
 {
     attn__kv_source *source = view->source + local;
+    attn__gemm g;
     if (!band->uneven && !block->arrays) return 0;
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
        one may see all that it needs. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
     if (view->hidden_keys && block->v_in_place) return 1;
-    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, local);
+    if (source->not_finite < 0) {         /* it searches the right-hand side of a product */
+        g = view->v;
+        g.b = attn__stored_at(source->v, view->lo * g.b_step, g.stored);
+        g.depth = view->hi - view->lo;
+        source->not_finite = block->w->kernels->not_finite(&g);
+    }
     return source->not_finite;
 }
 
@@ -7274,14 +7269,6 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
     return pages[0] - pages[1];
 }
 
-/* Do two entries, neighbours in this order, begin with the same keys? */
-static int attn__same_keys(const attn_args *a, const attn__shape *s, int x, int y)
-{
-    if (attn__rows_of(a, s, x) < s->n_q) return 0;
-    if (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, x)) == 0) return 0;
-    return attn__order_keys(a, s, x, y, 1) == 0;
-}
-
 /* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
 static void attn__sort_entries(const attn__work *w)
 {
@@ -7303,11 +7290,16 @@ static void attn__sort_entries(const attn__work *w)
    are left, counting those as one; *largest: readers that one of them has. */
 static int attn__list_readers(const attn__work *w, int most, int *largest)
 {
+    const attn_args *a = w->a;
     int p, n, x, entries = 0;
     *largest = 1;
     for (p = 0; p < w->s->batch; p += n, entries++) {
-        for (n = 1; n < most && p + n < w->s->batch; n++)
-            if (!attn__same_keys(w->a, w->s, w->order[p], w->order[p + n])) break;
+        const int b = w->order[p];
+        /* with padding, or without a key, it stands alone */
+        const int alone = attn__rows_of(a, w->s, b) < w->s->n_q ||
+                          (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, b)) == 0);
+        for (n = 1; n < most && p + n < w->s->batch && !alone; n++)
+            if (attn__order_keys(a, w->s, b, w->order[p + n], 1) != 0) break;
         w->readers[p] = n;
         for (x = 1; x < n; x++) w->readers[p + x] = 0;
         *largest = n > *largest ? n : *largest;

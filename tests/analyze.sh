@@ -95,8 +95,6 @@ core.NullDereference                score_end                   `next` is NULL o
 core.NullDereference                _mm512_loadu_ps             the same, where keys are turned
 core.NullDereference                _mm256_loadu_ps             the same
 core.NullDereference                _mm_loadu_ps                the same
-Wanalyzer-use-of-uninitialized-value  attn__plan_work           attn__plan_thin writes it for as few rows as ask for it
-Wanalyzer-use-of-uninitialized-value  attn__share               the same
 '
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
