@@ -1504,7 +1504,7 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 /* The one matrix product of the library, columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
-   16 apart, or in rows, where panels are. */
+   16 apart, or in rows, where panels are 16 apart. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
@@ -1944,7 +1944,7 @@ ATTN__INLINE int attn__planes(const attn_args *a, int heads)
 }
 
 /* The place of a row in lse, [batch][heads][n_q]. */
-ATTN__INLINE size_t attn__place(const attn__shape *s, int b, int h, int i)
+ATTN__INLINE size_t attn__state_index(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
@@ -2207,7 +2207,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
                             int h, int i)
 {
     const attn__query r = attn__scalar_query(a, s, e, b, h, i);
-    const size_t place = attn__place(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
+    const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
     float *state = a->carry_out ? a->carry_out + at : NULL;
     float *out = state ? state + 4 : e->out + h * s->out[2] + i * s->out[1];
@@ -5337,51 +5337,88 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
+ *   place   of an entry in the order of work: entries that read the same keys are neighbours
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  an entry of a block; each of the block's K/V heads is read by group x n_q of its rows
+ *   reader  an entry of a block: group x (its rows) rows for each K/V head
  *   block   rows that go through the chunks together: of one K/V head, or of several where each has
  *           few rows; of one reader, or of several that read the same keys (beams, copies). Row r
  *           of a reader's K/V head is position r / group, head r % group. Rows of a K/V head stand
  *           side by side, so that K and V are read once for all of them
- *   band    up to 48 rows of a block that go from scores to outputs at once; their scores stay in
- *           L1
+ *   local   number of a K/V head among those of its block
+ *   cut     how entries are cut into blocks: the K/V heads and rows of each
+ *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below)
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
+ *   page    where a cache has a chunk
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
+ *   run     neighbours that one call of a kernel takes: panels of keys, or rows a stride apart
+ *   slice   16 keys of V of every head of a block
+ *   chain   the sum of one output over the keys of a chunk, in order; it may go on from run to run
+ *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
+ *           L1. Thin: whole K/V heads, up to 48 rows; thick: 4 register tiles (24 or 48)
  *   tile    the rows and columns of a product that are held in registers
  *   slot    the work memory of one task
  *   item    what a task takes next: a block, or some of a block's chunks
- *   state   what a chunk leaves of a row: maximum m, sum l, outputs o; folded in key order
+ *   state   maximum m, sum l, outputs o of a row after a chunk; folded into (M, L, o) in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
+ *   part    one set of such states, when the caller wants one for each chunk (attn_args.parts)
+ *   split   a share of a block's chunks, when threads are more than blocks
  *
- *   attn_sdpa
- *     attn__check                   section 5: refuses, or says the shape
- *     attn__sdpa_run                memory: the caller's, allocated, or (attn_self) on the stack
- *       attn__plan_make             how entries are cut into blocks, and how large a slot is
+ *   visible keys of a row: its range by position, and what mask, keep and bias leave of that
+ *   seen    of a set: some row of a tile or band sees the key. Of a row: it has seen one so far
+ *   needed  some row of the block sees the key
+ *   listed  few keys are needed: they are taken one by one
+ *   panels  (a set of them) with a key that is seen: others are neither scored nor multiplied
+ *
+ *   attn_sdpa, attn_self, attn_cross
+ *     attn__check                      section 5: refuses, or says the shape
+ *     attn__sdpa_run
+ *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
+ *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__work_all
- *         attn__share               entries that read the same keys count as one
- *         attn__list_items          then attn__task takes items until there are none:
- *           attn__item_scalar       the scalar backend: a block, row by row (section 3)
- *           attn__item_block        a block, or some of its chunks, for threads or the caller's
- *                                   parts; then attn__item_fold makes a block of what they left
- *             attn__block_open      which rows and keys; q times scale
- *             attn__block_chunk     each chunk in key order; readers of other pages apart
+ *         attn__share                  entries that read the same keys become readers of a block
+ *         attn__list_items
+ *         attn__work_run               attn__run, attn__task: each takes items until none are left
+ *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
+ *           attn__item_block
+ *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
+ *             attn__band_for           what all of its bands have in common
+ *             attn__weights_prefill
+ *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
+ *             attn__block_chunk        each chunk in key order; readers of other pages apart
  *               attn__chunk_run
- *                 attn__chunk_open      which keys some row sees
- *                 attn__chunk_sources   where K and V are read. Few rows: where they lie; up to
- *                   attn__thin_values   40 of a K/V head: V lies there, K becomes panels
- *                   attn__thick_values  more: V becomes panels, too
- *                 attn__scores_in_place q . k of up to 4 rows, K where it lies
- *                 attn__band_open       then band by band: its rows, cut into tiles where each
- *                                       sees few of the panels
- *                 attn__tile_softmax    q . k of other rows; scores to probabilities
- *                 attn__tile_outputs    (m, l) is folded, then p . v with what chunks before left
- *             attn__block_close     sinks, the division, lse, weights; empty rows
+ *                 attn__chunk_open     which keys are needed (attn__chunk_visibility)
+ *                 attn__chunk_sources  where K and V are read: attn__widen_sources, attn__pack_k,
+ *                                      attn__pack_v
+ *                 attn__scores_in_place, or by tiles; then band by band:
+ *                 attn__band_open      its ranges, arrays, and tiles (attn__band_cut)
+ *                 attn__tile_softmax   attn__rows_scores, kernels->softmax: p, and (m, l)
+ *                 kernels->fold        (m, l) into (M, L), for the whole band
+ *                 attn__tile_outputs   kernels->gemm or select: p . v into o
+ *             attn__block_store        states of a chunk, or
+ *             attn__block_close        sinks, kernels->finish, lse, weights, empty rows, padding
+ *           attn__item_fold            after a split: a block's states folded, attn__block_close
+ *
+ *   rows of a K/V head   K in rows   K in panels   V                                 tiles
+ *    1 .. 4    thin      in place    in place      in place                          one a band
+ *    5 .. 40   thin      packed      in place      in place; packed where plain      one a band
+ *                                                  rows end inside a panel
+ *   41 ..      thick     packed      in place      packed                            4 a band
+ *
+ * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. Storage
+ * in 16 bits is widened in registers for up to 16 rows, for more once a chunk (attn__stored_rows).
+ *
+ *   who closes a block          items are            a chunk's states go to     it is closed by
+ *   plain                       blocks               (M, L, o) at once          attn__item_block
+ *   fewer than two blocks for   splits of blocks,    attn__work.states          attn__item_fold
+ *   each thread                 then blocks
+ *   parts                       splits of blocks     the caller's part i        nobody: attn_fold
+ *
+ * carry_out without parts: attn__block_close stores (M, L, o) and does not divide.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
- * does not matter to a bit who shares one. When there are fewer blocks than threads and few rows,
- * the chunks of a block are dealt out. Their states are kept and folded in key order afterwards:
- * the same operations, so the same bits.
+ * does not matter to a bit who shares one. Splits fold their states in key order: the same
+ * operations as without, so the same bits.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
@@ -5394,7 +5431,8 @@ enum {
                                              of the time over 500 keys (Zen 3). With or without a
                                              cache they always leave out what they do not see
                                              (attn__must_select) */
-    ATTN__LISTED = 32,                    /* keys of a chunk that so few rows take one by one */
+    ATTN__LISTED = 32,                    /* keys of a chunk that ATTN__K_IN_PLACE rows take one by
+                                             one at most */
     ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
@@ -5406,35 +5444,12 @@ enum {
 };
 
 /* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
-   q' and outputs, which are read once a chunk, stay closer. */
+   q * scale and outputs, which are read once a chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* The ways through a chunk. A block takes the first that its rows of a K/V head fit in. */
-struct attn__block;
-struct attn__chunk_view;
-typedef struct attn__way {
-    const char *name;
-    int rows;                             /* so many fit in */
-    /* makes V of a chunk ready */
-    void (*values)(const struct attn__block *block, struct attn__chunk_view *view);
-} attn__way;
-
-static void attn__thin_values(const struct attn__block *block, struct attn__chunk_view *view);
-static void attn__thick_values(const struct attn__block *block, struct attn__chunk_view *view);
-
-static const attn__way attn__ways[] = {
-    { "thin", ATTN__THIN, attn__thin_values },
-    { "thick", INT_MAX, attn__thick_values }
-};
-
-static const attn__way *attn__way_of(int rows)
-{
-    const attn__way *way = attn__ways;
-    while (rows > way->rows) way++;
-    return way;
-}
-
-static const char *attn__way_name(int rows) { return attn__way_of(rows)->name; }
+/* The way in which blocks of so many rows of a K/V head go through chunks. */
+ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
+static const char *attn__way_name(int rows) { return attn__is_thin(rows) ? "thin" : "thick"; }
 
 /* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
@@ -5487,7 +5502,8 @@ typedef struct attn__block {
                                              keys */
     int place;                            /* of the first reader in w->order */
     int readers, each;                    /* readers at this place (attn__block_ends: which of them
-                                             have rows here); rows of each and K/V head */
+                                             have rows here); rows that one of them has for one
+                                             K/V head */
     int together;                         /* chunks, the first ones, that are the same keys for
                                              all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
@@ -5497,8 +5513,8 @@ typedef struct attn__block {
                                              one reader after those of the other */
     int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
                                              written here */
-    const struct attn__way *way;          /* in which it goes through a chunk */
-    int thin;                             /* V is read where it lies */
+    int thin;                             /* the way it goes through a chunk */
+    int v_in_place;                       /* V is read where it lies */
     int k_in_place;                       /* K is, too, where it lies in rows */
     int slices;                           /* V is read 16 keys of every head, then the next 16: as
                                              memory lies. From memory, 2 to 4 rows take 0.78 to
@@ -5542,15 +5558,14 @@ typedef struct attn__chunk_view {
     ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
     attn__gemm v;                         /* how V is read: the product with it, as far as all heads
                                              have that in common */
-    int v_tail;                           /* columns after the last whole panel of V are packed, in
-                                             block->v */
-    int chunk;                            /* its number among those that are there */
+    int chunk;                            /* its number among those that are there: chunks that the
+                                             cache has forgotten do not count (attn__chunk_key) */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
     int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
     int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
                                              head */
-    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, thick: is the key needed? */
+    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
                                              from lo */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
@@ -5614,8 +5629,17 @@ ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
     return per_head <= ATTN__K_IN_PLACE && !attn__k_in_panels(a);
 }
 
+/* Do they read V where it lies? More than attn__is_thin says pack it. Fewer do, too, where rows of
+   plain V end inside a panel: no vector may read past the end of a row. To pack the last columns
+   alone would take 0.91 to 1 of the time of 5 to 40 rows (Zen 3), and forty lines. */
+ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int per_head)
+{
+    return attn__is_thin(per_head) &&
+           (a->kv || s->v_head_dim % 16 == 0 || attn__k_in_place(a, per_head));
+}
+
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
-   floats first. With v_in_k for any number: once for K and V. */
+   floats first. With v_in_k in 16 bits: always, once for K and V. */
 static int attn__stored_rows(const attn_args *a)
 {
     if (a->kv && a->kv->shape.v_in_k && a->kv->shape.v_storage != ATTN_F32) return 0;
@@ -5632,7 +5656,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
-    const int thin = per_head <= ATTN__THIN, keys = w->chunk_keys;
+    const int keys = w->chunk_keys;
     const int rows = attn__min(kv_heads * per_head, w->block_rows);
     const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
@@ -5665,21 +5689,13 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     if (attn__k_in_panels(a) ? widened : !attn__k_in_place(a, per_head))
         block->k = attn__reserve(&slot, keys, width < widest ? width : widest);
     block->k_head = (size_t)keys * (size_t)s->head_dim;
-    block->v_head = (size_t)ATTN__CHUNK * (thin ? 16 : v_width);
-    /* thin: the columns after the last whole panel are packed; thick: all of V */
-    if (!thin || (!a->kv && s->v_head_dim % 16))
+    block->v_head = (size_t)ATTN__CHUNK * v_width;
+    if (!attn__v_in_place(a, s, per_head))
         block->v = attn__reserve(&slot, kv_heads, block->v_head);
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
        same place of its pages. */
     slot.size += 16;
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
-}
-
-/* The floats of such a slot. */
-static size_t attn__slot_floats(const attn__work *w, int per_head, int kv_heads)
-{
-    attn__block block;
-    return attn__slot_layout(w, per_head, kv_heads, NULL, &block);
 }
 
 /* Where a slot begins, the number of empty rows of its blocks. */
@@ -5708,28 +5724,27 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Cuts entries whose rows go the thin way: `all` rows of each K/V head. K/V heads share a block, as
-   long as no thread idles because of it. */
-static void attn__plan_thin(attn__work *w, int all, int threads)
+/* Cuts entries whose rows go the thin way, up to `rows` of each K/V head. K/V heads share a block,
+   as long as no thread idles because of it. */
+static void attn__plan_thin(attn__work *w, int rows, int threads)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int in_place = attn__k_in_place(a, all);
-    const int rows = in_place ? ATTN__BAND : w->block_rows;        /* of a block at most */
-    const int most = attn__clamp(rows / attn__min(all, ATTN__THIN), 1, sharing);
+    const int in_place = attn__k_in_place(a, rows);
+    const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
     int fit, split;
 
-    if (all > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
+    if (rows > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
-    cut->per_head = attn__min(all, ATTN__THIN);
-    /* Half as many heads in a block, and half again, until there are four tasks for each thread. */
+    cut->per_head = rows;
+    /* Half as many heads in a block, and half again, until there are four items for each thread. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = all <= ATTN__THIN && cut->kv_heads * all <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
+        split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
                 w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)w->entries * cut->head_blocks * (split ? w->chunks : 1) >=
@@ -5755,7 +5770,7 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
     cut->head_blocks = w->s->kv_heads;
     cut->per_head = attn__min(all, w->block_rows);
     if (threads > 1) {
-        /* Each block packs K and V anew, so blocks of two bands are not divided any more. */
+        /* Each block packs K and V anew, so blocks of up to 96 rows are not divided. */
         while (cut->per_head > 2 * ATTN__BAND &&
                ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
             cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
@@ -5766,20 +5781,19 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
     }
 }
 
+/* Cuts entries of up to `all` rows for each K/V head. Those that bring their own numbers of rows
+   may be of both kinds. */
+static void attn__plan_cuts(attn__work *w, int all, int threads)
+{
+    attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN), threads);
+    w->thick = w->thin;
+    if (!attn__is_thin(all)) attn__plan_thick(w, all, threads);
+}
+
 /* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
 ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 {
     return s->batch > 1 && (a->kv || a->k_map);
-}
-
-/* Rows of a K/V head in a block at most, where an entry has `all`. */
-static int attn__plan_rows(const attn__work *w, int all)
-{
-    const int each = attn__min(all, ATTN__THIN), rows = attn__clamp(all, 1, w->block_rows);
-    const long long together = (long long)w->s->batch * each;
-    const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
-    if (!attn__may_share(w->a, w->s) || together <= rows) return rows;
-    return most < rows ? rows : together < most ? (int)together : most;
 }
 
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
@@ -5789,21 +5803,26 @@ static int attn__plan_rows(const attn__work *w, int all)
 static int attn__plan_work(attn__work *w, int all, int n_k)
 {
     const attn__shape *s = w->s;
-    const int rows = attn__plan_rows(w, all), threads = attn__threads(w->a, s, n_k);
+    const int threads = attn__threads(w->a, s, n_k);
+    const long long together = (long long)s->batch * attn__min(all, ATTN__THIN);
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
     const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
-    size_t states = 0, bytes;
+    size_t states = 0, thick = 0, bytes;
+    int rows = attn__clamp(all, 1, w->block_rows);        /* of a K/V head in a block at most */
+    attn__block block;
 
-    /* A call may have rows of both kinds: ragged, or where entries share keys. */
-    w->slot_floats = attn__slot_floats(w, attn__min(rows, ATTN__THIN),
-                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING));
-    if (rows > ATTN__THIN) {
-        const size_t thick = attn__slot_floats(w, rows, 1);
-        if (thick > w->slot_floats) w->slot_floats = thick;
+    if (attn__may_share(w->a, s) && together > rows) {
+        const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
+        if (rows < most) rows = together < most ? (int)together : most;
     }
+    /* A call may have rows of both kinds: ragged, or where entries share keys. */
+    w->slot_floats = attn__slot_layout(w, attn__min(rows, ATTN__THIN),
+                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING), NULL, &block);
+    if (!attn__is_thin(rows)) thick = attn__slot_layout(w, rows, 1, NULL, &block);
+    if (thick > w->slot_floats) w->slot_floats = thick;
     /* Only blocks that are fewer than two for each thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
@@ -5840,13 +5859,8 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
     if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
 
-    /* Entries that bring their own numbers of rows may be of both kinds. */
-    if (all <= ATTN__THIN || a->q_cum || a->q_lengths)
-        attn__plan_thin(w, all > 0 ? (int)all : 1, threads);
-    if (all > ATTN__THIN) {
-        attn__plan_thick(w, (int)all, threads);
-        if (((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
-    }
+    attn__plan_cuts(w, (int)all, threads);
+    if (all > 0 && ((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
     if (attn__plan_work(w, (int)all, n_k)) return 1;
     w->tasks = attn__min(w->tasks, threads);
     return 0;
@@ -5857,7 +5871,7 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
 /* The way in which an entry with so many rows for each K/V head is cut. */
 static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
-    return rows <= ATTN__THIN ? &w->thin : &w->thick;
+    return attn__is_thin(rows) ? &w->thin : &w->thick;
 }
 
 /* Counts the items of every place. It has blocks for the rows that exist, and at least one when
@@ -6044,8 +6058,8 @@ static void attn__block_ranges(attn__block *block)
    thick ones. */
 static void attn__block_way(attn__block *block)
 {
-    block->way = attn__way_of(block->per_head);
-    block->thin = block->way == attn__ways;
+    block->thin = attn__is_thin(block->per_head);
+    block->v_in_place = attn__v_in_place(block->w->a, block->w->s, block->per_head);
     block->k_in_place = attn__k_in_place(block->w->a, block->per_head) &&
                         block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
@@ -6113,7 +6127,7 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
     for (r = 0; r < block->rows && carry_in; r++) {
         const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(carry_in + attn__place(s, b, h, i) *
+        block->seen[r] = attn__carry_get(carry_in + attn__state_index(s, b, h, i) *
                                          ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
     }
@@ -6198,10 +6212,10 @@ typedef struct attn__visibility {
                                              hides more by position */
 } attn__visibility;
 
-/* Keep bytes of rows first .. last-1 of a K/V head, one after the other in a group of one: a key
-   that one of them keeps. Returns 0 where they keep none. A call of 512 rows takes 0.90 of the
-   instructions where they are documents, 0.96 where they are causal, than row by row; of the time
-   0.83 and 0.96 (Zen 3). */
+/* Merges `rows` rows of keep bytes from `keep` on, as a group of one has them one after the other:
+   a key that one of them keeps. Returns 0 where they keep none. Against row by row, a call of 512
+   rows takes 0.90 of the instructions where they are documents, 0.96 where they are causal; of the
+   time 0.83 and 0.96 (Zen 3). */
 static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
                             unsigned char *merged)
 {
@@ -6258,10 +6272,6 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         if (row.keep == merged) seeing->row.keep = NULL;      /* nobody else's cells */
         range.word[0] &= seeing->cells.word[0];
         range.word[1] &= seeing->cells.word[1];
-        if (attn__keys_within(&seeing->all, &range)) {        /* it sees all there is */
-            seeing->needed = seeing->all;
-            return range;
-        }
         if (!(range.word[0] | range.word[1])) continue;
         seen.word[0] |= range.word[0];
         seen.word[1] |= range.word[1];
@@ -6276,14 +6286,13 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
 /* The range shrinks to what is needed: whole panels at a time, then keys. */
 static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 {
-    const unsigned panels = view->panels;
-    if (!panels) { view->hi = view->lo; return; }
-    while (!(panels >> view->lo / ATTN__PANEL & 1u))
-        view->lo = (view->lo / ATTN__PANEL + 1) * ATTN__PANEL;
-    while (!(panels >> (view->hi - 1) / ATTN__PANEL & 1u))
-        view->hi = (view->hi - 1) / ATTN__PANEL * ATTN__PANEL;
-    while (!attn__keys_has(needed, view->lo)) view->lo++;
-    while (!attn__keys_has(needed, view->hi - 1)) view->hi--;
+    int lo = view->lo, last = view->hi - 1;
+    while (lo <= last && !attn__keys_has(needed, lo))
+        lo += view->panels >> lo / ATTN__PANEL & 1u ? 1 : ATTN__PANEL - lo % ATTN__PANEL;
+    while (lo <= last && !attn__keys_has(needed, last))
+        last -= view->panels >> last / ATTN__PANEL & 1u ? 1 : last % ATTN__PANEL + 1;
+    view->lo = lo;
+    view->hi = last + 1;
 }
 
 /* Finds the keys of a chunk that some row of the block sees, and the panels: thin, of all rows
@@ -6321,7 +6330,7 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     attn__view_shrink(view, &some);
     between = attn__keys_between(view->lo, view->hi);
     view->hidden_keys = !attn__keys_within(&between, &every);
-    for (j = view->lo; j < view->hi && view->hidden_keys && !block->thin; j++)
+    for (j = view->lo; j < view->hi && view->hidden_keys && !block->v_in_place; j++)
         view->needed[j] = (unsigned char)attn__keys_has(&some, j);
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
        one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
@@ -6434,46 +6443,34 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     }
 }
 
-/* V of a thin block is read where it lies. But columns after the last whole panel are packed, so
-   that no vector reads past the end of a row: 6 to 32 rows of 40 or 72 columns take 0.67 to 0.79 of
-   the time that their reading in part takes (Zen 4; 0.77 to 0.96 on Zen 3). */
-static void attn__thin_values(const attn__block *block, attn__chunk_view *view)
-{
-    const int rest = block->w->s->v_head_dim % 16, lo = view->lo;
-    int local;
-    if (block->w->a->kv || block->k_in_place || rest == 0) return;
-    view->v_tail = 1;
-    view->v.last_columns = 0;
-    view->v.panels--;
-    for (local = 0; local < block->kv_heads; local++)
-        (void)block->w->kernels->pack_v(
-            block->v + (size_t)local * block->v_head + lo * 16,
-            (const float *)view->source[local].v + lo * view->v.b_step + view->v.panels * 16,
-            view->v.b_step, view->hi - lo, rest, NULL);
-}
-
-/* V of a thick block is packed. V of keys that no row needs is not read: it is 0. */
-static void attn__thick_values(const attn__block *block, attn__chunk_view *view)
+/* Packs V of the chunk for every K/V head of the block. V of keys that no row needs is not read: it
+   is 0. */
+static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
 {
     const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
-    attn__kv_source *source = view->source;
-    int run_lo, run_hi;
-    source->not_finite = 0;
-    for (run_lo = run_hi = 0; attn__next_run(view->panels, &run_lo, &run_hi);) {
-        const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
-        if (lo >= hi) continue;
-        source->not_finite |= block->w->kernels->pack_v(
-            block->v + lo * 16, (const float *)source->v + lo * view->v.b_step, view->v.b_step,
-            hi - lo, block->w->s->v_head_dim, needed ? needed + lo : NULL);
+    int local;
+    for (local = 0; local < block->kv_heads; local++) {
+        attn__kv_source *source = view->source + local;
+        const float *v = (const float *)source->v;
+        float *to = block->v + (size_t)local * block->v_head;
+        int run_lo = 0, run_hi = 0;
+        source->not_finite = 0;
+        while (attn__next_run(view->panels, &run_lo, &run_hi)) {
+            const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
+            if (lo >= hi) continue;
+            source->not_finite |= block->w->kernels->pack_v(
+                to + lo * 16, v + lo * view->v.b_step, view->v.b_step, hi - lo,
+                block->w->s->v_head_dim, needed ? needed + lo : NULL);
+        }
+        source->v = to;
     }
-    source->v = block->v;
     view->v.last_columns = 0;
     view->v.b_step = 16;
     view->v.b_panel = ATTN__CHUNK * 16;
 }
 
-/* Where K and V of the chunk are read, and whatever makes them ready for it. A cache is read as it
-   is: panels of K, or with v_in_k rows. */
+/* Where K and V of the chunk are read, and whatever makes them ready for it. Few rows read a cache
+   as it is: panels of K, or with v_in_k rows. */
 static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn_args *a = block->w->a;
@@ -6492,7 +6489,6 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     v->last_columns = kv ? 0 : s->v_head_dim % 16;
     v->a_row = ATTN__CHUNK;
     v->c_row = v->from_row = block->w->v_width;
-    view->v_tail = 0;
     view->k_stored = attn__keys_stored(a);
     view->k_step = kv ? v->b_step : s->k[1];
     for (local = 0; local < block->kv_heads; local++) {
@@ -6505,7 +6501,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     }
     if (block->per_head > attn__stored_rows(a)) attn__widen_sources(block, view);
     if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
-    block->way->values(block, view);
+    if (!block->v_in_place) attn__pack_v(block, view);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
@@ -6765,22 +6761,6 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
-/* Is some of V not finite, among the keys lo .. hi - 1 of the chunk? The kernel searches the
-   right-hand side of a product. */
-static int attn__scan_v(const attn__block *block, const attn__chunk_view *view, int local)
-{
-    const attn__kernels *kernels = block->w->kernels;
-    attn__gemm g = view->v;
-    g.b = attn__stored_at(view->source[local].v, view->lo * g.b_step, g.stored);
-    g.depth = view->hi - view->lo;
-    if (kernels->not_finite(&g)) return 1;
-    if (!view->v_tail) return 0;
-    g.b = block->v + (size_t)local * block->v_head + view->lo * 16;
-    g.b_step = 16;
-    g.panels = 1;
-    return kernels->not_finite(&g);
-}
-
 /* Must each row leave its hidden keys out of the product? Their probability is 0, but 0 times a V
    that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
    finite, hidden keys add exact zeros, and no row needs the slower `select`. */
@@ -6788,12 +6768,18 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
                              attn__chunk_view *view, int local)
 {
     attn__kv_source *source = view->source + local;
+    attn__gemm g;
     if (!band->uneven && !block->arrays) return 0;
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
        one may see all that it needs. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
-    if (view->hidden_keys && block->thin) return 1;
-    if (source->not_finite < 0) source->not_finite = attn__scan_v(block, view, local);
+    if (view->hidden_keys && block->v_in_place) return 1;
+    if (source->not_finite < 0) {         /* it searches the right-hand side of a product */
+        g = view->v;
+        g.b = attn__stored_at(source->v, view->lo * g.b_step, g.stored);
+        g.depth = view->hi - view->lo;
+        source->not_finite = block->w->kernels->not_finite(&g);
+    }
     return source->not_finite;
 }
 
@@ -6807,7 +6793,6 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const int select = attn__must_select(block, band, view, local);
     const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
-    attn__gemm tail;
     int r, j;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
     if (select && !band->softmax.arrays)
@@ -6821,19 +6806,6 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     g->depth = hi - lo;
     g->prefetch = attn__prefetch_of(block, band, view, local, hi);
     if (select) ATTN__COUNT(SELECT);
-    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
-    else kernels->gemm(g);
-    if (!view->v_tail) return;
-    /* The columns after the last whole panel were packed by themselves, and are a second product
-       next to the first. */
-    tail = *g;
-    g = &tail;
-    g->b = block->v + (size_t)local * block->v_head + lo * 16;
-    g->b_step = 16;
-    g->c += g->panels * 16;
-    if (g->from) g->from += g->panels * 16;
-    g->prefetch = NULL;
-    g->panels = 1;
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
 }
@@ -6867,7 +6839,7 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
     }
 }
 
-/* ---- thick: K and V packed, one K/V head ----------------------------------------------------- */
+/* ---- few rows: scores against K where it lies ------------------------------------------------ */
 
 /* Scores of all rows of the block against K where it lies. */
 static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
@@ -6908,7 +6880,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
 /* ---- a chunk, one way or the other ----------------------------------------------------------- */
 
 /* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
-static attn__block attn__block_part(const attn__block *block, int local, int from, int to)
+static attn__block attn__block_of_readers(const attn__block *block, int local, int from, int to)
 {
     const int first = from * block->each - block->first, last = to * block->each - block->first;
     const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
@@ -6956,7 +6928,7 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     }
 }
 
-/* A chunk of a block, folded into (M, L, O) of its rows. Where readers have pages of their own,
+/* A chunk of a block, folded into (M, L, o) of its rows. Where readers have pages of their own,
    those that have the same one go together. */
 static void attn__block_chunk(const attn__block *block, int chunk)
 {
@@ -6971,7 +6943,7 @@ static void attn__block_chunk(const attn__block *block, int chunk)
         for (next = x + 1; next <= last; next++)
             if (attn__reader_page(block, next, chunk) != page) break;
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
-            const attn__block part = attn__block_part(block, local, x, next);
+            const attn__block part = attn__block_of_readers(block, local, x, next);
             attn__chunk_run(&part, chunk);
         }
     }
@@ -7077,7 +7049,7 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
     attn__entry room;
     int h, i, part;
     const int b = attn__row_at(block, local, r, &h, &i);
-    const size_t place = attn__place(s, b, h, i);
+    const size_t place = attn__state_index(s, b, h, i);
     if (exists) ++*block->empty;
     /* padding: it has seen nothing, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
@@ -7109,7 +7081,7 @@ static void attn__block_row(const attn__block *block, int r)
     }
     if (!a->lse && !probabilities) return;
     b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-    if (a->lse) a->lse[attn__place(s, b, h, i)] = attn__clean(M + attn__log(L));
+    if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
     if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
         block->w->kernels->weigh(weights, s->n_k, M, L);
 }
@@ -7123,7 +7095,7 @@ static void attn__block_store(const attn__block *block, float *states)
     int r, h, i;
     for (r = 0; r < block->rows; r++) {
         const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        float *to = states + attn__place(s, b, h, i) * ATTN_STATE(s->v_head_dim);
+        float *to = states + attn__state_index(s, b, h, i) * ATTN_STATE(s->v_head_dim);
         block->w->kernels->finish(to + 4, 0, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
                                   s->v_head_dim);
         if (block->seen[r]) attn__carry_put(to, block->M[r], block->L[r], 1);
@@ -7232,7 +7204,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         attn__block_begin(&block, w->a->carry_in);
         for (r = 0; r < block.rows; r++) {
             const int b = attn__row_at(&block, r / block.per_head, r % block.per_head, &h, &i);
-            const float *state = w->states + attn__place(w->s, b, h, i) *
+            const float *state = w->states + attn__state_index(w->s, b, h, i) *
                                  ATTN_STATE(w->s->v_head_dim);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
                 block.seen[r] |= attn__fold_state(w->kernels, state, block.M + r, block.L + r,
@@ -7287,14 +7259,6 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
     return pages[0] - pages[1];
 }
 
-/* Do two entries, neighbours in this order, begin with the same keys? */
-static int attn__same_keys(const attn_args *a, const attn__shape *s, int x, int y)
-{
-    if (attn__rows_of(a, s, x) < s->n_q) return 0;
-    if (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, x)) == 0) return 0;
-    return attn__order_keys(a, s, x, y, 1) == 0;
-}
-
 /* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
 static void attn__sort_entries(const attn__work *w)
 {
@@ -7316,11 +7280,16 @@ static void attn__sort_entries(const attn__work *w)
    are left, counting those as one; *largest: readers that one of them has. */
 static int attn__list_readers(const attn__work *w, int most, int *largest)
 {
+    const attn_args *a = w->a;
     int p, n, x, entries = 0;
     *largest = 1;
     for (p = 0; p < w->s->batch; p += n, entries++) {
-        for (n = 1; n < most && p + n < w->s->batch; n++)
-            if (!attn__same_keys(w->a, w->s, w->order[p], w->order[p + n])) break;
+        const int b = w->order[p];
+        /* with padding, or without a key, it stands alone */
+        const int alone = attn__rows_of(a, w->s, b) < w->s->n_q ||
+                          (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, b)) == 0);
+        for (n = 1; n < most && p + n < w->s->batch && !alone; n++)
+            if (attn__order_keys(a, w->s, b, w->order[p + n], 1) != 0) break;
         w->readers[p] = n;
         for (x = 1; x < n; x++) w->readers[p + x] = 0;
         *largest = n > *largest ? n : *largest;
@@ -7328,7 +7297,8 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
     return entries;
 }
 
-/* Is a page at the beginning of some entry held by another one, too? */
+/* Is a page at the beginning of some entry held by another one, too? To sort entries that have
+   nothing in common would cost 64 of 16 keys an eighth. */
 static int attn__shares_pages(const attn_args *a, const attn__shape *s)
 {
     int b;
@@ -7360,8 +7330,7 @@ static void attn__share(attn__work *w)
         if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
     }
     all = largest * (int)each;
-    attn__plan_thin(w, attn__min(all, ATTN__THIN), w->tasks);
-    if (all > ATTN__THIN) attn__plan_thick(w, all, w->tasks);
+    attn__plan_cuts(w, all, w->tasks);
     ATTN__COUNT(SHARED);
 }
 
@@ -7477,12 +7446,11 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
                                                  char *room, size_t room_size, attn__why *why)
 {
     attn__work w;
-    attn_status status;
     void *own = NULL;
     char *at;
     size_t empty = 0;
     if (attn__plan_make(&w, a, s)) w.bytes = (size_t)-1;
-    if ((status = attn__check_work(a, w.bytes, why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_work(a, w.bytes, why));
     if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
         at = a->work || w.bytes > room_size ? (char *)a->work : room;
@@ -7502,10 +7470,9 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
     attn__shape s;
-    attn_status status;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
-    status = attn__check(a, &s, &why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__sdpa_run(a, &s, NULL, 0, &why) : status;
+    ATTN__TRY(attn__check(a, &s, &why, ATTN__CALLS));
+    return attn__sdpa_run(a, &s, NULL, 0, &why);
 }
 
 /* What attn_self and attn_cross have in common. Room on the stack saves calls that are not large an
@@ -7516,7 +7483,6 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     attn__shape s;
-    attn_status status;
     a->out = out;
     a->q = q;
     a->k = k;
@@ -7530,8 +7496,8 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[1] = 1;
         a->mask_shape[2] = a->n_q;
     }
-    status = attn__check(a, &s, why, ATTN__CALLS);
-    return status == ATTN_OK ? attn__sdpa_run(a, &s, room.bytes, sizeof room, why) : status;
+    ATTN__TRY(attn__check(a, &s, why, ATTN__CALLS));
+    return attn__sdpa_run(a, &s, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7702,25 +7668,21 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn__carry_job job;
     attn__shape s;
     attn__why why;
-    attn_status status;
     size_t bytes, all = 0;
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     own = attn__carry_args(a);
     if (!a->carry_out && a->batch != 0 && (a->n_q != 0 || a->q_cum))
         return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL", "", 0, 0, 0);
-    if ((status = attn__check_size(&why, "n", n, 0)) != ATTN_OK ||
-        (status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_size(&why, "n", n, 0));
+    ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
     (void)attn__carry_bytes(&s, &bytes);
     if (attn__mul(bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "
                           "#", "", n, 0, 0);
-    if ((status = attn__check_given(&why, "states", states, all)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states,
-                                    all)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "states", states, all));
+    ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states, all));
     job.a = &own;
     job.s = &s;
     job.states = states;
@@ -7734,7 +7696,6 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     attn__carry_job job;
     attn__shape s;
     attn__why why;
-    attn_status status;
     attn__why_open(&why, "attn_finish", a ? a->user : NULL);
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
     if (a->carry_out)
@@ -7750,14 +7711,14 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     own.sinks = a->sinks;
     own.lse = a->lse;
     own.masked_rows = a->masked_rows;
-    if ((status = attn__check(&own, &s, &why, ATTN__STATES)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     job.a = &own;
     job.s = &s;
     job.states = NULL;
     job.n = 0;
     if (s.batch > 0 && s.n_q > 0) {
         if (!a->carry_in) return attn__fail(&why, ATTN_E_NULL, "carry_in is NULL", "", 0, 0, 0);
-        if ((status = attn__carry_run(&job, attn__finish_task, &why)) != ATTN_OK) return status;
+        ATTN__TRY(attn__carry_run(&job, attn__finish_task, &why));
     }
     if (a->masked_rows) *a->masked_rows = s.n_q > 0 ? attn__carry_empty(&own, &s) : 0;
     return ATTN_OK;
@@ -7769,18 +7730,16 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     attn__shape s;
     attn__carry_job job;
     attn__why why;
-    attn_status status;
     size_t bytes;
     attn__why_open(&why, "attn_merge", NULL);
-    if ((status = attn__check_size(&why, "v_head_dim", v_head_dim, 1)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_size(&why, "v_head_dim", v_head_dim, 1));
     if (attn__mul(states, ATTN_STATE(v_head_dim), &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states are too many for the address space", "",
                           0, 0, 0);
-    if ((status = attn__check_given(&why, "to", to, bytes)) != ATTN_OK ||
-        (status = attn__check_given(&why, "from", from, bytes)) != ATTN_OK ||
-        (status = attn__check_apart(&why, "to", to, bytes, "from", from, bytes)) != ATTN_OK)
-        return status;
+    ATTN__TRY(attn__check_given(&why, "to", to, bytes));
+    ATTN__TRY(attn__check_given(&why, "from", from, bytes));
+    ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
     /* One set of states folded into another, row by row as the specification does it. */
     memset(&a, 0, sizeof a);
     memset(&s, 0, sizeof s);
@@ -7848,22 +7807,21 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     size_t work;
     void *own = NULL;
     attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
-    if ((status = attn__check_kv(&why, c)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_kv(&why, c));
     if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
-    if ((status = attn__check_step(&why, c, a)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_step(&why, c, a));
     /* The same checks as for attn_sdpa over the cache as it will be, k and v after its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-    if ((status = attn__check(&step, &s, &why, ATTN__APPENDS)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check(&step, &s, &why, ATTN__APPENDS));
     rows = attn__step_rows(c, &step, &s);
-    if ((status = attn__check_pages(&why, &rows)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_pages(&why, &rows));
     work = attn__plan_bytes(&step, &s);
-    if ((status = attn__check_work(a, work, &why)) != ATTN_OK) return status;
+    ATTN__TRY(attn__check_work(a, work, &why));
     /* Memory comes before the append: a step that fails must leave the cache as it was. */
     if (!a->work && s.n_q > 0) {
-        step.work = own = ATTN_MALLOC(a->user, work);
-        step.work_size = work;
+        own = ATTN_MALLOC(a->user, work);
         if (!own)
             return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)work, 0, 0);
@@ -7874,7 +7832,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     step.k = step.v = NULL;
     memset(s.k, 0, sizeof s.k);
     memset(s.v, 0, sizeof s.v);
-    status = attn__sdpa_run(&step, &s, NULL, 0, &why);
+    status = attn__sdpa_run(&step, &s, (char *)own, own ? work : 0, &why);
     if (own) ATTN_FREE(a->user, own);
     return status;
 }

@@ -75,7 +75,7 @@ core.UndefinedBinaryOperatorResult  attn__kv_room               `counts` has one
 core.CallAndMessage                 dot                         as many rows are scaled as are scored
 core.CallAndMessage                 attn__rows_scores           every K/V head of a block has its source
 core.CallAndMessage                 attn__rows_outputs          the same
-core.UndefinedBinaryOperatorResult  attn__thick_values          the same
+core.UndefinedBinaryOperatorResult  attn__pack_v                the same
 core.CallAndMessage                 attn__chunk_run             each tile of the band has its panels by then
 core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
 core.NullDereference                attn__join_keep             the same
@@ -95,8 +95,6 @@ core.NullDereference                score_end                   `next` is NULL o
 core.NullDereference                _mm512_loadu_ps             the same, where keys are turned
 core.NullDereference                _mm256_loadu_ps             the same
 core.NullDereference                _mm_loadu_ps                the same
-Wanalyzer-use-of-uninitialized-value  attn__plan_work           attn__plan_thin writes it for as few rows as ask for it
-Wanalyzer-use-of-uninitialized-value  attn__share               the same
 '
 
 # what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
