@@ -2710,7 +2710,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
  * Most calls set little, so each step first asks whether there is anything to look at. A plain call
- * takes some 640 instructions here, of 5100 in all where one row of one head meets 8 keys.
+ * takes some 640 instructions here, of 5130 in all where one row of one head meets 8 keys.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -3150,10 +3150,11 @@ ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why
 }
 
 /* The heads that have weights. Only with `contents` the list is looked into. */
-static attn_status attn__check_list(const attn_args *a, int heads, attn__why *why, int contents)
+static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *why, int contents)
 {
     const int *list = a->weights_heads, n = a->n_weights_heads;
     int i;
+    if (!list && n == 0) return ATTN_OK;
     if (!list || !a->weights)
         return attn__fail(why, list ? ATTN_E_CONFLICT : ATTN_E_NULL,
                           list ? "weights_heads is set but weights is NULL"
@@ -3170,13 +3171,6 @@ static attn_status attn__check_list(const attn_args *a, int heads, attn__why *wh
                               "one before it", "", i, list[i], list[i - 1]);
     }
     return ATTN_OK;
-}
-
-ATTN__INLINE attn_status attn__check_planes(const attn_args *a, int heads, attn__why *why,
-                                            int contents)
-{
-    if (!a->weights_heads && a->n_weights_heads == 0) return ATTN_OK;
-    return attn__check_list(a, heads, why, contents);
 }
 
 /* ---- who exists ------------------------------------------------------------------------------ */
@@ -3352,7 +3346,7 @@ ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void
 }
 
 /* The same of one that may not be there, or of any size: work_size may say anything. */
-ATTN__INLINE void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
+static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
 {
     if (!at || bytes == 0) return;
     attn__span_note(all, name, at, bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX, NULL);
@@ -3453,38 +3447,23 @@ static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn
     return attn__check_stride(why, t, third, reach);
 }
 
-/* A tensor of `reach` cells is noted in *all (NULL: only its strides matter). */
-ATTN__INLINE attn_status attn__note_tensor(attn__why *why, attn__spans *all, const attn__tensor *t,
-                                           size_t reach)
-{
-    if (reach == 0)                               /* nothing to step over, so no step can wrap */
-        t->stride[0] = t->stride[1] = t->stride[2] = 0;
-    else if (all && !t->at)
-        return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
-    else if (all)
-        attn__span_note(all, t->name, t->at, reach * t->cell, t);
-    return ATTN_OK;
-}
-
-/* One whose strides are given, or some of them. That it is NULL is said before what is wrong with
-   them. */
-static ATTN__NOINLINE attn_status attn__check_given_strides(attn__why *why, attn__spans *all,
-                                                            const attn__tensor *t)
-{
-    size_t reach;
-    ATTN__TRY(attn__fill_strides(why, t, &reach));
-    if (reach && !(all && !t->at)) ATTN__TRY(attn__check_strides(why, t, &reach));
-    return attn__note_tensor(why, all, t, reach);
-}
-
-/* Resolves and checks the strides of one tensor, and notes where it lies. */
+/* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its
+   strides matter). */
 static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans *all,
                                                      const attn__tensor *t)
 {
+    const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
     size_t reach = 0;                             /* gcc does not see that it is set */
-    if (t->given[0] | t->given[1] | t->given[2]) return attn__check_given_strides(why, all, t);
-    ATTN__TRY(attn__pack_strides(why, t, &reach));
-    return attn__note_tensor(why, all, t, reach);
+    if (given) ATTN__TRY(attn__fill_strides(why, t, &reach));
+    else ATTN__TRY(attn__pack_strides(why, t, &reach));
+    if (reach == 0) {                             /* nothing to step over, so no step can wrap */
+        t->stride[0] = t->stride[1] = t->stride[2] = 0;
+        return ATTN_OK;
+    }
+    if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
+    if (given) ATTN__TRY(attn__check_strides(why, t, &reach));
+    if (all) attn__span_note(all, t->name, t->at, reach * t->cell, t);
+    return ATTN_OK;
 }
 
 /* Four sizes that are not larger multiply to no more than an object has. */
@@ -3566,27 +3545,17 @@ static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y
     return 0;
 }
 
-/* Every output against the outputs after it and all inputs. Inputs may share memory as they like.
-   Most outputs lie apart from where the inputs are, and need not be compared with each of them. */
+/* Every output against the outputs after it and all inputs. Inputs may share memory as they
+   like. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
-    const attn__span *x = all->span, *y, *last, *const end = x + all->n;
-    const attn__span *const inputs = x + all->outputs;
-    size_t low = (size_t)-1, high = 0;
-    for (y = inputs; y < end; y++) {
-        const size_t stop = y->at + y->bytes;
-        if (y->at < low) low = y->at;
-        if (stop > high) high = stop;
-        if (stop < y->at) high = (size_t)-1;      /* no object, yet nothing is to be missed */
-    }
-    for (; x < inputs; x++) {
-        last = attn__meet(x->at, x->bytes, low, high - low) ? end : inputs;
-        for (y = x + 1; y < last; y++) {
+    const attn__span *x = all->span, *y, *const end = x + all->n, *const inputs = x + all->outputs;
+    for (; x < inputs; x++)
+        for (y = x + 1; y < end; y++) {
             if (!attn__meet(x->at, x->bytes, y->at, y->bytes) || attn__columns(x, y)) continue;
             attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
-    }
     return ATTN_OK;
 }
 
@@ -3660,10 +3629,10 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
     return a->parts && contents ? attn__check_parts(a, s, why, contents) : ATTN_OK;
 }
 
-/* Notes weights, lse and states, which have no strides. */
-static ATTN__NOINLINE attn_status attn__add_more_outputs(const attn_args *a, const attn__shape *s,
-                                                         attn__why *why, attn__spans *all,
-                                                         int contents)
+/* Notes weights, lse, masked_rows and work, which have no strides, states, and a cache that is
+   appended to. */
+static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
+                                     attn__spans *all, int contents)
 {
     size_t bytes;
     if (a->weights) {
@@ -3678,16 +3647,7 @@ static ATTN__NOINLINE attn_status attn__add_more_outputs(const attn_args *a, con
         attn__span_add(all, "lse", a->lse, bytes);
     }
     if (a->carry_in || a->carry_out || a->parts)
-        return attn__check_carry(a, s, why, all, contents);
-    return ATTN_OK;
-}
-
-/* Notes all that is written but out; a cache that is appended to is, too. */
-static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
-                                     attn__spans *all, int contents)
-{
-    if (a->weights || a->lse || a->carry_in || a->carry_out || a->parts)
-        ATTN__TRY(attn__add_more_outputs(a, s, why, all, contents));
+        ATTN__TRY(attn__check_carry(a, s, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(all, "work", a->work, a->work_size);
     if (contents == ATTN__APPENDS)
@@ -3697,19 +3657,12 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     return ATTN_OK;
 }
 
-/* Notes the arrays that are read. */
-static void attn__add_lists(const attn_args *a, const attn__shape *s,
-                                           const attn__why *why, attn__spans *all)
-{
-    const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
-    const size_t planes = (size_t)attn__planes(a, 0) * sizeof(int);
-    ATTN__ARRAYS(ATTN__NOTED)
-}
-
-/* And what is behind a cache, or states. */
+/* Notes the arrays that are read, and what is behind a cache. */
 static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
                              attn__spans *all, int contents)
 {
+    const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
+    const size_t planes = (size_t)attn__planes(a, 0) * sizeof(int);
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
     if (a->carry_in && a->carry_in != a->carry_out) {
@@ -3717,7 +3670,7 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
         (void)attn__carry_bytes(s, &bytes);
         attn__span_add(all, "carry_in", a->carry_in, bytes);
     }
-    attn__add_lists(a, s, why, all);
+    ATTN__ARRAYS(ATTN__NOTED)
 }
 
 /* Those of mask, keep and bias that are there; spans keep their tensors. */
