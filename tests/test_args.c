@@ -756,6 +756,8 @@ static void overlap_plain(void)
     WRONG(full, ATTN_E_OVERLAP, "work", a.work = w.out);
     WRONG(full, ATTN_E_OVERLAP, "work", a.work = w.q + 7);
     WRONG(full, ATTN_E_OVERLAP, "work", a.lse = w.work + 1);
+    /* the end of q is past the last address, where no object can be */
+    WRONG(good, ATTN_E_OVERLAP, "out q", a.q = a.out = (float *)((size_t)-1 - 7));
     RIGHT(good, a.k = w.q; a.v = w.q; a.v_head_dim = DIM; a.kv_heads = HEADS; a.n_k = N_Q);      /* inputs may share */
 }
 
