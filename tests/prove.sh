@@ -151,7 +151,7 @@ pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__narrow_one(|shift > 24|shift > 40
 pages|-DCALL=1 -DONLY=0|attn__kv_room(|rows->counts[b] > rows->n|rows->counts[b] > rows->n + 1
 pages|-DCALL=1 -DONLY=0|attn__kv_room(|rows->counts[b] < 0|rows->counts[b] < INT_MIN
 pages|-DCALL=1 -DONLY=5|attn__kv_write(|attn__kv_count(rows, b));|rows->n);
-pages|-DCALL=2 -DONLY=1|attn__check_keep(|rows[i - 1] + 1|rows[i - 1]
+pages|-DCALL=2 -DONLY=2|attn__check_keep(|rows[i - 1] + 1|rows[i - 1]
 pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, c, b, from));|
 pages|-DCALL=2 -DONLY=1|attn__kv_unshare(|c->holders[row[i]] > 1|c->holders[row[i]] > 2
 pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|n > c->lengths[entry] - first|n > c->lengths[entry]
