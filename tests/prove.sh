@@ -1,5 +1,5 @@
 #!/bin/sh
-# prove.sh: what Frama-C shows. EVA, within the bounds that stand in prove/{masks,names,load,check,cache}.c: no undefined
+# prove.sh: what Frama-C shows. EVA, within the bounds that stand in prove/{masks,names,load,check,cache,pages}.c: no undefined
 # behaviour, that is, no alarm. WP with why3, z3 and cvc4, for all values: the contracts in prove/sizes.h and those and the
 # assertions in prove/{sizes,strides,entry}.c; what these assume z3 proves by itself (prove/facts.smt2). Then mistakes, one at a
 # time, in a copy of attn.h: each of them must raise an alarm or leave a goal open. Then the bound of exp by Gappa
@@ -8,10 +8,13 @@
 #
 #   sh tests/prove.sh          all proofs, and every third of the mistakes that Frama-C must notice
 #   sh tests/prove.sh all      all of these
+#   sh tests/prove.sh all wp   a part of it: eva (or one of its programs: masks, names, load, check, cache, pages), wp, exp
 cd "$(dirname "$0")/.." || exit 1
 command -v frama-c > /dev/null || { echo 'SKIPPED prove: no frama-c (apt-get install frama-c-base)'; exit 0; }
-here=$PWD out=build/prove passed=0 failed=0 all=${1:-} turn=0
-mkdir -p $out/0 $out/1
+here=$PWD out=build/prove passed=0 failed=0 all= part= turn=0
+for word; do [ "$word" = all ] && all=all || part=$word; done
+rm -rf $out/item
+mkdir -p $out/0 $out/1 $out/item
 echo "prove: Frama-C $(frama-c -version)"
 say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); }
 
@@ -32,16 +35,25 @@ check="-eva-precision 0 -eva-min-loop-unroll 17
 cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec attn__say,attn__fail
     $(split check_kv_entry check_kv_entries check_kv_cut check_forget check_apart check_kv_apart kv_room check_kv_rows kv_open \
         check_keep kv_unshare check_free)"
+called=attn_kv_append:0,attn_kv_keep:0,attn_kv_read:0,attn_kv_save:0,attn_kv_load:0
+# equality: the shift of a value that is rounded to half goes with its exponent
+pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unroll 6
+    -eva-use-spec attn__say,attn__fail,attn__page_at
+    $(split check_kv_entry check_kv_cut check_apart check_kv_apart kv_room check_kv_rows kv_open check_keep kv_unshare \
+        check_free check_saved check_load check_align check_given check_overlap),$called"
 
 # Frama-C looks for attn.h where it is started. One alarm is not counted: that start + k_lengths[b] may not fit an int in
 # attn__check_entry. WP shows that it does (prove/entry.c).
 alarms() # folder of attn.h, where the alarms go, program, for cpp; status 2 when there was no analysis
 {
     local options='-eva-precision 3 -eva-use-spec attn__say'
-    case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; esac
+    case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; pages) options=$pages ;; esac
+    # one alarm is enough to notice a mistake, where none is let through
+    case "$1 $4" in .\ * | *-DCASE=[23]) ;; *) options="$options -eva-stop-at-nth-alarm 1" ;; esac
     # shellcheck disable=SC2086
     (cd "$1" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -warn-special-float none \
-        -eva -eva-msg-key=-final-states $options "$here/tests/prove/$3.c") > $2.all 2>&1 || return 2
+        -eva -eva-msg-key=-final-states $options "$here/tests/prove/$3.c") > $2.all 2>&1 ||
+        { grep -q 'Stopping at nth alarm' $2.all && return 1 || return 2; }
     grep -q 'eva:summary' $2.all || return 2
     grep -A2 'eva:alarm' $2.all | awk '/eva:alarm/ { if (kept) print kept; kept = $0; next } { kept = kept $0 }
         END { if (kept) print kept }' | grep -v 'start + \*(a->k_lengths + b) ' > $2
@@ -61,14 +73,15 @@ mistake()
     ! cmp -s attn.h $4/attn.h
 }
 
-# every second line of the list: each is a program by itself, or one with a mistake
-half() # 0 or 1
+# The first line of the list that nobody has taken, and so on. Each is a program by itself, or one with a mistake.
+work() # 0 or 1
 {
-    local n=0 program cpp function old new
+    local n=0 mistakes=0 program cpp function old new
     while IFS='|' read -r program cpp function old new; do
         n=$((n + 1))
-        [ $((n % 2)) = $1 ] || continue
-        [ -z "$function" ] || [ "$all" = all ] || [ $((n % 3)) = 0 ] || continue
+        [ -z "$function" ] || mistakes=$((mistakes + 1))
+        [ -z "$function" ] || [ "$all" = all ] || [ $((mistakes % 3)) = 0 ] || continue
+        mkdir $out/item/$n 2> /dev/null || continue
         if [ -z "$function" ]; then
             alarms . $out/$1/alarms $program "$cpp" && echo "ok|$program $cpp: no alarm" ||
                 { grep rror $out/$1/alarms.all; head -n 12 $out/$1/alarms; echo "FAIL|$program $cpp"; }
@@ -76,21 +89,28 @@ half() # 0 or 1
         else
             alarms $out/$1 $here/$out/$1/alarms $program "$cpp"
             [ $? = 1 ] && echo "ok|noticed: $function: $old -> $new" || echo "FAIL|not noticed: $function: $old -> $new"
-        fi
+        fi > $out/item/$n/said
     done < $out/list
 }
 
+# Of pages.c one state is enough to notice a mistake: ONLY is its number. A wrong assertion does not end an analysis.
 # program, for cpp; and function, what stands there, what a mistake would make of it
 cat > $out/list <<'LIST'
+pages|-DCALL=4 -DSHAPE=1
+pages|-DCALL=1
+check|-DCASE=3
+check|-DCASE=2
+cache|-DCALL=2
+pages|-DCALL=3 -DSHAPE=1
+pages|-DCALL=2
+pages|-DCALL=5
+pages|-DCALL=0 -DSHAPE=1
 masks
 check|-DCASE=0
 names
 check|-DCASE=1
 load
-check|-DCASE=2
 cache|-DCALL=0
-check|-DCASE=3
-cache|-DCALL=2
 cache|-DCALL=1
 cache|-DCALL=3
 masks||attn__write_window(|(long long)i + pos|i + pos
@@ -122,14 +142,37 @@ cache|-DCALL=1|attn__kv_forget(|stay++|stay += 99
 cache|-DCALL=2|attn_kv_reorder(|map[b] < 0|map[b] < INT_MIN
 cache|-DCALL=2|attn_kv_reorder(|map[b] >= c->shape.batch|map[b] == c->shape.batch
 cache|-DCALL=3|attn_kv_copy(|= c->lengths[from]|= INT_MAX
+pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__kv_grow(|attn__page_own(c, row + held - 1, keys % ATTN__CHUNK)|(void)row
+pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__check_pages(|leaves[b] - attn__kv_pages(c, b)|-attn__kv_pages(c, b)
+pages|-DCALL=1 -DONLY=5|attn__kv_put(|ATTN__CHUNK - at|ATTN__CHUNK
+pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__page_put_values(|all - used|all
+pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__kv_rows_of(|(size_t)n * (size_t)rows.k_stride[1]|((size_t)n + 1) * (size_t)rows.k_stride[1]
+pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__narrow_one(|shift > 24|shift > 40
+pages|-DCALL=1 -DONLY=0|attn__kv_room(|rows->counts[b] > rows->n|rows->counts[b] > rows->n + 1
+pages|-DCALL=1 -DONLY=0|attn__kv_room(|rows->counts[b] < 0|rows->counts[b] < INT_MIN
+pages|-DCALL=1 -DONLY=5|attn__kv_write(|attn__kv_count(rows, b));|rows->n);
+pages|-DCALL=2 -DONLY=2|attn__check_keep(|rows[i - 1] + 1|rows[i - 1]
+pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, c, b, from));|
+pages|-DCALL=2 -DONLY=1|attn__kv_unshare(|c->holders[row[i]] > 1|c->holders[row[i]] > 2
+pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|n > c->lengths[entry] - first|n > c->lengths[entry]
+pages|-DCALL=3 -DSHAPE=1 -DONLY=3|attn_kv_read(|first + n > gap[0]|first + n > gap[1]
+pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn__kv_get(|i < s->v_head_dim|i <= s->v_head_dim
+pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|size < need|size < ATTN__SAVED_HEADER
+pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|attn__kv_keys(c, entry) - i * ATTN__CHUNK|attn__kv_keys(c, entry)
+pages|-DCALL=5 -DONLY=1|attn__check_load(|[i]] == 1|[i]] >= 1
+pages|-DCALL=5 -DONLY=0|attn_kv_load(|i * ATTN__CHUNK < keys|i * ATTN__CHUNK <= keys
 LIST
-half 0 > $out/0/said &
-half 1 > $out/1/said
+case $part in
+'' | eva) ;;
+*) grep -E "^$part(\||$)" $out/list > $out/part; mv $out/part $out/list ;;
+esac
+work 0 &
+work 1
 wait
 while IFS='|' read -r status text; do
     case $status in ok | FAIL) say $status "$text" ;; *) echo "$status $text" ;; esac
 done <<SAID
-$(cat $out/0/said $out/1/said)
+$(for n in $(ls $out/item | sort -n); do cat $out/item/$n/said; done)
 SAID
 
 # WP: goals that are left open go to $out/log. What times() is, is told to attn__mul alone: it slows down all others.
@@ -141,7 +184,8 @@ left_open() # program, functions, folder of attn.h, more for cpp; status 2 when 
         "$here/tests/prove/$1.c") > $out/log 2>&1 || return 2
     awk '/Proved goals:/ { done = $4 == $6 && $6 > 0 ? 0 : 1; seen = 1 } END { exit seen ? done : 2 }' $out/log
 }
-if command -v why3 > /dev/null && command -v z3 > /dev/null && command -v cvc4 > /dev/null; then
+if [ "${part:-wp}" != wp ]; then :
+elif command -v why3 > /dev/null && command -v z3 > /dev/null && command -v cvc4 > /dev/null; then
     export WHY3CONFIG=$here/$out/why3.conf
     why3 config detect -C "$WHY3CONFIG" > /dev/null 2>&1
     echo "prove: why3 $(why3 --version | awk '{ print $NF }'), $(z3 --version), $(cvc4 --version | head -n 1)"
@@ -185,7 +229,9 @@ else
 fi
 
 # exp: its constants are read from attn.h; each of these, one digit wrong, must break the bound
-if command -v gappa > /dev/null && command -v python3 > /dev/null; then
+if [ "${part:-exp}" != exp ]; then :
+elif command -v gappa > /dev/null && command -v python3 > /dev/null; then
+    echo "prove: $(gappa --version), $(python3 --version)"
     python3 tests/prove/exp.py attn.h $out/exp.g > $out/log 2>&1 && say ok "$(tail -n 1 $out/log)" || { cat $out/log; say FAIL exp; }
     while read -r old new; do
         sed "s/$old/$new/" attn.h > $out/attn.h
