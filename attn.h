@@ -1375,6 +1375,13 @@ static long attn_counters[ATTN__C_COUNT];
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
+/* Floats between the parts of work memory, and what guards them: nothing, but with tests/fence.h,
+   which has the address sanitizer see what goes from one part into the next. */
+#ifndef ATTN__FENCE
+#define ATTN__FENCE 0
+#define ATTN__GUARD(at, floats, on) ((void)0)
+#endif
+
 /* ---- what the parts of the implementation say to each other ---------------------------------- */
 /* attn_args with every default resolved: written by attn__check, read by the driver and the
    specification. */
@@ -5683,7 +5690,8 @@ typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot
 ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long width)
 {
     const unsigned long long at = slot->size;
-    slot->size += ((unsigned)n * width + 15) / 16 * 16;
+    slot->size += ((unsigned)n * width + 15) / 16 * 16 + ATTN__FENCE;
+    if (slot->floats) ATTN__GUARD(slot->floats + slot->size - ATTN__FENCE, ATTN__FENCE, 1);
     return slot->floats ? slot->floats + at : NULL;
 }
 
@@ -5735,6 +5743,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     const int widened = per_head > attn__stored_rows(a);
     attn__slot slot = { floats, 0 };
 
+    if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* of the block before */
     block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
     block->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
     block->o = attn__reserve(&slot, rows, v_width);
@@ -5764,6 +5773,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     /* One line more, so that a slot whose size is a power of two does not put the next one at the
        same place of its pages. */
     slot.size += 16;
+    if (floats) ATTN__GUARD(floats + slot.size - 16, w->slot_floats - (size_t)slot.size + 16, 1);
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
 }
 
@@ -5922,7 +5932,7 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
     w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
-    w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16);       /* ints */
+    w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16) + ATTN__FENCE; /* ints */
     w->entries = s->batch;
     w->splits = 1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
@@ -7451,6 +7461,7 @@ static size_t attn__work_all(attn__work *w, char *at)
     /* Ragged, out has no rows of padding, but lse and weights have. */
     w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     w->slots = (float *)(void *)at + w->table_floats;
+    ATTN__GUARD(w->slots - ATTN__FENCE, ATTN__FENCE, 1);
     w->states = w->slots + w->slot_floats * (size_t)w->tasks;
     attn__share(w);
     items = attn__list_items(w);
@@ -7465,6 +7476,7 @@ static size_t attn__work_all(attn__work *w, char *at)
         if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, items);
     }
     for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
+    ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* the caller's memory again */
     return empty;
 }
 
@@ -9700,12 +9712,21 @@ static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
     for (*total = 0, i = 0; i < (int)(sizeof part / sizeof *part); i++) {
         if (at) *part[i].at = (float *)(void *)(at + *total);
         if (attn__bytes(&bytes, part[i].a, part[i].b, part[i].c, part[i].d, sizeof(float)) ||
-            (*total += attn__up(bytes, 64)) > ATTN__BYTES_MAX)
+            (*total += attn__up(bytes, 64) + ATTN__FENCE * sizeof(float)) > ATTN__BYTES_MAX)
             return 1;
+        if (at) ATTN__GUARD(at + *total - ATTN__FENCE * sizeof(float), ATTN__FENCE, 1);
     }
     r->ints = (int *)(void *)ints;
     r->kept = (attn__mha_run *)(void *)kept;
     return 0;
+}
+
+/* It is done with, and is the caller's again. */
+static void attn__mha_leave(attn__mha_run *r)
+{
+    void *own = r->own, *user = r->o.attn.user;
+    if (r->q) ATTN__GUARD(r->q, (float *)r->in.work - r->q, 0);
+    if (own) ATTN_FREE(user, own);
 }
 
 /* How large the workspace must be. */
@@ -10228,7 +10249,7 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
     ATTN__TRY(attn__mha_begin(&r, given, 0, why));
     status = attn__mha_checked(&r, why);
     if (status != ATTN_OK) {
-        if (r.own) ATTN_FREE(r.o.attn.user, r.own);
+        attn__mha_leave(&r);
         return status;
     }
     /* What has been checked goes into the workspace: the stack is free for the computation. */
@@ -10249,7 +10270,7 @@ static attn_status attn__mha_call(const attn__mha_given *given)
     if (kind->own) why.n = "n";
     ATTN__TRY(attn__mha_prepare(given, &r, &why));
     status = attn__mha_compute(r, &why);
-    if (r->own) ATTN_FREE(r->o.attn.user, r->own);
+    attn__mha_leave(r);
     return status;
 }
 

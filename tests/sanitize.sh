@@ -1,7 +1,7 @@
 #!/bin/sh
 # sanitize.sh: the tests under every sanitizer there is here. Last line: "sanitize: N passed, M failed".
 #
-#   asan       clang: address, undefined, and integer for attn.h itself (what is meant so stands in sanitize.supp)
+#   asan       clang: address (with tests/fence.h between the parts of work memory), undefined, and integer for attn.h itself (what is meant so stands in sanitize.supp)
 #   gcc        gcc: address, undefined
 #   msan       clang: memory, with origins
 #   tsan       threads: the pool, executors, shared caches and layers (soak/soak.c)
@@ -69,12 +69,12 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
     case $part in
     asan)
         have clang '-fsanitize=address,undefined,integer' || { echo 'SKIPPED asan: no clang with it (libclang-rt-dev)'; continue; }
-        build asan clang "-fsanitize=integer,implicit-conversion,local-bounds ${QUICK:+-fsanitize-ignorelist=$out/ignore}" '-fsanitize=address,undefined' 2>$out/asan.build || { broken asan; continue; }
+        build asan clang "-fsanitize=integer,implicit-conversion,local-bounds ${QUICK:+-fsanitize-ignorelist=$out/ignore}" '-fsanitize=address,undefined -include tests/fence.h' 2>$out/asan.build || { broken asan; continue; }
         check asan $out/asan -s 4 ${QUICK:+$quick} ;;
     gcc)
         [ -z "$QUICK" ] || continue
         have gcc '-fsanitize=address,undefined' || { echo 'SKIPPED gcc: no sanitizers'; continue; }
-        build gcc gcc '' '-fsanitize=address,undefined' 2>$out/gcc.build || { broken gcc; continue; }
+        build gcc gcc '' '-fsanitize=address,undefined -include tests/fence.h' 2>$out/gcc.build || { broken gcc; continue; }
         # gcc before 14 aligns the frames of use-after-return too little for 64-byte vectors (its bug 110027)
         ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=0
         check gcc $out/gcc -s 5
