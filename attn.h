@@ -3486,12 +3486,12 @@ ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, con
                                            int few, attn__tensor *own)
 {
     if (few && all && t.at && !(t.given[0] | t.given[1] | t.given[2])) {
-        const ptrdiff_t row = (ptrdiff_t)t.width * t.count[2];
-        const ptrdiff_t head = (ptrdiff_t)t.width * t.count[1], entry = row * t.count[1];
-        t.stride[0] = entry;
-        t.stride[1] = t.inner == 2 ? row : t.width;
-        t.stride[2] = t.inner == 2 ? t.width : head;
-        attn__span_note(all, t.name, t.at, (size_t)(entry * t.count[0]) * t.cell, &attn__packed);
+        const size_t cell = (unsigned)t.width, row = cell * (unsigned)t.count[2];
+        const size_t head = cell * (unsigned)t.count[1], entry = row * (unsigned)t.count[1];
+        t.stride[0] = (ptrdiff_t)entry;
+        t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : cell);
+        t.stride[2] = (ptrdiff_t)(t.inner == 2 ? cell : head);
+        attn__span_note(all, t.name, t.at, entry * (unsigned)t.count[0] * t.cell, &attn__packed);
         return ATTN_OK;
     }
     *own = t;
@@ -3731,8 +3731,11 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int least = (outs - 1) | (queries - 1) | (q_rows - 1) | (k_batch - 1) | (k_rows - 1);
-    const int few = (unsigned)(least | (s->heads - 1) | (dim - 1) | (v_dim - 1)) < ATTN__FEW;
+    /* each from 1 to ATTN__FEW? */
+    const unsigned less = ((unsigned)outs - 1) | ((unsigned)queries - 1) | ((unsigned)q_rows - 1) |
+        ((unsigned)k_batch - 1) | ((unsigned)k_rows - 1) | ((unsigned)s->heads - 1) |
+        ((unsigned)dim - 1) | ((unsigned)v_dim - 1);
+    const int few = less < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* What is written comes first: attn__check_overlap compares it with what follows. */

@@ -6,7 +6,7 @@
 # (prove/exp.py), which two wrong constants must break. Last line: "prove: N passed, M failed". On Debian: frama-c-base, why3,
 # z3, cvc4, gappa, python3; the claim is that of the versions which are printed.
 #
-#   sh tests/prove.sh          all proofs, and every third of the mistakes that Frama-C must notice
+#   sh tests/prove.sh          all proofs, and every sixth of the mistakes that Frama-C must notice
 #   sh tests/prove.sh all      all of these
 #   sh tests/prove.sh all wp   a part of it: eva (or one of its programs: masks, names, load, check, cache, pages), wp, exp
 cd "$(dirname "$0")/.." || exit 1
@@ -80,7 +80,7 @@ work() # 0 or 1
     while IFS='|' read -r program cpp function old new; do
         n=$((n + 1))
         [ -z "$function" ] || mistakes=$((mistakes + 1))
-        [ -z "$function" ] || [ "$all" = all ] || [ $((mistakes % 3)) = 0 ] || continue
+        [ -z "$function" ] || [ "$all" = all ] || [ $((mistakes % 6)) = 0 ] || continue
         mkdir $out/item/$n 2> /dev/null || continue
         if [ -z "$function" ]; then
             alarms . $out/$1/alarms $program "$cpp" && echo "ok|$program $cpp: no alarm" ||
@@ -202,9 +202,11 @@ entry attn__check_entry
 PROVED
     while IFS='|' read -r program functions cpp function old new; do
         turn=$((turn + 1))
-        [ "$all" = all ] || [ $((turn % 3)) = 0 ] || continue
+        [ "$all" = all ] || [ $((turn % 6)) = 0 ] || continue
         mistake "$function" "$old" "$new" $out || { say FAIL "stale: $function: $old"; continue; }
-        WP_TIMEOUT=2 left_open $program $functions $out $cpp
+        # the right code is proved within the same time, so it is the mistake that leaves a goal open
+        case $functions in attn__fill_strides | attn__check_stride) WP_TIMEOUT=10 ;; *) WP_TIMEOUT=2 ;; esac
+        left_open $program $functions $out $cpp
         [ $? = 1 ] && say ok "noticed: $function: $old -> $new" || say FAIL "not noticed: $function: $old -> $new"
     done <<'MISTAKES'
 sizes|attn__mul|-DPRODUCT|attn__mul(|a > (size_t)-1 / b|a > (size_t)-1 / b + 1

@@ -298,6 +298,13 @@ static void calls(const state *s)
 #endif
 
 #if CALL == 5
+/* Four bytes, the lowest first. */
+static void put_word(unsigned char *at, unsigned word)
+{
+    int i;
+    for (i = 0; i < 4; i++) at[i] = (unsigned char)(word >> 8 * i & 0xff);
+}
+
 /* a header that says such a length; all other bytes are any, and any size is said of them, up to what there is */
 static void load(const state *s, int entry, int keys, int from, int to)
 {
@@ -306,9 +313,9 @@ static void load(const state *s, int entry, int keys, int from, int to)
     const size_t size = sizeof saved - (at - saved);
     begin(&c, s);
     Frama_C_make_unknown((char *)saved, sizeof saved);
-    attn__put_word(at + 28, (unsigned)(keys + to - from));
-    attn__put_word(at + 32, (unsigned)from);
-    attn__put_word(at + 36, (unsigned)to);
+    put_word(at + 28, (unsigned)(keys + to - from));
+    put_word(at + 32, (unsigned)from);
+    put_word(at + 36, (unsigned)to);
     if (attn_kv_load(&c, any_entry(entry), any_int() ? NULL : at, Frama_C_interval(0, size)) != ATTN_OK) return;
     Frama_C_show_each_end(c.free_pages, lengths[0], lengths[1]);
     sound(&c);
