@@ -3477,7 +3477,7 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
     return ATTN_OK;
 }
 
-/* Four sizes that are not larger multiply to no more than an object has. */
+/* Four sizes that are smaller multiply to no more than an object has. */
 #define ATTN__FEW (1u << (sizeof(size_t) * CHAR_BIT / 4 - 2))
 
 /* Most tensors are packed and have few cells: no product of their sizes wraps, and none is 0. They
@@ -3731,11 +3731,8 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    /* each from 1 to ATTN__FEW? */
-    const unsigned less = ((unsigned)outs - 1) | ((unsigned)queries - 1) | ((unsigned)q_rows - 1) |
-        ((unsigned)k_batch - 1) | ((unsigned)k_rows - 1) | ((unsigned)s->heads - 1) |
-        ((unsigned)dim - 1) | ((unsigned)v_dim - 1);
-    const int few = less < ATTN__FEW;
+    const int few = outs && queries && q_rows && k_batch && k_rows &&     /* heads and widths are */
+        (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* What is written comes first: attn__check_overlap compares it with what follows. */

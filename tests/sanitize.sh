@@ -20,7 +20,7 @@ kernels=${QUICK:+-DATTN_NO_SIMD}
 for group in undefined integer implicit-conversion local-bounds; do    # of three passes over the kernels one is looked at
     printf '[%s]\nfun:*_sse2\nfun:*_avx512\n' $group
 done > $out/ignore
-quick='masks torch levels tokens steps golden empty minus wrong truncate reorder history workspace unwritten ends'
+quick='masks torch levels tokens steps golden empty minus wrong truncate reorder history workspace unwritten rope_pos'
 threads='pool threads shared company split several steps backends'
 
 build() # name, compiler, flags for attn.h alone, flags for all
