@@ -5427,79 +5427,85 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
  *   page    where a cache has a chunk
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
- *   run     neighbours that one call of a kernel takes: panels of keys, or rows a stride apart
+ *   run     (noun) what one call of a kernel takes: panels side by side, or rows a stride apart
  *   slice   16 keys of V of every head of a block
  *   chain   the sum of one output over the keys of a chunk, in order; it may go on from run to run
  *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: 4 register tiles (24 or 48)
- *   tile    the rows and columns of a product that are held in registers
+ *   tile    register tile: the rows and columns of a product that are held in registers
+ *   stripe  rows of a band that go over the same panels. Thin: all of them; thick: those of a
+ *           register tile, or all where skipping panels saves little (attn__band_cut)
  *   slot    the work memory of one task
  *   item    what a task takes next: a block, or some of a block's chunks
  *   state   maximum m, sum l, outputs o of a row after a chunk; folded into (M, L, o) in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *   part    one set of such states, when the caller wants one for each chunk (attn_args.parts)
- *   split   a share of a block's chunks, when threads are more than blocks
+ *   split   a share of a block's chunks, when blocks are fewer than two for each thread
  *
  *   visible keys of a row: its range by position, and what mask, keep and bias leave of that
- *   seen    of a set: some row of a tile or band sees the key. Of a row: it has seen one so far
+ *   seen    of a set: some row of a stripe or band sees the key. Of a row: it has seen one so far
  *   needed  some row of the block sees the key
  *   listed  few keys are needed: they are taken one by one
- *   panels  (a set of them) with a key that is seen: others are neither scored nor multiplied
+ *   panels  seen panels (a set): with a key that is seen; others are neither scored nor multiplied.
+ *           view->panels: or all of the chunk, where raw scores are wanted
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: refuses, or says the shape
- *     attn__sdpa_run
+ *     attn__sdpa_run                   where attn_self_step and layers end, too
  *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
  *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__work_all
- *         attn__share                  entries that read the same keys become readers of a block
- *         attn__list_items
+ *         attn__share                  entries that read the same keys become readers of a block:
+ *                                      up to 40 rows each, no splits, no raw scores
+ *         attn__list_blocks            numbers the blocks of all places
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
  *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
  *             attn__band_for           what all of its bands have in common
- *             attn__weights_prefill
+ *             attn__block_chunks, attn__weights_prefill
  *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
  *             attn__block_chunk        each chunk in key order; readers of other pages apart
  *               attn__chunk_run
  *                 attn__chunk_open     which keys are needed (attn__chunk_visibility)
- *                 attn__chunk_sources  where K and V are read: attn__widen_sources, attn__pack_k,
- *                                      attn__pack_v
- *                 attn__scores_in_place, or by tiles; then band by band:
- *                 attn__band_open      its ranges, arrays, and tiles (attn__band_cut)
- *                 attn__tile_softmax   attn__rows_scores, kernels->softmax: p, and (m, l)
+ *                 attn__chunk_sources  where K and V lie: attn__widen_sources, attn__pack_k, _v
+ *                 attn__scores_in_place: K in rows, few rows: all scores at once
+ *                 band by band:
+ *                 attn__band_open      its ranges, arrays, and stripes (attn__band_cut)
+ *                 attn__stripe_softmax attn__rows_scores, else; kernels->softmax: p, and (m, l)
  *                 kernels->fold        (m, l) into (M, L), for the whole band
- *                 attn__tile_outputs   kernels->gemm or select: p . v into o
- *             attn__block_store        states of a chunk, or
- *             attn__block_close        sinks, kernels->finish, lse, weights, empty rows, padding
+ *                 attn__stripe_outputs attn__rows_outputs: p . v into o, by kernels->select where
+ *                                      attn__must_select says so, else by kernels->gemm
+ *             attn__block_store        splits, parts: after every chunk (attn__block_begin before)
+ *             attn__block_close        else once: sinks, finish, lse, weights, empty rows, padding
  *           attn__item_fold            after a split: a block's states folded, attn__block_close
  *
- *   rows of a K/V head   K in rows   K in panels   V                                 tiles
- *    1 .. 4    thin      in place    in place      in place                          one a band
+ *   rows of a K/V head   K in rows   K in panels   V                                 stripes
+ *    1 .. 4    thin      in place*   in place      in place                          one a band
  *    5 .. 40   thin      packed      in place      in place; packed where plain      one a band
  *                                                  rows end inside a panel
- *   41 ..      thick     packed      in place      packed                            4 a band
+ *   41 ..      thick     packed      in place      packed                            up to 4 a band
  *
- * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. Storage
- * in 16 bits is widened in registers for up to 16 rows, for more once a chunk (attn__stored_rows).
+ * (*: packed where the heads of a block have more than 48 rows.) Nearly all caches have K in
+ * panels; plain tensors and caches with v_in_k have it in rows. Storage in 16 bits is widened in
+ * registers for up to 16 rows, for more, and with v_in_k always, once a chunk (attn__stored_rows).
  *
- *   who closes a block          items are            a chunk's states go to     it is closed by
- *   plain                       blocks               (M, L, o) at once          attn__item_block
- *   fewer than two blocks for   splits of blocks,    attn__work.states          attn__item_fold
- *   each thread                 then blocks
- *   parts                       splits of blocks     the caller's part i        nobody: attn_fold
+ *   case         items are                       a chunk's states go to    a block is closed by
+ *   plain        blocks                          (M, L, o) at once         attn__item_block
+ *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
+ *   parts        splits of blocks                the part of its number    nobody
  *
- * carry_out without parts: attn__block_close stores (M, L, o) and does not divide.
+ * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
+ * Parts: the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o)
+ * and does not divide. attn_fold, attn_finish, attn_merge: in the end of this section.
  *
- * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: so it
- * does not matter to a bit who shares one. Splits fold their states in key order: the same
- * operations as without, so the same bits.
+ * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
+ * depends on who shares one. Splits fold their states in key order: the same operations and bits.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__TILES = 32 * 48 / 6,            /* tiles of a block at most: its most rows, and the fewest
-                                             of a tile */
+    ATTN__STRIPES = 32 * 48 / 6,          /* stripes of a block at most: its most rows, and the
+                                             fewest of a register tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
                                              32 of them take 0.93 to 1 of the time of packed V, of
                                              a cache 0.88 to 0.94 (Zen 3) */
@@ -5509,8 +5515,10 @@ enum {
                                              (attn__must_select) */
     ATTN__LISTED = 32,                    /* keys of a chunk that ATTN__K_IN_PLACE rows take one by
                                              one at most */
-    ATTN__SPLIT_ROWS = 24,                /* rows of a block whose chunks can be dealt out */
-    ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
+    ATTN__SPLIT_ROWS = 24,                /* rows at most of a block whose chunks can be dealt
+                                             out */
+    ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's register
+                                             tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__SHARED_ROWS = 192,              /* rows of a K/V head at most, of entries that read the
                                              same keys */
@@ -5544,8 +5552,8 @@ typedef struct attn__work {
     /* the plan, which is all that attn_sdpa_workspace asks for */
     attn__cut thin, thick;                /* for entries of up to ATTN__THIN rows, and of more
                                              (attn__cut_of) */
-    int entries;                          /* that have blocks of their own: the batch, but those
-                                             that read the same keys count as one */
+    int entries;                          /* the batch; but those that share blocks as readers
+                                             count as one */
     int tasks;                            /* at once, each with a slot */
     int splits;                           /* items that share the chunks of a block; 1: blocks
                                              are not split */
@@ -5553,11 +5561,12 @@ typedef struct attn__work {
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
-    size_t table_floats;                  /* of first_item, order and readers */
+    size_t table_floats;                  /* of first_block, order and readers */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
     /* what is written when the work begins */
-    int *first_item;                      /* [batch + 1] place p begins with item first_item[p] */
+    int *first_block;                     /* [batch + 1] place p begins with block
+                                             first_block[p] */
     int *order;                           /* [batch] the entry in each place: those that read the
                                              same keys side by side */
     int *readers;                         /* [batch] so many share blocks from a place on; 0: it
@@ -5638,7 +5647,8 @@ typedef struct attn__chunk_view {
                                              cache has forgotten do not count (attn__chunk_key) */
     int first, keys;                      /* its first key, counted from entry.start; how many of
                                              its keys exist */
-    int lo, hi;                           /* keys lo <= j < hi of it are visible to some row */
+    int lo, hi;                           /* keys lo <= j < hi of it: from the first to the last
+                                             that some row sees */
     int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
                                              head */
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
@@ -5647,18 +5657,19 @@ typedef struct attn__chunk_view {
     int n_listed;                         /* so many; 0: too many to be taken one by one */
     unsigned panels;                      /* that are scored: with a key that some row sees, or
                                              all when scores of hidden keys are wanted */
-    unsigned char tile_panels[ATTN__TILES];       /* with arrays, many rows: the same for each tile
-                                             of rows */
+    unsigned char stripe_panels[ATTN__STRIPES];   /* with arrays, many rows: those with a key that
+                                             some row of each stripe sees */
     int row_from, row_to;                 /* rows of each K/V head between the first and the last
                                              that see keys of it by position */
 } attn__chunk_view;
 
-/* Rows of a band that go through the same panels: all of them, or as many as a tile has. */
-typedef struct attn__tile {
+/* Rows of a band that go over the same panels: all of them, or those of a register tile. */
+typedef struct attn__stripe {
     int first, rows;                      /* of the band's rows of each K/V head */
-    int lo, hi;                           /* keys that some of them see by position */
+    int lo, hi;                           /* keys that some of them see by position; with arrays,
+                                             or where they are all, the band's */
     unsigned panels;                      /* with keys that one of them sees */
-} attn__tile;
+} attn__stripe;
 
 /* Rows of a block that go through a chunk together. What does not change is set once for a
    block. */
@@ -5670,8 +5681,8 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
-    int tiles;
-    attn__tile tile[4];
+    int stripes;
+    attn__stripe stripe[4];
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -5699,16 +5710,18 @@ ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long wi
    a cache with v_in_k. */
 ATTN__INLINE int attn__k_in_panels(const attn_args *a) { return a->kv && !a->kv->shape.v_in_k; }
 
-/* Do so many rows of a K/V head read K where it lies? Then those of all heads of a block are one
-   band (attn__plan_thin), and K has no place in its slot. */
+/* Do so many rows of a K/V head read K where it lies in rows? (Panels of K are not meant: they need
+   no packing.) Then those of all heads of a block are one band (attn__plan_thin), and K has no
+   place in its slot. */
 ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
 {
     return per_head <= ATTN__K_IN_PLACE && !attn__k_in_panels(a);
 }
 
-/* Do they read V where it lies? More than attn__is_thin says pack it. Fewer do, too, where rows of
-   plain V end inside a panel: no vector may read past the end of a row. To pack the last columns
-   alone would take 0.91 to 1 of the time of 5 to 40 rows (Zen 3), and forty lines. */
+/* Do they read V where it lies? More than attn__is_thin says pack it. So do 5 to 40, where rows of
+   plain V end inside a panel: no vector may read past the end of a row. Up to 4 read them in place
+   all the same. To pack the last columns alone would take 0.91 to 1 of the time of 5 to 40 rows
+   (Zen 3), and forty lines. */
 ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int per_head)
 {
     return attn__is_thin(per_head) &&
@@ -5759,7 +5772,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     block->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
     block->view = (attn__chunk_view *)(void *)
         attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
-    /* What a block does not need is somewhere, and never touched. */
+    /* What a block does not need points at `chains`, and is never touched (asserted for K). */
     block->v_rows = block->k = block->v = block->chains;
     if (widened)
         block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
@@ -5830,7 +5843,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
             4ll * threads)
             break;
     }
-    /* Still fewer than two blocks for each thread: then the chunks of a block are dealt out. */
+    /* The four items counted chunks. Where blocks alone are fewer than two for each thread, their
+       chunks are dealt out: up to two items for each thread. */
     if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = parts < w->chunks ? (int)parts : w->chunks;
@@ -5953,33 +5967,33 @@ static const attn__cut *attn__cut_of(const attn__work *w, int rows)
     return attn__is_thin(rows) ? &w->thin : &w->thick;
 }
 
-/* Counts the items of every place. It has blocks for the rows that exist, and at least one when
+/* Counts the blocks of every place. It has some for the rows that exist, and at least one when
    there is padding to write. */
-static int attn__list_items(const attn__work *w)
+static int attn__list_blocks(const attn__work *w)
 {
     const attn_args *a = w->a;
-    int p, items = 0;
+    int p, blocks = 0;
     for (p = 0; p < w->s->batch; p++) {
         const int readers = w->readers[p];
         const int rows = readers * w->s->group *
                          attn__rows_of(a, w->s, w->order[p]);
         const attn__cut *cut = attn__cut_of(w, rows);
-        w->first_item[p] = items;
-        if (rows > 0) items += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
-        else if (readers > 0 && w->padding) items += cut->head_blocks;
+        w->first_block[p] = blocks;
+        if (rows > 0) blocks += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
+        else if (readers > 0 && w->padding) blocks += cut->head_blocks;
     }
-    w->first_item[p] = items;
-    return items;
+    w->first_block[p] = blocks;
+    return blocks;
 }
 
-/* The place that an item belongs to, the last one that begins at or before it. Places without items
-   begin where the next one does, and are passed over. */
-static int attn__place_of(const attn__work *w, int item)
+/* The place that block number n belongs to, the last one that begins at or before it. Places
+   without blocks begin where the next one does, and are passed over. */
+static int attn__place_of(const attn__work *w, int n)
 {
     int p = 0, above = w->s->batch;
     while (above - p > 1) {
         const int middle = p + (above - p) / 2;
-        if (w->first_item[middle] <= item) p = middle;
+        if (w->first_block[middle] <= n) p = middle;
         else above = middle;
     }
     return p;
@@ -6033,12 +6047,12 @@ static int attn__block_together(const attn__block *block)
     return chunks;
 }
 
-/* Which entries, heads and rows an item is. Returns how its entries are cut. */
-static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, int item)
+/* Which entries, heads and rows block number n has. Returns how its entries are cut. */
+static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, int n)
 {
     const attn__shape *s = w->s;
     const attn__cut *cut;
-    const int p = attn__place_of(w, item);
+    const int p = attn__place_of(w, n);
     int all, blocks, from_end;
     attn__entry_at(w->a, s, w->order[p], &block->entry);
     block->w = w;
@@ -6049,13 +6063,13 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     all = block->readers * block->each;
     cut = attn__cut_of(w, all);
 
-    item -= w->first_item[p];
-    blocks = (w->first_item[p + 1] - w->first_item[p]) / cut->head_blocks;
-    block->kv_head = item / blocks * cut->kv_heads;
+    n -= w->first_block[p];
+    blocks = (w->first_block[p + 1] - w->first_block[p]) / cut->head_blocks;
+    block->kv_head = n / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
-       the gaps. The same item writes the padding after them. */
-    from_end = item % blocks;
+       the gaps. The same block writes the padding after them. */
+    from_end = n % blocks;
     block->first = (blocks - 1 - from_end) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
@@ -6143,7 +6157,7 @@ static void attn__block_way(attn__block *block)
                         block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
                     block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
-    /* thin: whole K/V heads; thick: four tiles (attn__band_cut) */
+    /* thin: whole K/V heads; thick: four register tiles (attn__band_cut) */
     block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
                                    : 4 * block->w->kernels->rows;
 }
@@ -6161,9 +6175,9 @@ static int attn__block_shows(const attn__block *block)
     return n > 0 && *head < to;
 }
 
-/* Opens a block: lays out the slot, copies q * scale, finds what each row may see by position.
-   Returns 0 when none of its rows exists. */
-static int attn__block_open(attn__block *block, const attn__work *w, int item, int slot)
+/* Opens block `number`: lays out the slot, copies q * scale, finds what each row may see by
+   position. Returns 0 when none of its rows exists. */
+static int attn__block_open(attn__block *block, const attn__work *w, int number, int slot)
 {
     const attn__shape *s = w->s;
     const attn__cut *cut;
@@ -6171,7 +6185,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     attn__entry room;
     int r, n, b, h, i, axis;
 
-    cut = attn__block_at(block, w, item);
+    cut = attn__block_at(block, w, number);
     size = attn__slot_layout(w, cut->per_head, cut->kv_heads,
                              w->slots + (size_t)slot * w->slot_floats, block);
     ATTN_ASSERT(size <= w->slot_floats);
@@ -6192,8 +6206,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int item, i
     return 1;
 }
 
-/* Before the first chunk: nothing is folded yet, or rows go on from the states that a caller
-   carries here. */
+/* Before the first chunk, or before each where chunks leave states: nothing is folded yet, or rows
+   go on from the states that a caller carries here. */
 static void attn__block_begin(attn__block *block, const float *carry_in)
 {
     const attn__shape *s = block->w->s;
@@ -6286,7 +6300,7 @@ typedef struct attn__visibility {
     attn__row row;                        /* the cells that were looked at last */
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
-    attn__keys needed;                    /* of the K/V head that is looked at, so far */
+    attn__keys head_sees;                 /* some row of the K/V head that is looked at, so far */
     int bytes;                            /* keep bytes alone, for each row its own, and no row
                                              hides more by position */
 } attn__visibility;
@@ -6354,9 +6368,9 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         if (!(range.word[0] | range.word[1])) continue;
         seen.word[0] |= range.word[0];
         seen.word[1] |= range.word[1];
-        seeing->needed.word[0] |= range.word[0];
-        seeing->needed.word[1] |= range.word[1];
-        if (attn__panels_of(&seen) == all && attn__keys_within(&seeing->all, &seeing->needed))
+        seeing->head_sees.word[0] |= range.word[0];
+        seeing->head_sees.word[1] |= range.word[1];
+        if (attn__panels_of(&seen) == all && attn__keys_within(&seeing->all, &seeing->head_sees))
             break;
     }
     return seen;
@@ -6375,32 +6389,32 @@ static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 }
 
 /* Finds the keys of a chunk that some row of the block sees, and the panels: thin, of all rows
-   together; thick, of each tile of rows. */
+   together; thick, of each stripe. */
 static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
-    const int tile = block->thin ? block->per_head : block->w->kernels->rows;
+    const int rows = block->thin ? block->per_head : block->w->kernels->rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__visibility seeing;
     int local, r, j, n;
 
     memset(&seeing.row, 0, sizeof seeing.row);
     seeing.all = every = attn__keys_between(view->lo, view->hi);
-    seeing.cells = seeing.needed = some;
+    seeing.cells = seeing.head_sees = some;
     seeing.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
                  !block->w->a->mask && !block->w->a->bias;
-    memset(view->tile_panels, 0, (size_t)(block->per_head - 1) / (size_t)tile + 1);
+    memset(view->stripe_panels, 0, (size_t)(block->per_head - 1) / (size_t)rows + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        memset(&seeing.needed, 0, sizeof seeing.needed);
-        for (r = (view->row_to - 1) / tile * tile; r >= view->row_from / tile * tile; r -= tile) {
+        memset(&seeing.head_sees, 0, sizeof seeing.head_sees);
+        for (r = (view->row_to - 1) / rows * rows; r >= view->row_from / rows * rows; r -= rows) {
             const attn__keys seen = attn__rows_visibility(block, view, &seeing, local, r,
-                                                       attn__min(r + tile, block->per_head));
-            view->tile_panels[r / tile] |= (unsigned char)attn__panels_of(&seen);
+                                                       attn__min(r + rows, block->per_head));
+            view->stripe_panels[r / rows] |= (unsigned char)attn__panels_of(&seen);
         }
         for (j = 0; j < 2; j++) {
-            some.word[j] |= seeing.needed.word[j];
-            every.word[j] &= seeing.needed.word[j];
+            some.word[j] |= seeing.head_sees.word[j];
+            every.word[j] &= seeing.head_sees.word[j];
         }
     }
 
@@ -6411,9 +6425,9 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     view->hidden_keys = !attn__keys_within(&between, &every);
     for (j = view->lo; j < view->hi && view->hidden_keys && !block->v_in_place; j++)
         view->needed[j] = (unsigned char)attn__keys_has(&some, j);
-    /* Few keys in many panels: a row that sees 1 % of 4096 keys takes half the time of panels,
-       one that sees 3 % a tenth, four rows half (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37,
-       four rows 0.4; of a cache 0.92 and 0.7. */
+    /* Few keys in many panels: a row that sees 1 % of 4096 keys takes 0.5 of the time of panels,
+       0.1 where it sees 3 %, four rows 0.5 (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37, four
+       rows 0.4; of a cache 0.92 and 0.7. */
     if (block->per_head > ATTN__K_IN_PLACE) return;
     n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
     if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
@@ -6702,59 +6716,60 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
-/* The panels that the rows of a tile see. */
-static void attn__tile_open(const attn__block *block, const attn__band *band,
-                            const attn__chunk_view *view, attn__tile *tile)
+/* The panels that the rows of a stripe see. */
+static void attn__stripe_open(const attn__block *block, const attn__band *band,
+                              const attn__chunk_view *view, attn__stripe *stripe)
 {
     int r;
-    tile->lo = band->lo;
-    tile->hi = band->hi;
+    stripe->lo = band->lo;
+    stripe->hi = band->hi;
     if (block->arrays) {
-        tile->panels = view->tile_panels[(band->start + tile->first) / block->w->kernels->rows];
+        stripe->panels =
+            view->stripe_panels[(band->start + stripe->first) / block->w->kernels->rows];
         return;
     }
-    tile->lo = ATTN__CHUNK;
-    tile->hi = 0;
-    for (r = tile->first; r < tile->first + tile->rows; r++) {
+    stripe->lo = ATTN__CHUNK;
+    stripe->hi = 0;
+    for (r = stripe->first; r < stripe->first + stripe->rows; r++) {
         const attn__row *row = band->row + r;
         if (row->lo >= row->hi) continue;
-        tile->lo = attn__min(tile->lo, row->lo);
-        tile->hi = row->hi > tile->hi ? row->hi : tile->hi;
+        stripe->lo = attn__min(stripe->lo, row->lo);
+        stripe->hi = row->hi > stripe->hi ? row->hi : stripe->hi;
     }
-    tile->panels = attn__panels_between(tile->lo, tile->hi);
+    stripe->panels = attn__panels_between(stripe->lo, stripe->hi);
 }
 
-/* Cuts the band into tiles of rows, each of which goes over the panels where one of its rows sees a
-   key. Hidden keys take no part, so bits stay as they are. Where that would save little, all rows
-   are one. Returns 0 when no row sees a key. Windows of 16 keys take 0.86 of the time so, causal
+/* Cuts the band into stripes, each of which goes over the panels where one of its rows sees a key.
+   Hidden keys take no part, so bits stay as they are. Where that would save little, all rows are
+   one. Returns 0 when no row sees a key. Windows of 16 keys take 0.86 of the time so, causal
    keep bytes 0.57 (512 rows, Zen 3). */
 static int attn__band_cut(const attn__block *block, attn__band *band, const attn__chunk_view *view)
 {
     const unsigned all = attn__panels_between(band->lo, band->hi);
     const int most = block->w->kernels->rows;
-    attn__tile *tile = band->tile;
-    int first, seen = 0;
-    band->tiles = 0;
+    attn__stripe *stripe = band->stripe;
+    int first, n_panels = 0;
+    band->stripes = 0;
     if (!block->thin && band->softmax.row && !block->all_scores)
-        for (first = 0; first < band->rows; first += most, tile++, band->tiles++) {
-            tile->first = first;
-            tile->rows = attn__min(most, band->rows - first);
-            attn__tile_open(block, band, view, tile);
-            seen += attn__count_bits(tile->panels);
+        for (first = 0; first < band->rows; first += most, stripe++, band->stripes++) {
+            stripe->first = first;
+            stripe->rows = attn__min(most, band->rows - first);
+            attn__stripe_open(block, band, view, stripe);
+            n_panels += attn__count_bits(stripe->panels);
         }
     /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
-    if (band->tiles > 0 && (attn__hidden_panels(view) ||
-                            4 * seen <= 3 * band->tiles * attn__count_bits(all))) {
+    if (band->stripes > 0 && (attn__hidden_panels(view) ||
+                              4 * n_panels <= 3 * band->stripes * attn__count_bits(all))) {
         ATTN__COUNT(SKIP);
-        return seen > 0;
+        return n_panels > 0;
     }
-    tile = band->tile;
-    tile->first = 0;
-    tile->rows = band->per_head;
-    tile->lo = band->lo;
-    tile->hi = band->hi;
-    tile->panels = view->panels & all;
-    band->tiles = 1;
+    stripe = band->stripe;
+    stripe->first = 0;
+    stripe->rows = band->per_head;
+    stripe->lo = band->lo;
+    stripe->hi = band->hi;
+    stripe->panels = view->panels & all;
+    band->stripes = 1;
     return 1;
 }
 
@@ -6776,7 +6791,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
     band->softmax.n = view->keys;
-    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were. */
+    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were (thick:
+       one K/V head, so source[0]). */
     band->softmax.visible = block->thin || view->source->not_finite ? block->visible : NULL;
     if (!attn__band_cut(block, band, view)) return 0;
     if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
@@ -6810,15 +6826,15 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     block->w->kernels->gemm(&g);
 }
 
-/* Scores and probabilities of a tile in the panels that it sees. */
-static void attn__tile_softmax(const attn__block *block, const attn__band *band,
-                               const attn__chunk_view *view, const attn__tile *tile)
+/* Scores and probabilities of a stripe in the panels that it sees. */
+static void attn__stripe_softmax(const attn__block *block, const attn__band *band,
+                                 const attn__chunk_view *view, const attn__stripe *stripe)
 {
-    const unsigned panels = block->all_scores ? view->panels : tile->panels;
-    const int first = tile->first, heads = band->end_head - band->first_head;
+    const unsigned panels = block->all_scores ? view->panels : stripe->panels;
+    const int first = stripe->first, heads = band->end_head - band->first_head;
     attn__softmax f = band->softmax;
     int r, i, local;
-    f.rows = heads * tile->rows;
+    f.rows = heads * stripe->rows;
     f.scores += first * ATTN__CHUNK;
     if (f.visible) f.visible += first * ATTN__CHUNK;
     if (f.row) f.row += first;
@@ -6834,7 +6850,8 @@ static void attn__tile_softmax(const attn__block *block, const attn__band *band,
     for (local = 0; local < heads && !block->k_in_place; local++)
         for (i = 0; i < f.runs.n; i++)
             attn__rows_scores(block, band, view, band->first_head + local,
-                              first + local * tile->rows, tile->rows, f.runs.lo[i], f.runs.hi[i]);
+                              first + local * stripe->rows, stripe->rows, f.runs.lo[i],
+                              f.runs.hi[i]);
     block->w->kernels->softmax(&f);
 }
 
@@ -6849,8 +6866,8 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     attn__kv_source *source = view->source + local;
     attn__gemm g;
     if (!band->uneven && !block->arrays) return 0;
-    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. But a single
-       one may see all that it needs. */
+    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. A single row
+       with no hidden key has nothing to leave out. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
     if (view->hidden_keys && block->v_in_place) return 1;
     if (source->not_finite < 0) {         /* it searches the right-hand side of a product */
@@ -6889,22 +6906,22 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     else kernels->gemm(g);
 }
 
-/* Outputs of a tile, run of panels by run of panels; where V is read in slices a run has one. A
+/* Outputs of a stripe, run of panels by run of panels; where V is read in slices a run has one. A
    chain that has begun goes on in `chains`, and the last run folds it. */
-static void attn__tile_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, const attn__tile *tile)
+static void attn__stripe_outputs(const attn__block *block, const attn__band *band,
+                                 attn__chunk_view *view, const attn__stripe *stripe)
 {
     const int v_width = block->w->v_width;
     /* keys of a list are few: the kernel passes over what lies between them */
-    const unsigned panels = view->n_listed > 0 ? attn__panels_between(tile->lo, tile->hi)
-                                               : tile->panels;
+    const unsigned panels = view->n_listed > 0 ? attn__panels_between(stripe->lo, stripe->hi)
+                                               : stripe->panels;
     int lo = 0, hi = 0, begun = 0, local;
     attn__gemm g = view->v;
-    g.rows = tile->rows;
+    g.rows = stripe->rows;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
         for (local = band->first_head; local < band->end_head; local++) {
-            const int row = tile->first + (local - band->first_head) * tile->rows;
+            const int row = stripe->first + (local - band->first_head) * stripe->rows;
             float *chains = block->chains + (ptrdiff_t)row * v_width;
             /* Only after the last panel there is all of the sum. */
             const int last = !(panels >> hi / ATTN__PANEL);
@@ -6912,8 +6929,8 @@ static void attn__tile_outputs(const attn__block *block, const attn__band *band,
             g.c = last ? block->o + (ptrdiff_t)(band->start + row) * v_width : chains;
             g.fold_a = last ? band->fold_a + row : NULL;
             g.fold_b = last ? band->fold_b + row : NULL;
-            attn__rows_outputs(block, band, view, local, row, lo > tile->lo ? lo : tile->lo,
-                               attn__min(hi, tile->hi), &g);
+            attn__rows_outputs(block, band, view, local, row, lo > stripe->lo ? lo : stripe->lo,
+                               attn__min(hi, stripe->hi), &g);
         }
     }
 }
@@ -6997,13 +7014,13 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     if (start > 0) ATTN__COUNT(SKIP);
     for (; start < end; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        for (t = 0; t < band->tiles; t++)
-            attn__tile_softmax(block, band, view, band->tile + t);
+        for (t = 0; t < band->stripes; t++)
+            attn__stripe_softmax(block, band, view, band->stripe + t);
         if (band->lo >= band->hi) continue;   /* scores of a chunk that no row sees were wanted */
         block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
                                 band->fold_b, band->rows);
-        for (t = 0; t < band->tiles; t++)
-            attn__tile_outputs(block, band, view, band->tile + t);
+        for (t = 0; t < band->stripes; t++)
+            attn__stripe_outputs(block, band, view, band->stripe + t);
     }
 }
 
@@ -7165,7 +7182,8 @@ static void attn__block_row(const attn__block *block, int r)
         block->w->kernels->weigh(weights, s->n_k, M, L);
 }
 
-/* Writes the states of the rows of a block, O divided by 1 to be clean. */
+/* Writes the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
+   one NaN, no -0. */
 static void attn__block_store(const attn__block *block, float *states)
 {
     const attn__shape *s = block->w->s;
@@ -7377,7 +7395,7 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
 }
 
 /* Is a page at the beginning of some entry held by another one, too? To sort entries that have
-   nothing in common would cost 64 of 16 keys an eighth. */
+   nothing in common, 64 entries of 16 keys each would take an eighth longer. */
 static int attn__shares_pages(const attn_args *a, const attn__shape *s)
 {
     int b;
@@ -7453,10 +7471,10 @@ static size_t attn__work_all(attn__work *w, char *at)
 {
     const attn_args *a = w->a;
     size_t empty = 0;
-    int i, items;
+    int i, blocks;
     at += (64 - ((size_t)at & 63)) & 63;
-    w->first_item = (int *)(void *)at;
-    w->order = w->first_item + w->s->batch + 1;
+    w->first_block = (int *)(void *)at;
+    w->order = w->first_block + w->s->batch + 1;
     w->readers = w->order + w->s->batch;
     /* Ragged, out has no rows of padding, but lse and weights have. */
     w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
@@ -7464,16 +7482,16 @@ static size_t attn__work_all(attn__work *w, char *at)
     ATTN__GUARD(w->slots - ATTN__FENCE, ATTN__FENCE, 1);
     w->states = w->slots + w->slot_floats * (size_t)w->tasks;
     attn__share(w);
-    items = attn__list_items(w);
-    for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
+    blocks = attn__list_blocks(w);
     /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
+    for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
     if (attn__is_scalar(w->kernels)) {
-        attn__work_run(w, attn__item_scalar, items);
+        attn__work_run(w, attn__item_scalar, blocks);
     } else {
         /* Parts: four items for each thread, if there are so many chunks. */
-        if (a->parts) w->splits = attn__clamp(4 * w->tasks / items, 1, a->parts);
-        attn__work_run(w, attn__item_block, items * w->splits);
-        if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, items);
+        if (a->parts) w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
+        attn__work_run(w, attn__item_block, blocks * w->splits);
+        if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, blocks);
     }
     for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
     ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* the caller's memory again */

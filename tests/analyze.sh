@@ -76,7 +76,7 @@ core.CallAndMessage                 dot                         as many rows are
 core.CallAndMessage                 attn__rows_scores           every K/V head of a block has its source
 core.CallAndMessage                 attn__rows_outputs          the same
 core.UndefinedBinaryOperatorResult  attn__pack_v                the same
-core.CallAndMessage                 attn__chunk_run             each tile of the band has its panels by then
+core.CallAndMessage                 attn__chunk_run             each stripe of the band has its panels by then
 core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
 core.NullDereference                attn__join_keep             the same
 core.NullDereference                attn__widen_sources         only values of a cache are widened
