@@ -6597,6 +6597,44 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     if (!block->v_in_place) attn__pack_v(block, view);
 }
 
+/* ---- few rows: scores against K where it lies ------------------------------------------------ */
+
+/* Scores of all rows of the block against K where it lies. */
+static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
+{
+    const attn__shape *s = block->w->s;
+    const attn__kernels *kernels = block->w->kernels;
+    const ptrdiff_t q_head = (ptrdiff_t)block->per_head * s->head_dim;
+    const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
+    const int keys = block->w->a->kv ? view->keys /* of its page */
+                                     : block->entry.end - block->entry.start - view->first;
+    const float *k = (const float *)view->source->k;
+    const ptrdiff_t k_head = block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
+    attn__gemm g;
+    int lo = 0, hi = 0, r;
+    memset(&g, 0, sizeof g);
+    g.a = block->q;
+    g.a_row = s->head_dim;
+    g.b_step = view->k_step;
+    g.c_row = ATTN__CHUNK;
+    g.rows = block->per_head;
+    g.depth = s->head_dim;
+    while (attn__next_run(view->panels, &lo, &hi)) {
+        const int end = attn__min(hi, view->keys);
+        g.b = k + lo * g.b_step;
+        g.c = block->scores + lo;
+        if (!view->n_listed)
+            kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
+        /* Scores beside those of the list will be hidden, but are looked at before. */
+        for (r = 0; view->n_listed && r < block->rows; r++)
+            memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
+    }
+    if (!view->n_listed) return;
+    g.b = k + view->lo * g.b_step;
+    g.c = block->scores + view->lo;
+    kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads, q_head, k_head, c_head);
+}
+
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
 /* What several rows prefetch where K and V lie as rows, and the heads of a row one after the other:
@@ -6933,44 +6971,6 @@ static void attn__stripe_outputs(const attn__block *block, const attn__band *ban
                                attn__min(hi, stripe->hi), &g);
         }
     }
-}
-
-/* ---- few rows: scores against K where it lies ------------------------------------------------ */
-
-/* Scores of all rows of the block against K where it lies. */
-static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
-{
-    const attn__shape *s = block->w->s;
-    const attn__kernels *kernels = block->w->kernels;
-    const ptrdiff_t q_head = (ptrdiff_t)block->per_head * s->head_dim;
-    const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
-    const int keys = block->w->a->kv ? view->keys /* of its page */
-                                     : block->entry.end - block->entry.start - view->first;
-    const float *k = (const float *)view->source->k;
-    const ptrdiff_t k_head = block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
-    attn__gemm g;
-    int lo = 0, hi = 0, r;
-    memset(&g, 0, sizeof g);
-    g.a = block->q;
-    g.a_row = s->head_dim;
-    g.b_step = view->k_step;
-    g.c_row = ATTN__CHUNK;
-    g.rows = block->per_head;
-    g.depth = s->head_dim;
-    while (attn__next_run(view->panels, &lo, &hi)) {
-        const int end = attn__min(hi, view->keys);
-        g.b = k + lo * g.b_step;
-        g.c = block->scores + lo;
-        if (!view->n_listed)
-            kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
-        /* Scores beside those of the list will be hidden, but are looked at before. */
-        for (r = 0; view->n_listed && r < block->rows; r++)
-            memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
-    }
-    if (!view->n_listed) return;
-    g.b = k + view->lo * g.b_step;
-    g.c = block->scores + view->lo;
-    kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads, q_head, k_head, c_head);
 }
 
 /* ---- a chunk, one way or the other ----------------------------------------------------------- */
