@@ -68,8 +68,8 @@
        ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                246        9
        ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       223        8
        all four                                                                  127        4
-       ATTN_NO_SIMD           the scalar backend alone                           120        3
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                52        2
+       ATTN_NO_SIMD           the scalar backend alone                           121        3
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                53        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
