@@ -5181,8 +5181,8 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
     return sum;
 }
 
-/* A number of so many bytes in the order of the machine, to bytes or from them. Returns where they
-   end. */
+/* A number of so many bytes in the order of the machine, to bytes (`save`; then `load` is not looked
+   at) or from them. Returns where they end. */
 static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
                                  const unsigned char *load, size_t at)
 {
@@ -5210,7 +5210,7 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
     memset(to, 0, ATTN__SAVED_HEADER);
     memcpy(to, "attn.kv", at);
     for (i = 0; i < sizeof word / sizeof *word; i++)
-        at = attn__saved_number(&word[i], sizeof word[i], to, NULL, at);
+        at = attn__saved_number(&word[i], sizeof word[i], to, to, at);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -5289,7 +5289,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
                               NULL, at);
     memset(to + at, 0, need - at);
     sum = attn__saved_sum(to, need);
-    (void)attn__saved_number(&sum, sizeof sum, to, NULL, ATTN__SAVED_SUM);
+    (void)attn__saved_number(&sum, sizeof sum, to, to, ATTN__SAVED_SUM);
     return ATTN_OK;
 }
 

@@ -55,6 +55,7 @@ suspicious-include                  -                           a test of its fu
 core.UndefinedBinaryOperatorResult  range                       middle < n, and the list has n ranges
 core.UndefinedBinaryOperatorResult  one_answer                  by_steps writes a row for each step
 core.UndefinedBinaryOperatorResult  attn__work_all              attn__plan_work writes both, or the call is refused
+core.NullDereference                attn__mha_step              a call that reads a cache has been asked for it
 core.NullDereference                attn__mha_checked           whoever calls has asked for the layer, m
 core.DivideZero                     attn__kv_measure            attn__check_all lets pass what is at least 1
 core.DivideZero                     attn__work_all              who writes states has an item for every row
