@@ -1803,6 +1803,7 @@ static float attn__tanh(float x)
     return x < 0.0f ? 0.0f - y : y;
 }
 
+#ifndef ATTN_NO_LAYERS
 /* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract.
    An infinite x gives 0, a NaN stays one. */
 static double attn__inverse_root(double x)
@@ -1815,6 +1816,7 @@ static double attn__inverse_root(double x)
     for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
     return 1.0 / r;
 }
+#endif
 
 /* 1 / sqrt(head_dim), to the nearest float. In integers: it is asked before any task runs, so the
    caller's rounding mode is to have no say in it and the caller's flags are to stay as they are. */
@@ -2234,8 +2236,10 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     } else {
         seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
         /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
-        for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK)
+        for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK) {
+            if (first >= e->gap_from && first < e->gap_to) first = e->gap_to;     /* forgotten */
             seen += attn__scalar_chunk(&r, first, &M, &L, out);
+        }
         /* An empty row stays empty, with sinks too. */
         if (state) attn__carry_close(state, M, L, seen, s->v_head_dim);
         else if (seen) attn__scalar_finish(a, s, h, place, &M, &L, out);
@@ -5181,8 +5185,8 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
     return sum;
 }
 
-/* A number of so many bytes in the order of the machine, to bytes (`save`; then `load` is not looked
-   at) or from them. Returns where they end. */
+/* A number of so many bytes in the order of the machine, to bytes (`save`: then `load` is not
+   looked at) or from them. Returns where they end. */
 static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
                                  const unsigned char *load, size_t at)
 {

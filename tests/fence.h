@@ -1,9 +1,10 @@
-/* fence.h: 64 bytes between the parts of work memory that the address sanitizer guards, so that a part that is written or
-   read beyond its end shows inside one allocation, too. Compile everything with -include tests/fence.h -fsanitize=address. */
+/* fence.h: 64 bytes between the parts of work memory, guarded by the address sanitizer: what is read or written beyond
+ * the end of a part shows inside one allocation, too. Compile with -include tests/fence.h -fsanitize=address. */
 #ifndef FENCE_H
 #define FENCE_H
 #include <stddef.h>
-void __asan_poison_memory_region(const volatile void *at, size_t bytes);    /* their header would bring features of the system */
+/* declared here: their own header would come before the tests say which features of the system they want */
+void __asan_poison_memory_region(const volatile void *at, size_t bytes);
 void __asan_unpoison_memory_region(const volatile void *at, size_t bytes);
 #define ATTN__FENCE 16
 #define ATTN__GUARD(at, floats, on)                                                    \

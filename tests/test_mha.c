@@ -855,7 +855,8 @@ static void unread_between(void)
     rng r = rng_make(test_seed + 62);
     attn_mha_args args = {.d_model = SDM, .heads = SHEADS};
     const int map[B] = {0, 0}, starts[B] = {2, FIRST}, lengths[B] = {0, N_K - FIRST}, cum[B + 1] = {0, 3, 3 + LONGEST};
-    float *w = normal(&r, SDM * SDM, 0.3), *x = normal(&r, (3 + LONGEST) * SDM, 1.0), *memory = normal(&r, N_K * SDM, 1.0);
+    float *w = normal(&r, SDM * SDM, 0.3), *x = normal(&r, (3 + LONGEST) * SDM, 1.0);
+    float *memory = normal(&r, N_K * SDM, 1.0);
     float out[(3 + LONGEST) * SDM], want[B * SDM];
     attn_mha_opts o;
     attn_mha m;
@@ -876,7 +877,8 @@ static void unread_between(void)
         const size_t skip = (64 - (uintptr_t)work % 64) % 64;
         const float *floats_of = (const float *)(const void *)((const char *)work + skip);
         int nans = 0;
-        for (size_t i = 0; i < need / sizeof(float) - 16; i++) nans += (float_bits(floats_of[i]) & 0x7FFFFFFFu) == 0x7FC00000u;
+        for (size_t i = 0; i < need / sizeof(float) - 16; i++)
+            nans += (float_bits(floats_of[i]) & 0x7FFFFFFFu) == 0x7FC00000u;
         CHECKF(nans == 0, "%d numbers of the workspace are NaN", nans);
     }
     guard_free(work);
