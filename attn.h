@@ -6911,7 +6911,8 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     /* So few rows always leave keys out: it saves steps, and nobody has to look at V. A single row
        with no hidden key has nothing to leave out. */
     if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
-    if (view->hidden_keys && block->v_in_place) return 1;
+    /* Several heads: what only another one needs may be unwritten here, so nobody looks at it. */
+    if (view->hidden_keys && block->thin) return 1;
     if (source->not_finite < 0) {         /* it searches the right-hand side of a product */
         g = view->v;
         g.b = attn__stored_at(source->v, view->lo * g.b_step, g.stored);
