@@ -3735,7 +3735,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = outs && queries && q_rows && k_batch && k_rows &&     /* heads and widths are */
+    const int few = outs && queries && q_rows && k_rows &&     /* k_batch, heads and widths are */
         (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
@@ -9703,9 +9703,8 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
                           r->o.gate_n, m->shape.heads, 0);
     if (a->q_cum && (!query || n_q == 0))
         ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, given->batch, n, &n_q));
-    if (a->k_cum && (!query || (kind->own ? n_q : n_k) == 0))
-        ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, given->batch, "n_k",
-                                kind->own ? &n_q : &n_k));
+    if (a->k_cum && !kind->own && (!query || n_k == 0))
+        ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, given->batch, "n_k", &n_k));
     r->kernels = attn__table(a->backend);
     return attn__mha_rows(r, n_q, n_k, why);
 }

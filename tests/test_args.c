@@ -562,6 +562,13 @@ static void zero_sizes(void)
         CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
         CHECKF(says(why, "these arguments are fine n_k 0 every row is empty"), "%s", why);
     }
+    for (i = 40; i <= 41; i++) {                                  /* the way of its rows is named */
+        static float room[2][41 * 4];
+        attn_args a = attn_args_for(1, i, 1, 1, 4);
+        a.out = room[0]; a.q = a.k = a.v = room[1];
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
+        CHECKF(list[0] == ATTN_SCALAR || says(why, i == 40 ? ", thin" : ", thick"), "%s", why);
+    }
     RIGHT(good, a.n_k = 0; a.k = NULL; a.v = NULL);
     RIGHT(good, a.batch = 0; a.out = NULL; a.q = NULL; a.k = NULL; a.v = NULL);
     {   /* nothing to step over: no stride is too large */

@@ -893,6 +893,10 @@ static void unread_between(void)
     guard_free(work);
     o.attn.q_cum = (const int *)(uintptr_t)1;               /* with a size it is not looked at */
     CHECK(attn_mha_workspace(&m, ATTN_MHA_SELF, B, LONGEST, 0, &o) == need);
+    CHECK(attn_mha_workspace(&m, ATTN_MHA_SELF, B, 0, 0, &o) == (size_t)-1);
+    o.attn.q_cum = o.attn.k_cum = cum;
+    need = attn_mha_workspace(&m, ATTN_MHA_CROSS, B, LONGEST, LONGEST, &o);
+    CHECK(need != (size_t)-1 && attn_mha_workspace(&m, ATTN_MHA_CROSS, B, 0, 0, &o) == need);
     attn_mha_free(&m);
     free(w), free(x), free(memory);
 }
@@ -1573,7 +1577,7 @@ static void wrong_calls(void)
    more. */
 static void vast_layers(void)
 {
-    enum { MOST = 2147483647 - 1023 };
+    enum { MOST = 2147483647 - 1023, ROWS = MOST / 3 };          /* a width, and rows of all entries, at most */
     rng r = rng_make(test_seed + 19);
     float x[16] = {0}, out[16], weights[1], w[16 * 16];
     attn_mha_args a = {0};
@@ -1594,38 +1598,44 @@ static void vast_layers(void)
         for (int i = 0; i < 5; i++) {
             vast = m;
             *(i == 0 ? &vast.q.n_out : i == 1 ? &vast.k.n_out : i == 2 ? &vast.v.n_out : i == 3 ? &vast.gate.n_out
-              : &vast.o.n_in) = 1 << 30;
-            CHECKF(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, MOST, MOST, &o) == (size_t)-1, "width %d", i);
-            REFUSES(attn_mha_self(&vast, out, x, 1, MOST, &o));
+              : &vast.o.n_in) = MOST;
+            CHECKF(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, ROWS, ROWS, &o) == (size_t)-1, "width %d", i);
+            REFUSES(attn_mha_self(&vast, out, x, 1, ROWS, &o));
         }
     }
     vast = m;                             /* parts that fit, a sum that does not; the last straw is the lengths */
-    vast.q.n_out = vast.o.n_in = 1 << 29;
-    CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1 << 30, 1, &o) == (size_t)-1);
+    vast.q.n_out = vast.o.n_in = 1 << 30;
+    CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1 << 29, 1, &o) == (size_t)-1);
     if (sizeof(size_t) == 8) {
-        vast.o.n_in = (1 << 29) - 1;
-        vast.k.n_out = 1 << 29;
-        vast.v.n_out = (1 << 29) - 16;    /* 2^62 - 64 bytes until then */
-        CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1 << 30, 1, &o) == (size_t)-1);
+        vast.o.n_in = (1 << 30) - 1;
+        vast.k.n_out = 1 << 28;
+        vast.v.n_out = (1 << 28) - 16;    /* 2^62 - 64 bytes until then */
+        CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1 << 29, 1, &o) == (size_t)-1);
     }
     o.attn.weights = weights;             /* the means need room for all heads */
     o.weights_mean = 1;
-    CHECK(attn_mha_workspace(&m, ATTN_MHA_CROSS, 1, MOST, MOST, &o) == (size_t)-1);
-    REFUSES(attn_mha_cross(&m, out, x, 1, MOST, x, MOST, &o));
+    vast = m;
+    vast.shape.heads = vast.shape.kv_heads = 4;
+    vast.shape.head_dim = 1;
+    CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, ROWS, ROWS, &o) == (size_t)-1);
+    REFUSES(attn_mha_cross(&vast, out, x, 1, ROWS, x, ROWS, &o));
 
     /* tensors: x and out, memory, values. The workspace is believed, and not reached */
     memset(&o, 0, sizeof o);
     o.attn.work = w;
     o.attn.work_size = (size_t)-1;
     vast = m;
-    vast.shape.d_model = 1 << 30;
-    REFUSES(attn_mha_cross(&vast, out, x, 1, 1 << 30, x, 1, &o));
+    vast.shape.d_model = MOST;
+    REFUSES(attn_mha_cross(&vast, out, x, 1, ROWS, x, 1, &o));
     vast = m;
-    vast.shape.d_key = vast.shape.d_value = 1 << 30;
-    REFUSES(attn_mha_cross(&vast, out, x, 1, 1, x + 4, 1 << 30, &o));
+    vast.shape.d_key = vast.shape.d_value = MOST;
+    REFUSES(attn_mha_cross(&vast, out, x, 1, 1, x + 4, ROWS, &o));
     vast.shape.d_key = 4;
     o.memory_v = x + 8;
-    REFUSES(attn_mha_cross(&vast, out, x, 1, 1, x + 4, 1 << 30, &o));
+    REFUSES(attn_mha_cross(&vast, out, x, 1, 1, x + 4, ROWS, &o));
+    REFUSES(attn_mha_cross(&m, out, x, 1, 1, x, ROWS + 1, &o));      /* tasks of three tensors */
+    o.memory_v = NULL;
+    REFUSES(attn_mha_self(&m, out, x, 1, ROWS + 1, &o));
 
     /* the attention inside: more blocks than can be counted, more threads than fit */
     memset(&o, 0, sizeof o);
