@@ -2237,7 +2237,8 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
         seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
         /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
         for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK) {
-            if (first >= e->gap_from && first < e->gap_to) first = e->gap_to;     /* forgotten */
+            const int forgotten = (first >= e->gap_from) & (first < e->gap_to);
+            if (forgotten) first = e->gap_to;
             seen += attn__scalar_chunk(&r, first, &M, &L, out);
         }
         /* An empty row stays empty, with sinks too. */
