@@ -267,6 +267,18 @@ static void refused(void)
     CHECK(narrow * 2 > attn_kv_size(&a) && narrow * 2 < attn_kv_size(&a) + 1024);
 }
 
+/* The same call over two caches, n numbers each: the same bits? */
+static int same_over(attn_args *a, const attn_kv *x, float *from_x, const attn_kv *y, float *from_y, size_t n)
+{
+    a->kv = x;
+    a->out = from_x;
+    CHECK(attn_sdpa(a) == ATTN_OK);
+    a->kv = y;
+    a->out = from_y;
+    CHECK(attn_sdpa(a) == ATTN_OK);
+    return same_bits(from_x, from_y, n);
+}
+
 /* One side as floats and the other not, over rows that read them as they lie, widened, and packed. */
 static void one_side(void)
 {
@@ -296,13 +308,7 @@ static void one_side(void)
                 a.q = q;
                 a.v_head_dim = V_DIM;
                 a.causal = causal ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
-                a.kv = &stored;
-                a.out = got;
-                CHECK(attn_sdpa(&a) == ATTN_OK);
-                a.kv = &floats;
-                a.out = want;
-                CHECK(attn_sdpa(&a) == ATTN_OK);
-                CHECKF(!memcmp(got, want, (size_t)rows[x] * V_DIM * sizeof *got),
+                CHECKF(same_over(&a, &stored, got, &floats, want, (size_t)rows[x] * V_DIM),
                        "storage %d and %d, %d rows, causal %d", (int)side[i][0], (int)side[i][1], rows[x], causal);
             }
         attn_kv_free(&stored);
@@ -337,13 +343,7 @@ static void v_in_k(void)
             a.kv_heads = 1;
             a.v_head_dim = V_DIM;
             a.q = q;
-            a.kv = &two;
-            a.out = want;
-            CHECK(attn_sdpa(&a) == ATTN_OK);
-            a.kv = &one;
-            a.out = got;
-            CHECK(attn_sdpa(&a) == ATTN_OK);
-            CHECKF(!memcmp(got, want, (size_t)heads[x] * V_DIM * sizeof *got), "storage %d, %d heads", storage,
+            CHECKF(same_over(&a, &one, got, &two, want, (size_t)heads[x] * V_DIM), "storage %d, %d heads", storage,
                    heads[x]);
         }
         attn_kv_free(&one);
@@ -375,13 +375,7 @@ static void many_heads(void)
                 for (int rows = 1; rows <= ROWS; rows++) {
                     attn_args a = attn_args_for(1, rows, 0, heads[x], dim);
                     a.q = q;
-                    a.kv = &two;
-                    a.out = want;
-                    CHECK(attn_sdpa(&a) == ATTN_OK);
-                    a.kv = &one;
-                    a.out = got;
-                    CHECK(attn_sdpa(&a) == ATTN_OK);
-                    CHECKF(same_bits(got, want, (size_t)(rows * heads[x] * dim)),
+                    CHECKF(same_over(&a, &one, got, &two, want, (size_t)(rows * heads[x] * dim)),
                            "storage %d, head_dim %d, %d heads, %d rows", storage, dim, heads[x], rows);
                 }
                 attn_kv_free(&one);
