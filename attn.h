@@ -2028,10 +2028,10 @@ static int attn__scalar_there(const attn__query *r, int key)
            (key < r->e->gap_from || key >= r->e->gap_to);
 }
 
+/* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
-    return attn__scalar_there(r, key) && key >= r->from && key < r->to &&
-           !(r->keep && !r->keep[key]) &&
+    return key >= r->from && key < r->to && !(r->keep && !r->keep[key]) &&
            !(r->mask && r->mask[key] == -attn__inf()) && !(r->bias && r->bias[key] == -attn__inf());
 }
 
