@@ -1608,6 +1608,8 @@ typedef struct attn__kernels {
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
     /* the matrix product described above */
     void (*gemm)(const attn__gemm *g);
+    /* do products take values of this storage? Else they must become floats first */
+    int  (*reads)(attn_storage storage);
     /* to = from * by */
     void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
                   int n, float by);
@@ -2281,8 +2283,14 @@ static void attn__gemm_scalar(const attn__gemm *g)
         }
 }
 
+static int attn__reads_scalar(attn_storage storage)
+{
+    (void)storage;
+    return 1;
+}
+
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
-                                                   attn__gemm_scalar,
+                                                   attn__gemm_scalar, attn__reads_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar };
 
@@ -5735,11 +5743,16 @@ ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int 
 
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
    floats first. With v_in_k in 16 bits: always, once for K and V. */
-static int attn__stored_rows(const attn_args *a)
+static int attn__stored_rows(const attn__work *w)
 {
-    if (a->kv && a->kv->shape.v_in_k && a->kv->shape.v_storage != ATTN_F32) return 0;
-    return attn__min(attn__formats[attn__keys_stored(a)].rows,
-                     attn__formats[attn__values_stored(a)].rows);
+    const attn_kv *kv = w->a->kv;
+    attn_storage k, v;
+    if (!kv) return INT_MAX;
+    if (kv->shape.v_in_k && kv->shape.v_storage != ATTN_F32) return 0;
+    k = attn__keys_stored(w->a);
+    v = attn__values_stored(w->a);
+    return !w->kernels->reads(k) || !w->kernels->reads(v)
+         ? 0 : attn__min(attn__formats[k].rows, attn__formats[v].rows);
 }
 
 /* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
@@ -5758,7 +5771,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)w->v_width;
-    const int widened = per_head > attn__stored_rows(a);
+    const int widened = per_head > attn__stored_rows(w);
     attn__slot slot = { floats, 0 };
 
     if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* of the block before */
@@ -5833,7 +5846,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
     int fit, split;
 
-    if (rows > attn__stored_rows(a)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
+    if (rows > attn__stored_rows(w)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
@@ -6597,7 +6610,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
                        : attn__plain(block->entry.v, s->v, block, local, view->first);
         source->not_finite = -1;          /* it is looked at when it matters */
     }
-    if (block->per_head > attn__stored_rows(a)) attn__widen_sources(block, view);
+    if (block->per_head > attn__stored_rows(block->w)) attn__widen_sources(block, view);
     if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
     if (!block->v_in_place) attn__pack_v(block, view);
 }
@@ -8398,15 +8411,12 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
-/* Are these rows worth a copy of the weights in floats? In place there is no other way. Where every
-   16 bits are widened in integers, two are: 0.7 to 0.8 of the time with 4 and 12 rows (SSE2, Zen
-   3); with AVX2 the copy takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows. */
-static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
+/* Do the weights become floats on the way, a piece of a panel at a time? In place there is no other
+   way. With AVX2 such a copy takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows
+   (Zen 3). */
+ATTN__INLINE int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l)
 {
-    if (l->in_place) return 1;
-    return l->storage != ATTN_F32 && rows > 1 &&
-           (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM) |
-               (kernels->backend == ATTN_WASM_FMA);
+    return l->in_place || !kernels->reads(l->storage);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
@@ -8509,7 +8519,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         y = p->y + (ptrdiff_t)first * p->l->n_out;
         if (p->l->in_place && rows == 1 && p->kernels->dots)
             attn__linear_row(&job, y, from, to);
-        else if (attn__linear_holds(p->kernels, p->l, rows))
+        else if (attn__linear_holds(p->kernels, p->l))
             attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
@@ -10705,8 +10715,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
  * ATTN__HAS_HALF        is there an instruction that widens half? 0, 1 or, where processors of one
  *                       set differ, a question
- * ATTN__WIDEN_COST      does widening a vector take many instructions? 0: no; 1: of half, where
- *                       it has none; 2: yes
+ * ATTN__HAS_BF16        does widening bfloat16 take no more than two instructions?
  * ============================================================================================== */
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
@@ -10743,7 +10752,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
 #define attn__load_part   ATTN__FN(load_part)        /* load_some, the first n */
-#define attn__how         ATTN__FN(how)              /* storage, or ATTN__F16_SOFT for half */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
@@ -10761,8 +10769,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__WIDEN_COST 2
 #define ATTN__HAS_HALF 0
+#define ATTN__HAS_BF16 0
 #define ATTN__MM(op) _mm_##op
 #define ATTN__SI(op) _mm_##op##_si128
 #define ATTN__I(a) _mm_castps_si128(a)
@@ -10812,9 +10820,9 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__WIDEN_COST 1
 /* F16C is an extension of its own: hypervisors hide it. */
 #define ATTN__HAS_HALF (attn__cpu() >> ATTN__CPU_F16C & 1u)
+#define ATTN__HAS_BF16 1
 #define ATTN__MM(op) _mm256_##op
 #define ATTN__SI(op) _mm256_##op##_si256
 #define ATTN__I(a) _mm256_castps_si256(a)
@@ -10894,8 +10902,8 @@ ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int la
 #define ATTN__LANES 16
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 8
-#define ATTN__WIDEN_COST 0
 #define ATTN__HAS_HALF 1
+#define ATTN__HAS_BF16 1
 #define ATTN__MM(op) _mm512_##op
 #define ATTN__SI(op) _mm512_##op##_si512
 #define ATTN__I(a) _mm512_castps_si512(a)
@@ -11077,8 +11085,8 @@ ATTN__V float attn__max_lane(attn__vec a)
 #define ATTN__LANES 4
 #define ATTN__ROWS 12
 #define ATTN__TRANSPOSED 4
-#define ATTN__WIDEN_COST 0
 #define ATTN__HAS_HALF 1
+#define ATTN__HAS_BF16 1
 typedef float32x4_t attn__vec;
 typedef uint32x4_t attn__vmask;                      /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return vdupq_n_f32(x); }
@@ -11164,8 +11172,8 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__WIDEN_COST 2
 #define ATTN__HAS_HALF 0
+#define ATTN__HAS_BF16 0
 typedef v128_t attn__vec;
 typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
 ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
@@ -11259,8 +11267,8 @@ ATTN__V float attn__max_lane(attn__vec a)
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__WIDEN_COST 1
 #define ATTN__HAS_HALF 0
+#define ATTN__HAS_BF16 1
 #define ATTN__VECTOR(n) __attribute__((ext_vector_type(n)))
 typedef float attn__vec ATTN__VECTOR(8);
 typedef int attn__vmask ATTN__VECTOR(8);             /* all bits of a lane are set or none */
@@ -11339,7 +11347,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
     return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
 }
-/* bfloat16 alone: narrow_how is not asked for half where attn__how says ATTN__F16_SOFT */
+/* bfloat16 alone: narrow_how is not asked for half without an instruction for it */
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
     const ATTN__FN(words) u = (ATTN__FN(words))a, upper = u >> 16;
@@ -11376,10 +11384,6 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #ifndef ATTN__FMA_IN_PLACE
 #define ATTN__FMA_IN_PLACE(c, a, b) c = attn__vfma(a, b, c)
 #endif
-ATTN__V int attn__how(attn_storage storage)
-{
-    return storage == ATTN_F16 && !ATTN__HAS_HALF ? (int)ATTN__F16_SOFT : (int)storage;
-}
 /* by way of memory: it is stored once, read often. Blocks of 8 and 16 lanes, and NEON, bring it */
 #if ATTN__LANES == 4 && ATTN__ISA != ATTN__ISA_NEON
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
@@ -11656,10 +11660,13 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
-/* ---- 16-bit storage: `how` is ATTN_F32 for floats, else what attn__how says ------------------ */
-/* Must a product widen a piece of the right-hand side first? */
-#define ATTN__PIECES(how) \
-    (ATTN__WIDEN_COST == 2 || (ATTN__WIDEN_COST == 1 && (how) == ATTN__F16_SOFT))
+/* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ------------------------------ */
+/* Products widen in registers what takes no more than two instructions. */
+static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
+{
+    if (storage == ATTN_F32) return 1;
+    return storage == ATTN_F16 ? (int)ATTN__HAS_HALF : ATTN__HAS_BF16;
+}
 
 /* where value number i of an array stands */
 ATTN__V const void *ATTN__FN(value_at)(const int how, const void *p, ptrdiff_t i)
@@ -11692,10 +11699,9 @@ ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float
 static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
                                           attn_storage storage)
 {
-    const int how = attn__how(storage);
     unsigned short *narrow = (unsigned short *)to;
-    if (how == ATTN_F16) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
-    else if (how == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
+    if (storage == ATTN_BF16) ATTN__FN(narrow_how)(ATTN_BF16, narrow, from, n);
+    else if (ATTN__HAS_HALF) ATTN__FN(narrow_how)(ATTN_F16, narrow, from, n);
     else attn__narrow_scalar(to, from, n, storage);
 }
 
@@ -11712,12 +11718,10 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
-    const int how = attn__how(storage);
     const unsigned short *narrow = (const unsigned short *)from;
-    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
-        ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
-    else if (how == ATTN_F16) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
-    else ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
+    if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
+    else if (ATTN__HAS_HALF) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
+    else ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
 }
 
 /* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
@@ -11739,11 +11743,8 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
 
 static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 {
-    const int how = attn__how(g->stored);
-    if (how == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
-    if (how == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
-    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
-        return ATTN__FN(not_finite_how)(ATTN__F16_SOFT, g);
+    if (!ATTN__HAS_BF16 || g->stored == ATTN_F32) return ATTN__FN(not_finite_how)(ATTN_F32, g);
+    if (g->stored == ATTN_F16) return ATTN__FN(not_finite_how)(ATTN_F16, g);
     return ATTN__FN(not_finite_how)(ATTN_BF16, g);
 }
 
@@ -12024,26 +12025,14 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 }
 
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
-/* A piece of rows of memory, from cell `at` on, becomes floats. */
-ATTN__V void ATTN__FN(widen_rows)(const int how, float *to, const attn__gemm *g, ptrdiff_t at,
-                                  int rows, int n)
-{
-    int r;
-    for (r = 0; r < rows; r++, to += n, at += g->b_step) {
-        const void *from = attn__stored_at(g->b, at, g->stored);
-        ATTN__FN(widen_how)(how, to, (const unsigned short *)from, (size_t)n, g->stored);
-    }
-}
-
 /* Other storage becomes floats first, a piece of 16 rows, in a frame of its own. */
 static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
     enum { STEPS = 64 };
-    const int how = attn__how(g->stored);
     float square[16 * STEPS];
     attn__gemm part = *g;
-    int x, t, rows;
+    int x, t, r, rows;
     part.b = square;
     part.stored = ATTN_F32;
     part.prefetch = NULL;
@@ -12055,10 +12044,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
         for (t = 0; t < g->depth; t += STEPS) {
             const ptrdiff_t at = x * g->b_step + t;
             const int some = attn__min(g->depth - t, STEPS);
-            if (how == ATTN_F16) ATTN__FN(widen_rows)(ATTN_F16, square, g, at, rows, some);
-            else if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
-                ATTN__FN(widen_rows)(ATTN__F16_SOFT, square, g, at, rows, some);
-            else ATTN__FN(widen_rows)(ATTN_BF16, square, g, at, rows, some);
+            for (r = 0; r < rows; r++)
+                ATTN__FN(widen)(square + r * some,
+                                attn__stored_at(g->b, at + r * g->b_step, g->stored),
+                                (size_t)some, g->stored);
             part.a = g->a + t;
             part.depth = some;
             part.b_step = some;
@@ -12442,10 +12431,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
                                                               const int *list, int x)
 {
     enum { VECS = 16 / ATTN__LANES };
-    const int how = attn__how(g->stored);
-    if (ATTN__WIDEN_COST && how == ATTN__F16_SOFT)
-        ATTN__FN(wide_tile)(ATTN__F16_SOFT, 1, VECS, g, r, list, x, 0);
-    else if (how == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, list, x, 0);
+    if (g->stored == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, list, x, 0);
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, list, x, 0);
 }
 
@@ -12496,60 +12482,10 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         for (r = 0; r < g->rows; r++) ATTN__FN(part_stored)(g, r, NULL, x);
 }
 
-#if ATTN__WIDEN_COST
-/* Where widening takes many instructions, two panels are widened on the stack, some steps at a
- * time, and multiplied as floats. There, too, the chains of eight rows go on from piece to piece:
- * the fewer rows, the more steps have room. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
-{
-    enum { PANELS = 2, ROW = PANELS * 16, ROWS = 8, ROOM = 24 };
-    float sums[ROOM * ROW], *b;
-    int r, p, i, j, t, steps;
-    for (r = 0; r < g->rows; r += ROWS)
-        for (p = 0; p < g->panels; p += PANELS) {
-            attn__gemm part = *g;
-            part.rows = attn__min(g->rows - r, ROWS);
-            part.panels = attn__min(g->panels - p, PANELS);
-            steps = ROOM - part.rows;
-            b = sums + part.rows * ROW;
-            part.stored = ATTN_F32;
-            part.prefetch = NULL;
-            part.b = b;
-            part.b_step = 16;
-            part.b_panel = steps * 16;
-            if (g->from) part.from = g->from + r * g->from_row + p * 16;
-            t = 0;
-            do {
-                const unsigned short *at =
-                    (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
-                const int last = g->depth - t <= steps;
-                part.a = g->a + r * g->a_row + t;
-                part.depth = last ? g->depth - t : steps;
-                for (i = 0; i < part.panels; i++)
-                    for (j = 0; j < part.depth; j++)
-                        ATTN__FN(widen)(b + i * steps * 16 + j * 16,
-                                        at + i * g->b_panel + j * g->b_step, 16, g->stored);
-                part.c = last ? g->c + r * g->c_row + p * 16 : sums;
-                part.c_row = last ? g->c_row : (ptrdiff_t)ROW;
-                part.fold_a = last && g->fold_a ? g->fold_a + r : NULL;
-                part.fold_b = last && g->fold_a ? g->fold_b + r : NULL;
-                ATTN__FN(gemm)(&part);
-                part.from = sums;
-                part.from_row = ROW;
-                t += part.depth;
-            } while (t < g->depth);
-        }
-}
-#endif
-
 /* the products with 16-bit values, out of the way of the one with floats */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
-    const int how = attn__how(g->stored);
-#if ATTN__WIDEN_COST
-    if (ATTN__PIECES(how)) { ATTN__FN(gemm_pieces)(g); return; }
-#endif
-    if (how == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
+    if (g->stored == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
     else ATTN__FN(gemm_how)(ATTN_BF16, g);
 }
 
@@ -12561,7 +12497,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     const float *b = (const float *)g->b;
     const int width = g->panels * 16;
     int x = 0;
-    if (g->stored != ATTN_F32) {
+    if (ATTN__HAS_BF16 && g->stored != ATTN_F32) {
         ATTN__FN(gemm_stored)(g);
         return;
     }
@@ -12616,7 +12552,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (g->stored != ATTN_F32)
+        if (ATTN__HAS_BF16 && g->stored != ATTN_F32)
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, list, x);
         else
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
@@ -12964,7 +12900,8 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
-    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(scale),
+    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(reads),
+    ATTN__FN(scale),
     ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
@@ -12976,8 +12913,8 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LANES
 #undef ATTN__ROWS
 #undef ATTN__TRANSPOSED
-#undef ATTN__WIDEN_COST
 #undef ATTN__HAS_HALF
+#undef ATTN__HAS_BF16
 #undef ATTN__LOADS_SOME
 #undef ATTN__MM
 #undef ATTN__SI
@@ -12987,7 +12924,6 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__ZIP_HIGH
 #undef ATTN__LOWER
 #undef ATTN__UPPER
-#undef ATTN__PIECES
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__ISA
 #endif /* ATTN__ISA */

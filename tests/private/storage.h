@@ -294,8 +294,9 @@ static void products(void)
     for (int round = 0; round < 2 * FORMATS; round++) {
         const attn_storage storage = formats[round % 2];
         product_numbers(&p, &r, storage, round / 2);
-        for (int i = 0; i < n; i++)
-            for (int rows = 1; rows <= PRODUCT_ROWS; rows += rows < 7 ? 1 : 3)
+        for (int i = 0; i < n; i++) {
+            with_f16c(ways[i].f16c);
+            for (int rows = 1; rows <= PRODUCT_ROWS && ways[i].kernels->reads(storage); rows += rows < 7 ? 1 : 3)
                 for (int panels = 1; panels <= PRODUCT_PANELS; panels += rows > 4 ? 2 : 1)
                     for (int d = 0; d < 7 && !test_failed(); d++)
                         for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {     /* from: none, a row, a matrix; folded? */
@@ -313,22 +314,23 @@ static void products(void)
                             g.rows = rows;
                             g.panels = panels;
                             g.depth = depths[d];
-                            with_f16c(ways[i].f16c);
                             product_compare(&p, ways + i, g, storage, 0);
                             if (ways[i].kernels->select && depths[d] <= ATTN__CHUNK)
                                 product_compare(&p, ways + i, g, storage, 1);
                         }
+        }
     }
     with_f16c(1);
     product_free(&p);
 }
 
-/* Is something not finite? One value at a time, at every place. */
+/* Is something not finite? One value at a time, at every place; as floats, where kernels do not read this storage. */
 static void not_finite(void)
 {
     enum { PANELS = 2, DEPTH = 5, VALUES = PANELS * DEPTH * 16 };
     static const unsigned bad[FORMATS][4] = {{0x7C00, 0xFC00, 0x7C01, 0xFFFF}, {0x7F80, 0xFF80, 0x7F81, 0xFFFF}};
     unsigned short *b = guard_alloc(2 * VALUES);
+    float *x = guard_floats(VALUES);
     way ways[17];
     const int n = all_ways(ways);
     for (int i = 0; i < n; i++)
@@ -336,22 +338,27 @@ static void not_finite(void)
             attn__gemm g = {0};
             if (!ways[i].kernels->not_finite) continue;
             with_f16c(ways[i].f16c);
-            g.stored = formats[f];
-            g.b = b;
+            g.stored = ways[i].kernels->reads(formats[f]) ? formats[f] : ATTN_F32;
+            g.b = g.stored == ATTN_F32 ? (const void *)x : b;
             g.b_step = 16;
             g.b_panel = 16 * DEPTH;
             g.panels = PANELS;
             g.depth = DEPTH;
-            for (int k = 0; k < VALUES; k++) b[k] = (unsigned short)(infinite[formats[f]] - 1);   /* the largest */
+            for (int k = 0; k < VALUES; k++) {
+                b[k] = (unsigned short)(infinite[formats[f]] - 1);                        /* the largest */
+                x[k] = attn__widen_one(b[k], formats[f]);
+            }
             CHECKF(!ways[i].kernels->not_finite(&g), "%s: all of them are finite", ways[i].name);
             for (int k = 0; k < 4 * VALUES; k++) {
                 b[k / 4] = (unsigned short)bad[f][k % 4];
+                x[k / 4] = attn__widen_one(b[k / 4], formats[f]);
                 CHECKF(ways[i].kernels->not_finite(&g), "%s: %s %04x at %d", ways[i].name, format_names[formats[f]],
                        bad[f][k % 4], k / 4);
-                b[k / 4] = 0;
+                x[k / 4] = b[k / 4] = 0;
             }
         }
     with_f16c(1);
+    guard_free(x);
     guard_free(b);
 }
 
