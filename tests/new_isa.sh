@@ -21,8 +21,8 @@ cat > $out/block <<'BLOCK'
 #define ATTN__LANES 4
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-#define ATTN__WIDEN_COST 2
 #define ATTN__HAS_HALF 0
+#define ATTN__HAS_BF16 0
 typedef struct attn__vec { float lane[4]; } attn__vec;
 typedef struct attn__vmask { int lane[4]; } attn__vmask;
 #define ATTN__EACH(type, value) \
