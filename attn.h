@@ -11871,25 +11871,22 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     }
 }
 
-/* One query against n keys, fewer than 16: a vector of them at a time. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *q,
-                                                            const float *k, const float *from,
-                                                            float *c, int n)
+/* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
+ * a head follow those of the one before. Without `from`, the other lanes of a panel get a 0: they
+ * will be hidden, but are looked at before. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
+                                                            const float *from, float *c, int n,
+                                                            int heads, ptrdiff_t b_head)
 {
-    int x;
-    for (x = 0; x < n; x += ATTN__LANES)
-        ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, from ? from + x : NULL, c + x,
-                             c, attn__min(ATTN__LANES, n - x) - 1, NULL);
-}
-
-/* One query against the last n keys. The other lanes of their panel, which has `room`, get a 0:
- * they will be hidden, but are looked at before. */
-ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  int n, int room)
-{
-    int x;
-    for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
-    ATTN__FN(score_few)(g, q, k, NULL, c, n);
+    const float *q = g->a;
+    int r, x;
+    for (; heads > 0; heads--, k += b_head)
+        for (r = 0; r < g->rows; r++, q += g->a_row, c += g->c_row) {
+            for (x = 0; x < n; x += ATTN__LANES)
+                ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, from ? from + x : NULL,
+                                     c + x, c, attn__min(ATTN__LANES, n - x) - 1, NULL);
+            for (; x < 16 && !from; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
+        }
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
@@ -11925,36 +11922,28 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
     return next + h * step * depth;
 }
 
-/* Keys j .. of n, 16 or at last fewer, against the queries of heads h .. end - 1. With one query a
- * head, two heads may be taken together, because one alone has too few chains. Where 16 long rows
- * of memory hold both, they would push each other out of L1: then a vector of keys at a time. */
-ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, int heads, int h,
-                                   int end, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+/* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
+ * heads may be taken together, because one alone has too few chains. Where 16 long rows of memory
+ * hold both, they would push each other out of L1: then a vector of keys at a time. */
+ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
+                                   ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     const ptrdiff_t row = g->b_step;
-    const int many = attn__min(n - j, 16), apart = b_head >= row;
+    const int apart = b_head >= row;
     const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
-    int step = 16, x, i, r, y, pair;
-    if (two && !apart) step = ATTN__LANES;
-    for (x = 0; x < many; x += step)
+    const int step = two && !apart ? ATTN__LANES : 16;
+    int x, i, pair;
+    for (x = 0; x < 16; x += step)
         for (i = h; i < end; i += pair) {
             const float *q = g->a + i * a_head, *next;
             const float *k = (const float *)g->b + (j + x) * row + i * b_head;
             float *c = g->c + i * c_head + j + x;
-            int take = step;
             pair = two && i + 1 < end ? 2 : 1;
-            if (pair == 1) take = 16;
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
-            next = ATTN__FN(next_keys)(g, n + more, j + x, take, heads, i, pair, b_head);
-            /* A tile would read more keys, so the last ones are taken query by query. */
-            if (many - x < take)
-                for (y = 0; y < pair; y++)
-                    for (r = 0; r < g->rows; r++)
-                        ATTN__FN(score_rest)(g, q + y * a_head + r * g->a_row, k + y * b_head,
-                                             c + y * c_head + r * g->c_row, many - x, 16 - x);
-            else if (pair == 1)
+            next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
+            if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
-            else if (take == 16)
+            else if (step == 16)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, NULL,
                                      c, c + c_head, ATTN__LANES - 1, next);
             else
@@ -11965,16 +11954,19 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, 
 
 /* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. Where they
  * lie side by side in a row, all of them take 16 keys before the next 16: memory is read from end
- * to end. */
+ * to end. Tiles would read more than the last keys, so these are taken query by query. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads,
                                           ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
-    const int some = heads > 1 && b_head < g->b_step ? heads : 2;
+    const int some = heads > 1 && b_head < g->b_step ? heads : 2, whole = n / 16 * 16;
     int h, j;
-    for (h = 0; h < heads; h += some)
-        for (j = 0; j < n; j += 16)
-            ATTN__FN(score_slice)(g, n, more, j, heads, h, attn__min(h + some, heads), a_head,
+    for (h = 0; h < heads && whole > 0; h += some)
+        for (j = 0; j < whole; j += 16)
+            ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads), a_head,
                                   b_head, c_head);
+    if (whole < n)
+        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, NULL, g->c + whole,
+                            n - whole, heads, b_head);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
@@ -12085,7 +12077,7 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
         ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b + x * g->b_step, b, g->from + x,
                              g->c + x, NULL, ATTN__LANES - 1,
                              x < g->panels * 16 ? ahead + (ptrdiff_t)x * g->depth : NULL);
-    ATTN__FN(score_few)(g, q, b + x * g->b_step, g->from + x, g->c + x, n - x);
+    ATTN__FN(score_few)(g, b + x * g->b_step, g->from + x, g->c + x, n - x, 1, 0);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
@@ -12350,9 +12342,9 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     const ptrdiff_t step = g->b_step;
     const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* column of vector i; where it stands in the panels of b; how its chain begins */
+    /* column of vector i; where it stands in the panels from x on; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
-#define ATTN__AT(i) (ATTN__X(i) / 16 * g->b_panel + ATTN__X(i) % 16)
+#define ATTN__AT(i) ((i) * ATTN__LANES / 16 * g->b_panel + (i) * ATTN__LANES % 16)
 #define ATTN__START(i) \
     (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(g, r + 1, ATTN__X((i) - 4)) \
      : ATTN__HAS(i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
@@ -12362,7 +12354,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *b = g->b;
+    const void *const first = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel), *b = first;
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
@@ -12379,7 +12371,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        if (list) b = ATTN__FN(value_at)(how, g->b, list[t] * step);
+        if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = ATTN__LOAD(some0, at0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
@@ -12426,15 +12418,18 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #undef ATTN__X
 }
 
-/* One row's columns from x on, as many as these vectors hold. Of the last panel only
+/* Columns of each row from x on, as many as these vectors hold. Of the last panel only
  * g->last_columns may exist: rows of V that end inside a panel are read where they lie, which takes
  * 0.67 to 0.8 of the time (Zen 3). */
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, int r, const int *list,
-                                                       int x)
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
     const int left = g->panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
-    if (left > 0) ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
+    int r = 0;
+    for (; ATTN__LANES > 4 && left <= 16 && r < g->rows; r++)
+        ATTN__FN(wide_tile)(ATTN_F32, 1, 16 / ATTN__LANES, g, r, list, x, left);
+    for (; r < g->rows; r++)
+        ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
 }
 
 /* The same of one panel of 16-bit values, all columns of which exist. */
@@ -12447,19 +12442,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
         ATTN__FN(wide_tile)(ATTN__F16_SOFT, 1, VECS, g, r, list, x, 0);
     else if (how == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, list, x, 0);
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, list, x, 0);
-}
-
-/* The product where the last panel is read in part: up to there as always. */
-static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
-{
-    const int step = g->rows == 1 ? ATTN__FN(PART) * ATTN__LANES / 16 : 1;
-    attn__gemm whole = *g;
-    int r;
-    whole.last_columns = 0;
-    whole.panels = (g->panels - 1) / step * step;
-    ATTN__FN(gemm)(&whole);
-    for (r = 0; r < g->rows; r++) ATTN__FN(part)(g, r, NULL, whole.panels * 16);
 }
 
 /* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
@@ -12500,6 +12482,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 /* Where widening takes many instructions, two panels are widened on the stack, some steps at a
  * time, and multiplied as floats. There, too, the chains of eight rows go on from piece to piece:
  * the fewer rows, the more steps have room. */
+static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
 {
     enum { PANELS = 2, ROW = PANELS * 16, ROWS = 8, ROOM = 24 };
@@ -12559,16 +12542,14 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     /* In a strip the second vector stands after the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
-    const int width = g->panels * 16;
-    int x = 0;
+    int width = g->panels * 16, x = 0;
     if (g->stored != ATTN_F32) {
         ATTN__FN(gemm_stored)(g);
         return;
     }
-    if (g->last_columns) {
-        ATTN__FN(gemm_part)(g);
-        return;
-    }
+    /* Up to where the last panel is read in part; one row takes what it can together with that. */
+    if (g->last_columns) width = (width - 1) / 16 * 16;
+    if (g->last_columns && g->rows == 1) width -= width % (ATTN__FN(PART) * ATTN__LANES);
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
@@ -12587,6 +12568,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 #if ATTN__LANES == 16
     if (x < width) ATTN__FN(strip1)(g, b + x / 16 * g->b_panel, 0, x);
 #endif
+    if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
 
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
@@ -12599,6 +12581,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
+    one.rows = 1;
     one.a_row = 0;
     if (g->stored != ATTN_F32) one.prefetch = NULL;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
@@ -12620,7 +12603,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, list, x);
         else
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
-                ATTN__FN(part)(&one, 0, list, x);
+                ATTN__FN(part)(&one, list, x);
     }
 }
 
