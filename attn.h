@@ -6617,7 +6617,6 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     const ptrdiff_t k_head = block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
     attn__gemm g;
     int lo = 0, hi = 0, r;
-    memset(&g, 0, sizeof g);
     g.a = block->q;
     g.a_row = s->head_dim;
     g.b_step = view->k_step;
@@ -6664,7 +6663,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
 
 /* What several rows prefetch while they read K of head `local` (of_v: V): what is read after it.
    32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
-   (Zen 3). NULL: no prefetch. One row reads in order, which the processor sees by itself. */
+   (Zen 3). NULL: no prefetch. One row does not ask: it reads in order, as processors see. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local, int of_v)
 {
@@ -6672,7 +6671,7 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const attn_kv *kv = block->w->a->kv;
     const attn__kv_source *next = view->source + local + 1;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!block->thin || block->per_head == 1 || attn__hidden_panels(view)) return NULL;
+    if (!block->thin || attn__hidden_panels(view)) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, of_v);
     if (!of_v) return last ? view->source[band->first_head].v : next->k;
     if (local + 1 < block->kv_heads) return last ? next->k : next->v;
@@ -6686,8 +6685,9 @@ static void attn__band_for(const attn__block *block)
     attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, also after the last row. */
-    memset(band->m, 0, sizeof band->m);
-    memset(band->l, 0, sizeof band->l);
+    const size_t rows = attn__up((size_t)attn__min(block->rows, block->band_rows), ATTN__PANEL);
+    memset(band->m, 0, rows * sizeof(float));
+    memset(band->l, 0, rows * sizeof(float));
     softmax->scores = block->scores;
     softmax->m = band->m;
     softmax->l = band->l;
@@ -6861,7 +6861,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
-    g.prefetch = attn__prefetch_of(block, band, view, local, 0);
+    g.prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
     g.rows = rows;
     g.last_columns = 0;
     g.panels = (end - lo) / 16;
@@ -6924,13 +6924,13 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
 }
 
 /* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, over
-   keys lo .. hi-1 of the chunk. g says where they go: from, c, the fold, and what is read next. */
+   g->depth keys of the chunk from key lo on. g says the rest but V and what is read next. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int local, int first, int lo, int hi,
+                               attn__chunk_view *view, int local, int first, int lo,
                                attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int select = attn__must_select(block, band, view, local);
+    const int select = attn__must_select(block, band, view, local), hi = lo + g->depth;
     const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
@@ -6941,10 +6941,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
             for (j = lo; j < hi; j++)
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
-    g->a = block->scores + first * ATTN__CHUNK + lo;
     g->b = attn__stored_at(view->source[local].v, lo * g->b_step, g->stored);
-    g->depth = hi - lo;
-    g->prefetch = attn__prefetch_of(block, band, view, local, hi);
+    g->prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
@@ -6955,26 +6953,32 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
 static void attn__stripe_outputs(const attn__block *block, const attn__band *band,
                                  attn__chunk_view *view, const attn__stripe *stripe)
 {
-    const int v_width = block->w->v_width;
+    const ptrdiff_t v_width = block->w->v_width;
     /* keys of a list are few: the kernel passes over what lies between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(stripe->lo, stripe->hi)
                                                : stripe->panels;
-    int lo = 0, hi = 0, begun = 0, local;
+    float *chains = block->chains + stripe->first * v_width;
+    int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g = view->v;
     g.rows = stripe->rows;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
+        const int from = lo > stripe->lo ? lo : stripe->lo;
+        int last;
         if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
-        for (local = band->first_head; local < band->end_head; local++) {
-            const int row = stripe->first + (local - band->first_head) * stripe->rows;
-            float *chains = block->chains + (ptrdiff_t)row * v_width;
-            /* Only after the last panel there is all of the sum. */
-            const int last = !(panels >> hi / ATTN__PANEL);
-            g.from = begun ? chains : NULL;
-            g.c = last ? block->o + (ptrdiff_t)(band->start + row) * v_width : chains;
-            g.fold_a = last ? band->fold_a + row : NULL;
-            g.fold_b = last ? band->fold_b + row : NULL;
-            attn__rows_outputs(block, band, view, local, row, lo > stripe->lo ? lo : stripe->lo,
-                               attn__min(hi, stripe->hi), &g);
+        last = !(panels >> hi / ATTN__PANEL);     /* only after it there is all of the sum */
+        row = stripe->first;
+        g.a = block->scores + row * ATTN__CHUNK + from;
+        g.depth = attn__min(hi, stripe->hi) - from;
+        g.from = begun ? chains : NULL;
+        g.c = last ? block->o + (band->start + row) * v_width : chains;
+        g.fold_a = last ? band->fold_a + row : NULL;
+        g.fold_b = last ? band->fold_b + row : NULL;
+        for (local = band->first_head; local < band->end_head; local++, row += g.rows) {
+            attn__rows_outputs(block, band, view, local, row, from, &g);
+            g.a += g.rows * ATTN__CHUNK;
+            g.c += g.rows * v_width;
+            if (begun) g.from += g.rows * v_width;
+            if (last) { g.fold_a += g.rows; g.fold_b += g.rows; }
         }
     }
 }
@@ -7168,12 +7172,11 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
         attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
-/* lse and weights of row r of the block, and all of a row that has seen no key. */
-static void attn__block_row(const attn__block *block, int r)
+/* lse and probabilities of row r of the block, and all of a row that has seen no key. */
+static void attn__block_row(const attn__block *block, int r, int probabilities)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
     const float M = block->M[r], L = block->L[r];
     float *weights;
     int b, h, i;
@@ -7181,7 +7184,6 @@ static void attn__block_row(const attn__block *block, int r)
         attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
-    if (!a->lse && !probabilities) return;
     b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
     if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
     if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
@@ -7210,8 +7212,8 @@ static void attn__block_store(const attn__block *block, float *states)
 static void attn__block_padding(const attn__block *block)
 {
     int local, r;
-    for (local = 0; local < block->kv_heads; local++)
-        for (r = block->pad_from; r < block->pad_to; r++)
+    for (r = block->pad_from; r < block->pad_to; r++)
+        for (local = 0; local < block->kv_heads; local++)
             attn__write_empty_row(block, local, r - block->first, 0);
 }
 
@@ -7221,17 +7223,19 @@ static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
+    const attn_args *a = block->w->a;
+    const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
-    if (block->w->a->carry_out) {
-        attn__block_store(block, block->w->a->carry_out);
+    if (a->carry_out) {
+        attn__block_store(block, a->carry_out);
         return;
     }
-    for (r = 0; r < block->rows && block->w->a->sinks; r++) {
+    for (r = 0; r < block->rows && a->sinks; r++) {
         (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
-                        block->o + (ptrdiff_t)r * v_width, block->w->a->sinks[h], v_width);
+                        block->o + (ptrdiff_t)r * v_width, a->sinks[h], v_width);
     }
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
@@ -7241,7 +7245,8 @@ static void attn__block_close(attn__block *block)
                                   block->o + (ptrdiff_t)r * v_width, v_width, block->L + r, n,
                                   s->v_head_dim);
     }
-    for (r = 0; r < block->rows; r++) attn__block_row(block, r);
+    for (r = 0; r < block->rows; r++)
+        if (a->lse || probabilities || !block->seen[r]) attn__block_row(block, r, probabilities);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -12874,7 +12879,7 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const int more = f->arrays || !f->simple || (f->shows && f->row[r].weights);
+            const int more = f->arrays || (f->shows && f->row[r].weights);
             const float m = more ? ATTN__FN(hide_row)(f, r, j, end)
                                  : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
