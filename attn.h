@@ -6630,7 +6630,6 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     const ptrdiff_t k_head = block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
     attn__gemm g;
     int lo = 0, hi = 0, r;
-    memset(&g, 0, sizeof g);
     g.a = block->q;
     g.a_row = s->head_dim;
     g.b_step = view->k_step;
@@ -6677,7 +6676,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
 
 /* What several rows prefetch while they read K of head `local` (of_v: V): what is read after it.
    32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
-   (Zen 3). NULL: no prefetch. One row reads in order, which the processor sees by itself. */
+   (Zen 3). NULL: no prefetch. One row does not ask: it reads in order, as processors see. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local, int of_v)
 {
@@ -6685,7 +6684,7 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const attn_kv *kv = block->w->a->kv;
     const attn__kv_source *next = view->source + local + 1;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!block->thin || block->per_head == 1 || attn__hidden_panels(view)) return NULL;
+    if (!block->thin || attn__hidden_panels(view)) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, of_v);
     if (!of_v) return last ? view->source[band->first_head].v : next->k;
     if (local + 1 < block->kv_heads) return last ? next->k : next->v;
@@ -6699,8 +6698,9 @@ static void attn__band_for(const attn__block *block)
     attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, also after the last row. */
-    memset(band->m, 0, sizeof band->m);
-    memset(band->l, 0, sizeof band->l);
+    const size_t rows = attn__up((size_t)attn__min(block->rows, block->band_rows), ATTN__PANEL);
+    memset(band->m, 0, rows * sizeof(float));
+    memset(band->l, 0, rows * sizeof(float));
     softmax->scores = block->scores;
     softmax->m = band->m;
     softmax->l = band->l;
@@ -6874,7 +6874,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
-    g.prefetch = attn__prefetch_of(block, band, view, local, 0);
+    g.prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
     g.rows = rows;
     g.last_columns = 0;
     g.panels = (end - lo) / 16;
@@ -6937,13 +6937,13 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
 }
 
 /* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, over
-   keys lo .. hi-1 of the chunk. g says where they go: from, c, the fold, and what is read next. */
+   g->depth keys of the chunk from key lo on. g says the rest but V and what is read next. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int local, int first, int lo, int hi,
+                               attn__chunk_view *view, int local, int first, int lo,
                                attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int select = attn__must_select(block, band, view, local);
+    const int select = attn__must_select(block, band, view, local), hi = lo + g->depth;
     const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
     float *visible = block->visible + first * ATTN__CHUNK;
     int r, j;
@@ -6954,10 +6954,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
             for (j = lo; j < hi; j++)
                 visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
         }
-    g->a = block->scores + first * ATTN__CHUNK + lo;
     g->b = attn__stored_at(view->source[local].v, lo * g->b_step, g->stored);
-    g->depth = hi - lo;
-    g->prefetch = attn__prefetch_of(block, band, view, local, hi);
+    g->prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
     if (select) ATTN__COUNT(SELECT);
     if (select) kernels->select(g, visible + lo, listed, view->n_listed);
     else kernels->gemm(g);
@@ -6968,26 +6966,32 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
 static void attn__stripe_outputs(const attn__block *block, const attn__band *band,
                                  attn__chunk_view *view, const attn__stripe *stripe)
 {
-    const int v_width = block->w->v_width;
+    const ptrdiff_t v_width = block->w->v_width;
     /* keys of a list are few: the kernel passes over what lies between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(stripe->lo, stripe->hi)
                                                : stripe->panels;
-    int lo = 0, hi = 0, begun = 0, local;
+    float *chains = block->chains + stripe->first * v_width;
+    int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g = view->v;
     g.rows = stripe->rows;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
+        const int from = lo > stripe->lo ? lo : stripe->lo;
+        int last;
         if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
-        for (local = band->first_head; local < band->end_head; local++) {
-            const int row = stripe->first + (local - band->first_head) * stripe->rows;
-            float *chains = block->chains + (ptrdiff_t)row * v_width;
-            /* Only after the last panel there is all of the sum. */
-            const int last = !(panels >> hi / ATTN__PANEL);
-            g.from = begun ? chains : NULL;
-            g.c = last ? block->o + (ptrdiff_t)(band->start + row) * v_width : chains;
-            g.fold_a = last ? band->fold_a + row : NULL;
-            g.fold_b = last ? band->fold_b + row : NULL;
-            attn__rows_outputs(block, band, view, local, row, lo > stripe->lo ? lo : stripe->lo,
-                               attn__min(hi, stripe->hi), &g);
+        last = !(panels >> hi / ATTN__PANEL);     /* only after it there is all of the sum */
+        row = stripe->first;
+        g.a = block->scores + row * ATTN__CHUNK + from;
+        g.depth = attn__min(hi, stripe->hi) - from;
+        g.from = begun ? chains : NULL;
+        g.c = last ? block->o + (band->start + row) * v_width : chains;
+        g.fold_a = last ? band->fold_a + row : NULL;
+        g.fold_b = last ? band->fold_b + row : NULL;
+        for (local = band->first_head; local < band->end_head; local++, row += g.rows) {
+            attn__rows_outputs(block, band, view, local, row, from, &g);
+            g.a += g.rows * ATTN__CHUNK;
+            g.c += g.rows * v_width;
+            if (begun) g.from += g.rows * v_width;
+            if (last) { g.fold_a += g.rows; g.fold_b += g.rows; }
         }
     }
 }
@@ -7181,12 +7185,11 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
         attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
-/* lse and weights of row r of the block, and all of a row that has seen no key. */
-static void attn__block_row(const attn__block *block, int r)
+/* lse and probabilities of row r of the block, and all of a row that has seen no key. */
+static void attn__block_row(const attn__block *block, int r, int probabilities)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
     const float M = block->M[r], L = block->L[r];
     float *weights;
     int b, h, i;
@@ -7194,7 +7197,6 @@ static void attn__block_row(const attn__block *block, int r)
         attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
         return;
     }
-    if (!a->lse && !probabilities) return;
     b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
     if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
     if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
@@ -7223,8 +7225,8 @@ static void attn__block_store(const attn__block *block, float *states)
 static void attn__block_padding(const attn__block *block)
 {
     int local, r;
-    for (local = 0; local < block->kv_heads; local++)
-        for (r = block->pad_from; r < block->pad_to; r++)
+    for (r = block->pad_from; r < block->pad_to; r++)
+        for (local = 0; local < block->kv_heads; local++)
             attn__write_empty_row(block, local, r - block->first, 0);
 }
 
@@ -7234,17 +7236,19 @@ static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
+    const attn_args *a = block->w->a;
+    const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
-    if (block->w->a->carry_out) {
-        attn__block_store(block, block->w->a->carry_out);
+    if (a->carry_out) {
+        attn__block_store(block, a->carry_out);
         return;
     }
-    for (r = 0; r < block->rows && block->w->a->sinks; r++) {
+    for (r = 0; r < block->rows && a->sinks; r++) {
         (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
-                        block->o + (ptrdiff_t)r * v_width, block->w->a->sinks[h], v_width);
+                        block->o + (ptrdiff_t)r * v_width, a->sinks[h], v_width);
     }
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
@@ -7254,7 +7258,8 @@ static void attn__block_close(attn__block *block)
                                   block->o + (ptrdiff_t)r * v_width, v_width, block->L + r, n,
                                   s->v_head_dim);
     }
-    for (r = 0; r < block->rows; r++) attn__block_row(block, r);
+    for (r = 0; r < block->rows; r++)
+        if (a->lse || probabilities || !block->seen[r]) attn__block_row(block, r, probabilities);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -11872,25 +11877,22 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     }
 }
 
-/* One query against n keys, fewer than 16: a vector of them at a time. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *q,
-                                                            const float *k, const float *from,
-                                                            float *c, int n)
+/* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
+ * a head follow those of the one before. Without `from`, the other lanes of a panel get a 0: they
+ * will be hidden, but are looked at before. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
+                                                            const float *from, float *c, int n,
+                                                            int heads, ptrdiff_t b_head)
 {
-    int x;
-    for (x = 0; x < n; x += ATTN__LANES)
-        ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, from ? from + x : NULL, c + x,
-                             c, attn__min(ATTN__LANES, n - x) - 1, NULL);
-}
-
-/* One query against the last n keys. The other lanes of their panel, which has `room`, get a 0:
- * they will be hidden, but are looked at before. */
-ATTN__V void ATTN__FN(score_rest)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  int n, int room)
-{
-    int x;
-    for (x = 0; x < room; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
-    ATTN__FN(score_few)(g, q, k, NULL, c, n);
+    const float *q = g->a;
+    int r, x;
+    for (; heads > 0; heads--, k += b_head)
+        for (r = 0; r < g->rows; r++, q += g->a_row, c += g->c_row) {
+            for (x = 0; x < n; x += ATTN__LANES)
+                ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, from ? from + x : NULL,
+                                     c + x, c, attn__min(ATTN__LANES, n - x) - 1, NULL);
+            for (; x < 16 && !from; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
+        }
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
@@ -11926,36 +11928,28 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
     return next + h * step * depth;
 }
 
-/* Keys j .. of n, 16 or at last fewer, against the queries of heads h .. end - 1. With one query a
- * head, two heads may be taken together, because one alone has too few chains. Where 16 long rows
- * of memory hold both, they would push each other out of L1: then a vector of keys at a time. */
-ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, int heads, int h,
-                                   int end, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+/* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
+ * heads may be taken together, because one alone has too few chains. Where 16 long rows of memory
+ * hold both, they would push each other out of L1: then a vector of keys at a time. */
+ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
+                                   ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     const ptrdiff_t row = g->b_step;
-    const int many = attn__min(n - j, 16), apart = b_head >= row;
+    const int apart = b_head >= row;
     const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
-    int step = 16, x, i, r, y, pair;
-    if (two && !apart) step = ATTN__LANES;
-    for (x = 0; x < many; x += step)
+    const int step = two && !apart ? ATTN__LANES : 16;
+    int x, i, pair;
+    for (x = 0; x < 16; x += step)
         for (i = h; i < end; i += pair) {
             const float *q = g->a + i * a_head, *next;
             const float *k = (const float *)g->b + (j + x) * row + i * b_head;
             float *c = g->c + i * c_head + j + x;
-            int take = step;
             pair = two && i + 1 < end ? 2 : 1;
-            if (pair == 1) take = 16;
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
-            next = ATTN__FN(next_keys)(g, n + more, j + x, take, heads, i, pair, b_head);
-            /* A tile would read more keys, so the last ones are taken query by query. */
-            if (many - x < take)
-                for (y = 0; y < pair; y++)
-                    for (r = 0; r < g->rows; r++)
-                        ATTN__FN(score_rest)(g, q + y * a_head + r * g->a_row, k + y * b_head,
-                                             c + y * c_head + r * g->c_row, many - x, 16 - x);
-            else if (pair == 1)
+            next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
+            if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
-            else if (take == 16)
+            else if (step == 16)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, NULL,
                                      c, c + c_head, ATTN__LANES - 1, next);
             else
@@ -11966,16 +11960,19 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int more, int j, 
 
 /* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. Where they
  * lie side by side in a row, all of them take 16 keys before the next 16: memory is read from end
- * to end. */
+ * to end. Tiles would read more than the last keys, so these are taken query by query. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads,
                                           ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
-    const int some = heads > 1 && b_head < g->b_step ? heads : 2;
+    const int some = heads > 1 && b_head < g->b_step ? heads : 2, whole = n / 16 * 16;
     int h, j;
-    for (h = 0; h < heads; h += some)
-        for (j = 0; j < n; j += 16)
-            ATTN__FN(score_slice)(g, n, more, j, heads, h, attn__min(h + some, heads), a_head,
+    for (h = 0; h < heads && whole > 0; h += some)
+        for (j = 0; j < whole; j += 16)
+            ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads), a_head,
                                   b_head, c_head);
+    if (whole < n)
+        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, NULL, g->c + whole,
+                            n - whole, heads, b_head);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
@@ -12074,7 +12071,7 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
         ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b + x * g->b_step, b, g->from + x,
                              g->c + x, NULL, ATTN__LANES - 1,
                              x < g->panels * 16 ? ahead + (ptrdiff_t)x * g->depth : NULL);
-    ATTN__FN(score_few)(g, q, b + x * g->b_step, g->from + x, g->c + x, n - x);
+    ATTN__FN(score_few)(g, b + x * g->b_step, g->from + x, g->c + x, n - x, 1, 0);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
@@ -12339,9 +12336,9 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     const ptrdiff_t step = g->b_step;
     const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* column of vector i; where it stands in the panels of b; how its chain begins */
+    /* column of vector i; where it stands in the panels from x on; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
-#define ATTN__AT(i) (ATTN__X(i) / 16 * g->b_panel + ATTN__X(i) % 16)
+#define ATTN__AT(i) ((i) * ATTN__LANES / 16 * g->b_panel + (i) * ATTN__LANES % 16)
 #define ATTN__START(i) \
     (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(g, r + 1, ATTN__X((i) - 4)) \
      : ATTN__HAS(i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
@@ -12351,7 +12348,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *b = g->b;
+    const void *const first = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel), *b = first;
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
@@ -12368,7 +12365,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        if (list) b = ATTN__FN(value_at)(how, g->b, list[t] * step);
+        if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = ATTN__LOAD(some0, at0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
@@ -12415,15 +12412,18 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #undef ATTN__X
 }
 
-/* One row's columns from x on, as many as these vectors hold. Of the last panel only
+/* Columns of each row from x on, as many as these vectors hold. Of the last panel only
  * g->last_columns may exist: rows of V that end inside a panel are read where they lie, which takes
  * 0.67 to 0.8 of the time (Zen 3). */
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, int r, const int *list,
-                                                       int x)
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
     const int left = g->panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
-    if (left > 0) ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
+    int r = 0;
+    for (; ATTN__LANES > 4 && left <= 16 && r < g->rows; r++)
+        ATTN__FN(wide_tile)(ATTN_F32, 1, 16 / ATTN__LANES, g, r, list, x, left);
+    for (; r < g->rows; r++)
+        ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
 }
 
 /* The same of one panel of 16-bit values, all columns of which exist. */
@@ -12433,19 +12433,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *
     enum { VECS = 16 / ATTN__LANES };
     if (g->stored == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, list, x, 0);
     else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, list, x, 0);
-}
-
-/* The product where the last panel is read in part: up to there as always. */
-static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_part)(const attn__gemm *g)
-{
-    const int step = g->rows == 1 ? ATTN__FN(PART) * ATTN__LANES / 16 : 1;
-    attn__gemm whole = *g;
-    int r;
-    whole.last_columns = 0;
-    whole.panels = (g->panels - 1) / step * step;
-    ATTN__FN(gemm)(&whole);
-    for (r = 0; r < g->rows; r++) ATTN__FN(part)(g, r, NULL, whole.panels * 16);
 }
 
 /* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
@@ -12495,16 +12482,14 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     /* In a strip the second vector stands after the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
-    const int width = g->panels * 16;
-    int x = 0;
+    int width = g->panels * 16, x = 0;
     if (ATTN__HAS_BF16 && g->stored != ATTN_F32) {
         ATTN__FN(gemm_stored)(g);
         return;
     }
-    if (g->last_columns) {
-        ATTN__FN(gemm_part)(g);
-        return;
-    }
+    /* Up to where the last panel is read in part; one row takes what it can together with that. */
+    if (g->last_columns) width = (width - 1) / 16 * 16;
+    if (g->last_columns && g->rows == 1) width -= width % (ATTN__FN(PART) * ATTN__LANES);
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
@@ -12523,6 +12508,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 #if ATTN__LANES == 16
     if (x < width) ATTN__FN(strip1)(g, b + x / 16 * g->b_panel, 0, x);
 #endif
+    if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
 
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
@@ -12535,6 +12521,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
     one.a = p;
+    one.rows = 1;
     one.a_row = 0;
     if (g->stored != ATTN_F32) one.prefetch = NULL;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
@@ -12556,7 +12543,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, list, x);
         else
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
-                ATTN__FN(part)(&one, 0, list, x);
+                ATTN__FN(part)(&one, list, x);
     }
 }
 
@@ -12827,7 +12814,7 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const int more = f->arrays || !f->simple || (f->shows && f->row[r].weights);
+            const int more = f->arrays || (f->shows && f->row[r].weights);
             const float m = more ? ATTN__FN(hide_row)(f, r, j, end)
                                  : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
