@@ -9621,7 +9621,7 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     r->batch = r->q_batch = r->k_batch = r->given->batch;
     if (a->k_batch && r->kind->makes) r->k_batch = a->k_batch;
     /* Without padding a projection takes the rows of all entries as one, so an int must count
-       them; and the tasks of attn__head_run, up to three for each row. */
+       them; and the tasks of attn__rows_run, one for each row of both. */
     if (r->q_batch > 0 && r->n_q > ATTN__SIZE_MAX / 3 / r->q_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", r->batch,
                           r->n_q, 0);
@@ -9912,31 +9912,96 @@ static void attn__mha_keys(attn__mha_run *r)
     r->k_to = to;
 }
 
-enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
-
-/* What happens to each head of some rows: before queries, keys and values meet, a norm and a
-   rotation, in the order that the layer asks for, and a factor by position; later a gate. */
-typedef struct attn__head_job {
-    const attn__mha_run *r;
-    float *x;                             /* [entries][rows][heads][width], or ragged by cum */
-    int heads, width, entries, rows;
-    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
-    int normed;                           /* with these weights, NULL: with none */
-    const float *norm;
-    const float *table, *factors;         /* of the rotation; of the layer; NULL: none */
-    const float *gate;                    /* NULL: none; those of a row are gate_row after those of
-                                             the row before it */
-    int gate_row, sigmoid;
-    int blocks;
-} attn__head_job;
-
-/* Position of row 0 of entry b. A step goes on behind the keys in the cache, and who looks at a
+/* Position of row 0 of entry b. A step goes on after the keys in the cache, and who looks at a
    cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come first and have
    negative positions, so that the first key has position 0. */
-static int attn__head_pos(const attn__mha_run *r, int b)
+static int attn__mha_pos(const attn__mha_run *r, int b)
 {
     if (r->kind->own && !r->kind->makes) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* Something that happens to each row of x, or of the memory: row number `row` of all entries, which
+   stands at pos. */
+typedef void attn__row_call(const attn__mha_run *r, ptrdiff_t row, int pos);
+typedef struct attn__rows_job {
+    const attn__mha_run *r;
+    attn__row_call *call;
+    int entries, rows;
+    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
+} attn__rows_job;
+
+/* Task: one row. Padding is left alone: the table of rotations may end before it. */
+static void attn__rows_task(void *arg, int i)
+{
+    const attn__rows_job *job = (const attn__rows_job *)arg;
+    const attn__mha_run *r = job->r;
+    int b, row;
+    /* The tasks of the second job are numbered after those of the first. */
+    for (; i >= job->entries * job->rows; job++) i -= job->entries * job->rows;
+    b = i / job->rows;
+    row = i % job->rows;
+    if ((job->from && row < job->from[b]) || (job->to && row >= job->to[b])) return;
+    if (job->cum && row >= job->cum[b + 1] - job->cum[b]) return;
+    if (job->cum) i = job->cum[b] + row;
+    if (!attn__mha_placed(&r->m->shape)) job->call(r, i, 0);
+    else job->call(r, i, r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row);
+}
+
+/* Calls these; NULL: nothing happens. One start of the executor for both, in a frame that is gone
+   when the rest of the layer is computed. */
+static ATTN__NOINLINE void attn__rows_run(const attn__mha_run *r, attn__row_call *of_x,
+                                          attn__row_call *of_memory)
+{
+    attn__rows_job job[2] = {
+        { r, of_x, of_x ? r->batch : 0, r->n_q, NULL, r->q_to, r->in.q_cum },
+        { r, of_memory, of_memory ? r->k_batch : 0, r->k_rows, r->k_from, r->k_to, r->k_cum }
+    };
+    if (of_memory && r->k_cum && r->k_rows > 0) {     /* for projections ragged entries are one */
+        job[1].entries = r->batch;
+        job[1].rows = r->kind->own ? r->n_q : r->in.n_k;
+    }
+    attn__run(r->in.exec, job[0].entries * job[0].rows + job[1].entries * job[1].rows,
+              attn__rows_task, job);
+}
+
+/* A norm of the heads of a row: each by itself, or all as one. */
+static void attn__norm_row(const attn_mha_args *s, float *x, int heads, const float *norm)
+{
+    const int one = s->norm_row && norm ? heads : 1, width = one * s->head_dim;
+    int h;
+    for (h = 0; h < heads; h += one, x += width) attn__norm(x, width, norm, s->norm_eps);
+}
+
+/* The heads of a query or a key: a norm, if there is one, and a rotation, in the order that the
+   layer asks for. Padding, before position 0, is not rotated. */
+static void attn__place_row(const attn_mha_args *s, float *x, int heads, const float *norm, int pos)
+{
+    int h;
+    if (norm && !s->norm_after_rope) attn__norm_row(s, x, heads, norm);
+    for (h = 0; s->rope_table && pos >= 0 && h < heads; h++)
+        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
+                     s->rope_table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
+    if (norm && s->norm_after_rope) attn__norm_row(s, x, heads, norm);
+}
+
+static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const int width = r->m->q.n_out;
+    float *x = r->q + row * width;
+    int i;
+    attn__place_row(s, x, s->heads, r->m->q_norm, pos);
+    for (i = 0; s->q_factors && pos >= 0 && i < width; i++)
+        x[i] = attn__clean(x[i] * s->q_factors[pos]);
+}
+
+/* A key and its value. */
+static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
+{
+    const attn_mha_args *s = &r->m->shape;
+    attn__place_row(s, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, pos);
+    if (s->v_norm) attn__norm_row(s, r->v + row * r->m->v.n_out, s->kv_heads, NULL);
 }
 
 /* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
@@ -9950,115 +10015,37 @@ static float attn__gate(float x, int sigmoid)
     return e;
 }
 
-/* The heads of one row: each by itself, or all as one. */
-static void attn__norm_row(const attn__head_job *job, float *x)
+/* n parts of a row, each times its gate. Nothing is added to these products, so no compiler can
+   contract them. */
+static void attn__gate_row(float *x, int n, int width, const float *gate, int sigmoid)
 {
-    const attn_mha_args *s = &job->r->m->shape;
-    const int one = s->norm_row && job->norm ? job->heads : 1, width = one * s->head_dim;
-    int h;
-    for (h = 0; h < job->heads; h += one, x += width) attn__norm(x, width, job->norm, s->norm_eps);
-}
-
-/* Row number `row` of the tensor, which stands at pos. Padding, before position 0, is not
-   rotated. */
-static void attn__head_row(const attn__head_job *job, ptrdiff_t row, int pos)
-{
-    const attn_mha_args *s = &job->r->m->shape;
-    float *x = job->x + row * job->heads * job->width;
-    const int placed = pos >= 0;
     int h, i;
-    if (job->normed && !s->norm_after_rope) attn__norm_row(job, x);
-    for (h = 0; placed && job->table && h < job->heads; h++)
-        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
-                     job->table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
-    if (job->normed && s->norm_after_rope) attn__norm_row(job, x);
-    for (i = 0; placed && job->factors && i < job->heads * s->head_dim; i++)
-        x[i] = attn__clean(x[i] * job->factors[pos]);
-    for (h = 0; job->gate && h < job->heads; h++) {
-        const float by = attn__gate(job->gate[row * job->gate_row + h], job->sigmoid);
-        for (i = 0; i < job->width; i++, x++) {
+    for (h = 0; h < n; h++) {
+        const float by = attn__gate(gate[h], sigmoid);
+        for (i = 0; i < width; i++, x++) {
             *x *= by;
             if (*x != *x) *x = attn__nan();
         }
     }
 }
 
-/* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
-static void attn__head_task(void *arg, int i)
-{
-    const attn__head_job *job = (const attn__head_job *)arg;
-    const int *each;                      /* positions, where they matter */
-    int b, row, last, pos;
-    ptrdiff_t first;
-    /* The tasks of the second job are numbered behind those of the first. */
-    for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
-    each = job->table || job->factors ? job->r->o.rope_pos : NULL;
-    b = i / job->blocks;
-    row = i % job->blocks * ATTN__HEAD_ROWS;
-    last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
-    if (job->from && row < job->from[b]) row = job->from[b];
-    if (job->to && last > job->to[b]) last = job->to[b];
-    /* Rows of the tensor are counted from the first entry, positions within their own. */
-    first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
-    pos = job->table || job->factors ? attn__head_pos(job->r, b) : 0;
-    for (; row < last; row++)
-        attn__head_row(job, first + row, each ? each[first + row] : pos + row);
-}
-
-/* Several jobs, one start of the executor. One that has nothing to do has no tasks. */
-static void attn__head_run(const attn_exec *exec, attn__head_job *job, int n)
-{
-    int i, tasks = 0;
-    for (i = 0; i < n; i++) {
-        const attn__head_job *j = &job[i];
-        job[i].blocks = j->normed || j->table || j->factors || j->gate
-                      ? (j->rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS : 0;
-        tasks += j->entries * j->blocks;
-    }
-    attn__run(exec, tasks, attn__head_task, job);
-}
-
-/* Norms and rotates the heads of queries and keys, norms those of values. Its frame is gone when
-   the rest of the layer is computed. */
-static ATTN__NOINLINE void attn__place_heads(attn__mha_run *r)
+/* What attention gives, before w_o: times the gates of the layer, made of x, and of the call. */
+static void attn__gate_heads(const attn__mha_run *r, ptrdiff_t row, int pos)
 {
     const attn_mha *m = r->m;
-    const attn_mha_args *s = &m->shape;
-    attn__head_job job[3] = {
-        { r, r->q, s->heads, s->head_dim, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum,
-          m->q_norm != NULL, m->q_norm, s->rope_table, s->q_factors, NULL, 0, 0, 0 },
-        { r, r->k, s->kv_heads, s->head_dim, r->k_batch, r->k_rows, r->k_from, r->k_to, r->k_cum,
-          m->k_norm != NULL, m->k_norm, s->rope_table, NULL, NULL, 0, 0, 0 }
-    };
-    if (r->k_cum && r->k_rows > 0) {      /* for projections ragged entries are one */
-        job[1].entries = r->batch;
-        job[1].rows = r->kind->own ? r->n_q : r->in.n_k;
-    }
-    job[2] = job[1];
-    job[2].x = r->v;
-    job[2].normed = s->v_norm;
-    job[2].norm = job[2].table = NULL;
-    attn__head_run(r->in.exec, job, 3);
-}
-
-/* y [rows][n][width] times the gate of each of the n. Nothing is added to these products, so no
-   compiler can contract them. */
-static void attn__gate_run(const attn__mha_run *r, float *y, const float *gate, int gate_row, int n,
-                           int width, int sigmoid)
-{
-    attn__head_job job = { r, y, n, width, r->q_batch, r->q_rows, NULL, r->q_to, NULL, 0, NULL,
-                           NULL, NULL, gate, gate_row, sigmoid, 0 };
-    attn__head_run(r->in.exec, &job, 1);
-}
-
-/* What the heads are multiplied by before w_o: gates of the layer, made of x, and of the call. */
-static void attn__gate_heads(const attn__mha_run *r)
-{
-    const attn_mha_args *s = &r->m->shape;
-    const int n = r->m->gate.n_out;
-    if (n > 0) attn__gate_run(r, r->heads, r->gates, n, n, s->heads * s->head_dim / n, 1);
+    const int n = m->gate.n_out;
+    float *x = r->heads + row * m->o.n_in;
+    (void)pos;
+    if (n > 0) attn__gate_row(x, n, m->o.n_in / n, r->gates + row * n, 1);
     if (r->o.gate && r->o.gate_n > 1)
-        attn__gate_run(r, r->heads, r->o.gate, 0, r->o.gate_n, s->head_dim, r->o.gate_sigmoid);
+        attn__gate_row(x, r->o.gate_n, m->shape.head_dim, r->o.gate, r->o.gate_sigmoid);
+}
+
+static void attn__gate_out(const attn__mha_run *r, ptrdiff_t row, int pos)
+{
+    const int width = r->m->o.n_out;
+    (void)pos;
+    attn__gate_row(r->given->out + row * width, 1, width, r->o.gate, r->o.gate_sigmoid);
 }
 
 /* Task: one row of weights averaged over the heads that have them: summed in their order, so that
@@ -10085,6 +10072,7 @@ static void attn__mean_task(void *arg, int i)
 static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
 {
     const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
     const attn__mha_given *given = r->given;
     float *out = given->out;
     attn__project in[4] = {
@@ -10100,7 +10088,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
-    attn__place_heads(r);
+    attn__rows_run(r, m->q_norm || attn__mha_placed(s) ? attn__place_query : NULL,
+                   m->k_norm || s->v_norm || s->rope_table ? attn__place_key : NULL);
     if (given->to) {
         /* A fill drops what the cache held, and appends to nothing. */
         for (b = 0; r->fills && b < r->batch; b++) attn__kv_cut(given->to, b, 0);
@@ -10116,14 +10105,14 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
-    attn__gate_heads(r);
+    if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
+        attn__rows_run(r, attn__gate_heads, NULL);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1)
-        attn__gate_run(r, out, r->o.gate, 0, 1, m->shape.d_model, r->o.gate_sigmoid);
+    if (r->o.gate && r->o.gate_n == 1) attn__rows_run(r, attn__gate_out, NULL);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
     for (b = 0; r->q_to && b < r->batch; b++)
-        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
-               (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
+        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * s->d_model, 0,
+               (size_t)(r->n_q - r->q_to[b]) * (size_t)s->d_model * sizeof(float));
     return status;
 }
 
